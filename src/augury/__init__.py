@@ -1,0 +1,1 @@
+"""Augury foretells distributed training: record, replay, explain, change, verify."""

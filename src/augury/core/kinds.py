@@ -1,0 +1,96 @@
+"""The closed vocabularies of a Graph. Numbers are part of the file format: append, never renumber."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class OpKind(IntEnum):
+    """What an operation does."""
+
+    OTHER = 0
+    # on a device
+    FORWARD = 1
+    BACKWARD = 2
+    UPDATE = 3
+    RECOMPUTE = 4
+    DATA = 5
+    COPY = 6
+    LAUNCH = 7
+    SYNC = 8
+    # between ranks
+    ALL_REDUCE = 16
+    REDUCE_SCATTER = 17
+    ALL_GATHER = 18
+    ALL_TO_ALL = 19
+    BROADCAST = 20
+    REDUCE = 21
+    BARRIER = 22
+    SEND = 23
+    RECV = 24
+    PUSH = 25
+    PULL = 26
+    # on a parameter server
+    SERVER_COPY = 32
+    SERVER_SUM = 33
+    SERVER_UPDATE = 34
+    # without work of their own
+    DELAY = 48
+    MARK = 49
+    UNEXPLAINED = 50
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+    @property
+    def is_communication(self) -> bool:
+        return OpKind.ALL_REDUCE <= self <= OpKind.PULL
+
+
+class ResourceKind(IntEnum):
+    """What an operation occupies while it runs."""
+
+    OTHER = 0
+    COMPUTE = 1
+    COMMUNICATION = 2
+    LINK_OUT = 3
+    LINK_IN = 4
+    HOST = 5
+    SERVER = 6
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+class Discipline(IntEnum):
+    """How a resource chooses among the operations that are ready."""
+
+    PRIORITY = 0
+    FIFO = 1
+
+
+class Role(IntEnum):
+    WORKER = 0
+    SERVER = 1
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+class MemoryKind(IntEnum):
+    """What a piece of memory holds."""
+
+    OTHER = 0
+    PARAMETER = 1
+    GRADIENT = 2
+    OPTIMIZER = 3
+    ACTIVATION = 4
+    COMMUNICATION = 5
+    WORKSPACE = 6
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()

@@ -1,0 +1,73 @@
+"""A pool of strings addressed by number, decoded only when somebody looks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class StringTable:
+    """UTF-8 bytes and offsets, as they lie in the file: a million names cost nothing to load."""
+
+    __slots__ = ("_blob", "_ends")
+
+    def __init__(self, blob: bytes, ends: NDArray[np.int64]) -> None:
+        self._blob = blob
+        self._ends = ends
+
+    @classmethod
+    def of(cls, strings: Iterable[str]) -> StringTable:
+        encoded = [s.encode("utf-8", "replace") for s in strings]
+        ends = np.cumsum([len(e) for e in encoded], dtype=np.int64)
+        return cls(b"".join(encoded), ends)
+
+    @property
+    def blob(self) -> bytes:
+        return self._blob
+
+    @property
+    def ends(self) -> NDArray[np.int64]:
+        return self._ends
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __getitem__(self, index: int) -> str:
+        """The string at ``index``; empty for -1, which columns use for *none*."""
+        if index == -1:
+            return ""
+        if not 0 <= index < len(self._ends):
+            raise IndexError(index)
+        begin = int(self._ends[index - 1]) if index else 0
+        return self._blob[begin : int(self._ends[index])].decode("utf-8", "replace")
+
+    def __iter__(self) -> Iterator[str]:
+        return (self[i] for i in range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, StringTable)
+            and self._blob == other._blob
+            and np.array_equal(self._ends, other._ends)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class StringPool:
+    """Collects strings while a graph is built; equal strings share one number."""
+
+    __slots__ = ("_numbers",)
+
+    def __init__(self, strings: Iterable[str] = ()) -> None:
+        self._numbers: dict[str, int] = {}
+        for string in strings:
+            self.number(string)
+
+    def number(self, string: str) -> int:
+        return self._numbers.setdefault(string, len(self._numbers))
+
+    def table(self) -> StringTable:
+        return StringTable.of(self._numbers)

@@ -1,0 +1,53 @@
+"""Tables of flat, read-only numpy columns: the memory layout of a Graph and of its file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+I8 = NDArray[np.int64]
+I4 = NDArray[np.int32]
+U1 = NDArray[np.uint8]
+
+
+def column(dtype: str) -> Any:
+    """A column's place in a Table; ``dtype`` is what is stored, little-endian."""
+    return field(metadata={"dtype": np.dtype(dtype)})
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Table:
+    """Columns are converted once, on entry, and never written again."""
+
+    def __post_init__(self) -> None:
+        for name, dtype in self.schema():
+            values = np.ascontiguousarray(getattr(self, name), dtype=dtype).view()
+            values.flags.writeable = False
+            object.__setattr__(self, name, values)
+
+    @classmethod
+    def schema(cls) -> Iterator[tuple[str, np.dtype[Any]]]:
+        for entry in fields(cls):
+            yield entry.name, entry.metadata["dtype"]
+
+    @classmethod
+    def empty(cls) -> Self:
+        return cls(**{name: np.empty(0, dtype) for name, dtype in cls.schema()})
+
+    def columns(self) -> Iterator[tuple[str, NDArray[Any]]]:
+        for name, _ in self.schema():
+            yield name, getattr(self, name)
+
+    def __len__(self) -> int:
+        return len(next(values for _, values in self.columns()))
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and all(
+            np.array_equal(mine, getattr(other, name)) for name, mine in self.columns()
+        )
+
+    __hash__ = None  # type: ignore[assignment]

@@ -1,0 +1,92 @@
+"""Units as people write and read them; inside, time is integer nanoseconds and data is bytes."""
+
+from __future__ import annotations
+
+import re
+
+from augury.core.errors import UsageError
+
+NS_PER_US = 1_000
+NS_PER_MS = 1_000_000
+NS_PER_S = 1_000_000_000
+
+_TIME_UNITS = {"ns": 1, "us": NS_PER_US, "µs": NS_PER_US, "ms": NS_PER_MS, "s": NS_PER_S}
+_BYTE_UNITS = {
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+    "tib": 2**40,
+}
+_BIT_RATE_UNITS = {"bit/s": 1, "kbit/s": 10**3, "mbit/s": 10**6, "gbit/s": 10**9, "tbit/s": 10**12}
+_QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Zµ/]*)\s*")
+
+
+def format_ns(value_ns: float) -> str:
+    """Three significant digits with the unit that keeps them readable."""
+    magnitude = abs(value_ns)
+    for unit, scale in (("s", NS_PER_S), ("ms", NS_PER_MS), ("us", NS_PER_US)):
+        if magnitude >= scale:
+            return f"{_three_digits(value_ns / scale)} {unit}"
+    return f"{value_ns:.0f} ns"
+
+
+def format_bytes(value_bytes: float) -> str:
+    magnitude = abs(value_bytes)
+    for unit, scale in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if magnitude >= scale:
+            return f"{_three_digits(value_bytes / scale)} {unit}"
+    return f"{value_bytes:.0f} B"
+
+
+def format_percent(value: float, *, signed: bool = False) -> str:
+    return f"{value:+.1f} %" if signed else f"{value:.1f} %"
+
+
+def parse_time_ns(text: str) -> int:
+    """``50us``, ``1.5 ms``; a bare number is nanoseconds."""
+    return round(_parse(text, _TIME_UNITS, default="ns", example="50us"))
+
+
+def parse_bytes(text: str) -> int:
+    """``25MB`` (decimal), ``25MiB`` (binary); a bare number is bytes."""
+    return round(_parse(text, _BYTE_UNITS, default="b", example="25MB"))
+
+
+def parse_bandwidth(text: str) -> int:
+    """``10Gbit/s`` or ``1.25GB/s``, in bytes per second."""
+    match = _QUANTITY.fullmatch(text)
+    unit = match.group(2).lower() if match else ""
+    if unit.endswith("bit") or unit.endswith("bps"):
+        unit = unit.removesuffix("bps").removesuffix("bit") + "bit/s"
+    if match and unit in _BIT_RATE_UNITS:
+        value = float(match.group(1)) * _BIT_RATE_UNITS[unit] / 8
+    elif match and unit.endswith("/s") and unit.removesuffix("/s") in _BYTE_UNITS:
+        value = float(match.group(1)) * _BYTE_UNITS[unit.removesuffix("/s")]
+    else:
+        raise UsageError(
+            f"{text!r} is not a bandwidth", remedy="write it as 10Gbit/s or 1.25GB/s"
+        )
+    if value < 1:
+        raise UsageError(f"a bandwidth of {text!r} is zero", remedy="give at least 8bit/s")
+    return round(value)
+
+
+def _parse(text: str, units: dict[str, int], *, default: str, example: str) -> float:
+    match = _QUANTITY.fullmatch(text)
+    scale = units.get(match.group(2).lower() or default) if match else None
+    if match is None or scale is None:
+        known = ", ".join(units)
+        raise UsageError(
+            f"{text!r} is not a quantity in {known}", remedy=f"write it as {example}"
+        )
+    return float(match.group(1)) * scale
+
+
+def _three_digits(value: float) -> str:
+    magnitude = abs(value)
+    return f"{value:.0f}" if magnitude >= 100 else f"{value:.3g}"

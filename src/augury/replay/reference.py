@@ -1,0 +1,212 @@
+"""The replay semantics in plain Python: the oracle of the kernel's tests and its fallback.
+
+At one time stamp: drain all completions, resolving operations without a resource and complete
+gangs on the way, transitively; then let every free place take its best ready operation; then
+set the rates of what runs. Repeat while something ends at the same time stamp.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+import numpy as np
+
+from augury.core.graph import NONE, RATE_ONE, Graph
+from augury.core.kinds import Discipline
+from augury.replay.schedule import NO_CAUSE, PENDING, Schedule, place_cause
+
+
+def simulate(graph: Graph) -> Schedule:
+    simulation = _Simulation(graph)
+    simulation.run()
+    return Schedule(
+        np.array(simulation.start, dtype=np.int64),
+        np.array(simulation.end, dtype=np.int64),
+        np.array(simulation.cause, dtype=np.int32),
+    )
+
+
+class _Simulation:
+    """A *unit* is what starts, progresses and ends as one: an operation, or a whole gang, which
+    is numbered behind the operations."""
+
+    def __init__(self, graph: Graph) -> None:
+        ops, resources = graph.ops, graph.resources
+        self.num_ops = graph.num_ops
+        self.resource = ops.resource.tolist()
+        self.work = ops.work_ns.tolist()
+        self.gang = ops.gang.tolist()
+        self.priority = _effective_priority(graph)
+        first, dst = graph.edges.first.tolist(), graph.edges.dst.tolist()
+        self.successors = [dst[first[i] : first[i + 1]] for i in range(self.num_ops)]
+        self.missing = np.bincount(graph.edges.dst, minlength=self.num_ops).tolist()
+        self.members = [graph.gang_members.of(g).tolist() for g in range(graph.num_gangs)]
+        self.ungranted = [len(members) for members in self.members]
+
+        self.free = resources.width.tolist()
+        self.waiting: list[list[tuple[int, int, int]]] = [[] for _ in self.free]
+        self.touched: set[int] = set()
+        self.freed_by: list[tuple[int, int]] = [(NO_CAUSE, NO_CAUSE)] * len(self.free)
+
+        self.now = 0
+        self.start = [PENDING] * self.num_ops
+        self.end = [PENDING] * self.num_ops
+        self.cause = [NO_CAUSE] * self.num_ops
+        self.events: list[tuple[int, int, int]] = []
+        self.rates = None if graph.is_exclusive else _Rates(graph, self)
+
+    def run(self) -> None:
+        self.drain([], [op for op in range(self.num_ops) if self.missing[op] == 0])
+        while True:
+            self.dispatch()
+            if self.rates:
+                self.rates.retime()
+            if not self.events:
+                return
+            self.now = self.events[0][0]
+            ended = []
+            while self.events and self.events[0][0] == self.now:
+                _, unit, version = heappop(self.events)
+                if self.rates is None or self.rates.version[unit] == version:
+                    ended.append(unit)
+            self.drain(ended, [])
+
+    def drain(self, ended: list[int], ready: list[int]) -> None:
+        while ended or ready:
+            for op in ready:
+                if self.resource[op] == NONE:
+                    ended.extend(self.grant(op))
+                else:
+                    self.touched.add(self.resource[op])
+                    key = (self.priority[op], self.now, op)
+                    heappush(self.waiting[self.resource[op]], key)
+            ready = []
+            for unit in ended:
+                if self.rates:
+                    self.rates.stop(unit)
+                for op in self.ops_of(unit):
+                    self.complete(op, ready)
+            ended = []
+
+    def complete(self, op: int, ready: list[int]) -> None:
+        self.end[op] = self.now
+        resource = self.resource[op]
+        if resource != NONE:
+            self.free[resource] += 1
+            self.touched.add(resource)
+            when, by = self.freed_by[resource]
+            self.freed_by[resource] = (self.now, min(op, by) if when == self.now else op)
+        for successor in self.successors[op]:
+            self.missing[successor] -= 1
+            known = self.cause[successor]
+            if known == NO_CAUSE or self.end[known] < self.now or op < known:
+                self.cause[successor] = op
+            if self.missing[successor] == 0:
+                ready.append(successor)
+
+    def dispatch(self) -> None:
+        for resource in self.touched:
+            waiting = self.waiting[resource]
+            while waiting and self.free[resource]:
+                _, ready_at, op = heappop(waiting)
+                self.free[resource] -= 1
+                if ready_at < self.now:
+                    self.cause[op] = place_cause(self.freed_by[resource][1])
+                # A zero-work operation that holds a place ends in another round, not here.
+                for unit in self.grant(op):
+                    self.schedule(unit, self.now)
+        self.touched.clear()
+
+    def grant(self, op: int) -> list[int]:
+        """Gives ``op`` its place; returns the unit if that lets it end at once."""
+        self.start[op] = self.now
+        gang, unit = self.gang[op], op
+        if gang != NONE:
+            self.ungranted[gang] -= 1
+            if self.ungranted[gang]:
+                return []
+            unit = self.num_ops + gang
+        if self.rates:
+            self.rates.begin(unit, self.work[op])
+        if self.work[op] == 0:
+            return [unit]
+        if self.rates is None:
+            self.schedule(unit, self.now + self.work[op])
+        return []
+
+    def schedule(self, unit: int, end: int) -> None:
+        heappush(self.events, (end, unit, self.rates.version[unit] if self.rates else 0))
+
+    def ops_of(self, unit: int) -> list[int]:
+        return [unit] if unit < self.num_ops else self.members[unit - self.num_ops]
+
+
+class _Rates:
+    """Who progresses on what, how fast, and how much is left: in units of 1 / RATE_ONE ns."""
+
+    def __init__(self, graph: Graph, simulation: _Simulation) -> None:
+        num_units = graph.num_ops + graph.num_gangs
+        self.simulation = simulation
+        self.capacity = graph.resources.capacity.tolist()
+        self.rules: list[list[tuple[int, int]]] = [[] for _ in self.capacity]
+        interference = graph.interference
+        for victim, aggressor, rate in zip(
+            interference.victim.tolist(),
+            interference.aggressor.tolist(),
+            interference.rate.tolist(),
+            strict=True,
+        ):
+            self.rules[victim].append((aggressor, rate))
+        self.progressing = [0] * len(self.capacity)
+        self.running: dict[int, int] = {}
+        """Units that progress, with their rate (0: not yet set)."""
+        self.left = [0] * num_units
+        self.since = [0] * num_units
+        self.version = [0] * num_units
+
+    def begin(self, unit: int, work_ns: int) -> None:
+        self.running[unit] = 0
+        self.left[unit] = work_ns * RATE_ONE
+        self.since[unit] = self.simulation.now
+        self.count(unit, 1)
+
+    def stop(self, unit: int) -> None:
+        del self.running[unit]
+        self.version[unit] += 1
+        self.count(unit, -1)
+
+    def count(self, unit: int, change: int) -> None:
+        for resource in self.resources_of(unit):
+            self.progressing[resource] += change
+
+    def resources_of(self, unit: int) -> list[int]:
+        resource = self.simulation.resource
+        return [resource[op] for op in self.simulation.ops_of(unit) if resource[op] != NONE]
+
+    def retime(self) -> None:
+        now = self.simulation.now
+        for unit, old in self.running.items():
+            rate = min((self.rate_on(r) for r in self.resources_of(unit)), default=RATE_ONE)
+            if rate == old:
+                continue
+            self.left[unit] -= (now - self.since[unit]) * old
+            self.since[unit] = now
+            self.running[unit] = rate
+            self.version[unit] += 1
+            self.simulation.schedule(unit, now + max(0, -(-self.left[unit] // rate)))
+
+    def rate_on(self, resource: int) -> int:
+        rate = RATE_ONE
+        if self.capacity[resource]:
+            rate = min(RATE_ONE, self.capacity[resource] // self.progressing[resource])
+        for aggressor, factor in self.rules[resource]:
+            if self.progressing[aggressor]:
+                rate = rate * factor // RATE_ONE
+        return max(rate, 1)
+
+
+def _effective_priority(graph: Graph) -> list[int]:
+    """A FIFO resource is one on which all operations are equally urgent."""
+    fifo = np.append(graph.resources.discipline == Discipline.FIFO, False)
+    priority: list[int] = np.where(fifo[graph.ops.resource], 0, graph.ops.priority).tolist()
+    return priority

@@ -1,0 +1,1 @@
+"""Renderers of results: terminal, JSON, Perfetto. They show; they never compute."""
