@@ -1,0 +1,1 @@
+"""Makes Graphs: communication as gangs or expanded into steps; synthetic training runs."""

@@ -1,0 +1,114 @@
+"""Collectives around a ring: every rank talks to its neighbours only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from augury.build.chunks import even_chunks
+from augury.build.ports import Ports
+from augury.build.transfer import Move, Wire
+from augury.core.builder import GraphBuilder
+from augury.costs.network import TREE_CHUNKS
+
+
+def all_reduce(
+    builder: GraphBuilder,
+    ports: Ports,
+    *,
+    size_bytes: int,
+    after: Sequence[int],
+    name: str,
+    step: int = 0,
+    priority: int = 0,
+) -> list[int]:
+    wire = Wire(builder=builder, ports=ports, name=name, step=step, priority=priority)
+    chunks = even_chunks(size_bytes, len(ports))
+    return _gather(wire, chunks, _scatter(wire, chunks, after))
+
+
+def reduce_scatter(
+    builder: GraphBuilder,
+    ports: Ports,
+    *,
+    size_bytes: int,
+    after: Sequence[int],
+    name: str,
+    step: int = 0,
+    priority: int = 0,
+) -> list[int]:
+    """The member at position i ends up with the sum of chunk i."""
+    wire = Wire(builder=builder, ports=ports, name=name, step=step, priority=priority)
+    return _scatter(wire, even_chunks(size_bytes, len(ports)), after)
+
+
+def all_gather(
+    builder: GraphBuilder,
+    ports: Ports,
+    *,
+    size_bytes: int,
+    after: Sequence[int],
+    name: str,
+    step: int = 0,
+    priority: int = 0,
+) -> list[int]:
+    wire = Wire(builder=builder, ports=ports, name=name, step=step, priority=priority)
+    return _gather(wire, even_chunks(size_bytes, len(ports)), after)
+
+
+def broadcast(
+    builder: GraphBuilder,
+    ports: Ports,
+    *,
+    size_bytes: int,
+    after: Sequence[int],
+    name: str,
+    step: int = 0,
+    priority: int = 0,
+    root: int = 0,
+) -> list[int]:
+    """From neighbour to neighbour, chunk behind chunk."""
+    wire = Wire(builder=builder, ports=ports, name=name, step=step, priority=priority)
+    have = list(after)
+    order = [(root + i) % len(ports) for i in range(len(ports))]
+    for number, chunk_bytes in enumerate(even_chunks(size_bytes, TREE_CHUNKS)):
+        for src, dst in pairwise(order):
+            move = Move(ports[src], ports[dst], chunk_bytes, (have[src],), (have[dst],))
+            (have[dst],) = wire.move([move], f"chunk{number}")
+    return have
+
+
+def _scatter(wire: Wire, chunks: Sequence[int], after: Sequence[int]) -> list[int]:
+    return _travel(wire, chunks, after, lead=-1, stage="scatter", reduces=True)
+
+
+def _gather(wire: Wire, chunks: Sequence[int], after: Sequence[int]) -> list[int]:
+    return _travel(wire, chunks, after, lead=0, stage="gather", reduces=False)
+
+
+def _travel(
+    wire: Wire,
+    chunks: Sequence[int],
+    after: Sequence[int],
+    *,
+    lead: int,
+    stage: str,
+    reduces: bool,
+) -> list[int]:
+    """Every chunk goes once around, in as many steps as there are neighbours to pass; the
+    member at position i begins with chunk i + ``lead``. A rank takes its messages in order, so
+    that its last one stands for all of them and for its own contribution."""
+    ports, size = wire.ports, len(wire.ports)
+    have = list(after)
+    for turn in range(size - 1):
+        moves = []
+        for i in range(size):
+            to = (i + 1) % size
+            chunk_bytes = chunks[(i + lead - turn) % size]
+            receive_ns = ports.reduce_ns(chunk_bytes) if reduces else 0
+            moves.append(
+                Move(ports[i], ports[to], chunk_bytes, (have[i],), (have[to],), receive_ns)
+            )
+        arrived = wire.move(moves, f"{stage}{turn}")
+        have = arrived[-1:] + arrived[:-1]
+    return have

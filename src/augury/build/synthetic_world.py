@@ -1,0 +1,97 @@
+"""Who takes part in a made-up training run: ranks, streams, ports, servers, noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from augury.build.algorithms import find_algorithm
+from augury.build.parameter_server import Servers, open_servers
+from augury.build.ports import Port, open_ports
+from augury.build.synthetic_job import SyntheticJob
+from augury.build.synthetic_stage import make_stages
+from augury.core.builder import GraphBuilder
+from augury.core.kinds import MemoryKind, OpKind, ResourceKind, Role
+
+
+class World:
+    def __init__(self, job: SyntheticJob) -> None:
+        self.job = job
+        self.builder = GraphBuilder(meta=_meta(job))
+        cluster = job.cluster
+        ranks = [
+            self.builder.rank(host=f"host{cluster.host_of(rank)}")
+            for rank in range(cluster.num_ranks)
+        ]
+        ports = open_ports(self.builder, cluster, ranks, kind=job.ports)
+        streams = [
+            self.builder.resource("compute", rank=rank, kind=ResourceKind.COMPUTE)
+            for rank in ranks
+        ]
+        servers = self._open_servers() if job.uses_servers else None
+        self.stages = make_stages(job, ports, streams, servers)
+        if job.compute_rate < 1:
+            for port, stream in zip(ports.members, streams, strict=True):
+                self._interfere(port, stream)
+        self._hold_model()
+        self._slowness = [1.0] * cluster.num_ranks
+        for rank, factor in job.stragglers:
+            self._slowness[rank] *= factor
+        self._noise = _noise(job.jitter, job.seed)
+
+    def work_ns(self, rank: int, full_speed_ns: int) -> int:
+        return round(full_speed_ns * self._slowness[rank] * next(self._noise))
+
+    def _open_servers(self) -> Servers:
+        job = self.job
+        numbers = range(job.num_servers)
+        ranks = [self.builder.rank(role=Role.SERVER, host=f"server{n}") for n in numbers]
+        hosts = [job.cluster.num_hosts + n for n in numbers]
+        ports = open_ports(self.builder, job.cluster, ranks, kind=job.ports, hosts=hosts)
+        return open_servers(self.builder, ports, partition_bytes=job.partition_bytes)
+
+    def _interfere(self, port: Port, stream: int) -> None:
+        """Only sending counts of the two directions: both at once are one disturbance."""
+        job = self.job
+        is_gang = (
+            not job.uses_servers and find_algorithm(OpKind.ALL_REDUCE, job.algorithm).is_gang
+        )
+        aggressors = []
+        if is_gang and job.num_replicas > 1:
+            aggressors.append(port.stream)
+        if not is_gang or job.num_stages > 1:
+            aggressors.append(port.sends_on)
+        for aggressor in aggressors:
+            self.builder.interfere(victim=stream, aggressor=aggressor, rate=job.compute_rate)
+
+    def _hold_model(self) -> None:
+        """Parameters, and what the optimizer keeps of them unless servers do it."""
+        job = self.job
+        for stage in self.stages:
+            for i in stage.layers:
+                layer = job.layers[i]
+                size_bytes = layer.parameter_bytes
+                stage.hold(self.builder, layer, MemoryKind.PARAMETER, size_bytes)
+                size_bytes *= job.optimizer_bytes_per_parameter_byte
+                if size_bytes and not job.uses_servers:
+                    stage.hold(self.builder, layer, MemoryKind.OPTIMIZER, size_bytes)
+
+
+def _noise(sigma: float, seed: int) -> Iterator[float]:
+    """Log-normal factors with mean 1; exactly 1 without jitter."""
+    if sigma == 0:
+        while True:
+            yield 1.0
+    rng = np.random.default_rng(seed)
+    while True:
+        yield from rng.lognormal(-sigma * sigma / 2, sigma, 4096).tolist()
+
+
+def _meta(job: SyntheticJob) -> dict[str, str]:
+    return {
+        "source": "synthetic",
+        "algorithm": job.algorithm,
+        "ports": job.ports.value,
+        "seed": str(job.seed),
+    }
