@@ -22,7 +22,7 @@ _BYTE_UNITS = {
     "gib": 2**30,
     "tib": 2**40,
 }
-_BIT_RATE_UNITS = {"bit/s": 1, "kbit/s": 10**3, "mbit/s": 10**6, "gbit/s": 10**9, "tbit/s": 10**12}
+_BIT_UNITS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9, "tbit": 10**12}
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Zµ/]*)\s*")
 
 
@@ -49,31 +49,33 @@ def format_percent(value: float, *, signed: bool = False) -> str:
 
 def parse_time_ns(text: str) -> int:
     """``50us``, ``1.5 ms``; a bare number is nanoseconds."""
-    return round(_parse(text, _TIME_UNITS, default="ns", example="50us"))
+    return _whole(_parse(text, _TIME_UNITS, default="ns", example="50us"), text)
 
 
 def parse_bytes(text: str) -> int:
     """``25MB`` (decimal), ``25MiB`` (binary); a bare number is bytes."""
-    return round(_parse(text, _BYTE_UNITS, default="b", example="25MB"))
+    return _whole(_parse(text, _BYTE_UNITS, default="b", example="25MB"), text)
 
 
 def parse_bandwidth(text: str) -> int:
     """``10Gbit/s`` or ``1.25GB/s``, in bytes per second."""
     match = _QUANTITY.fullmatch(text)
-    unit = match.group(2).lower() if match else ""
-    if unit.endswith("bit") or unit.endswith("bps"):
-        unit = unit.removesuffix("bps").removesuffix("bit") + "bit/s"
-    if match and unit in _BIT_RATE_UNITS:
-        value = float(match.group(1)) * _BIT_RATE_UNITS[unit] / 8
-    elif match and unit.endswith("/s") and unit.removesuffix("/s") in _BYTE_UNITS:
-        value = float(match.group(1)) * _BYTE_UNITS[unit.removesuffix("/s")]
+    unit = match.group(2) if match else ""
+    amount = unit.removesuffix("ps").removesuffix("/s")
+    if amount != unit and amount.endswith("b"):
+        # A small b is bits, a capital one bytes: here case is a factor of eight.
+        amount += "it"
+    if match and amount.lower() in _BIT_UNITS:
+        value = float(match.group(1)) * _BIT_UNITS[amount.lower()] / 8
+    elif match and amount != unit and amount.lower() in _BYTE_UNITS:
+        value = float(match.group(1)) * _BYTE_UNITS[amount.lower()]
     else:
         raise UsageError(
             f"{text!r} is not a bandwidth", remedy="write it as 10Gbit/s or 1.25GB/s"
         )
     if value < 1:
         raise UsageError(f"a bandwidth of {text!r} is zero", remedy="give at least 8bit/s")
-    return round(value)
+    return _whole(value, text)
 
 
 def _parse(text: str, units: dict[str, int], *, default: str, example: str) -> float:
@@ -85,6 +87,13 @@ def _parse(text: str, units: dict[str, int], *, default: str, example: str) -> f
             f"{text!r} is not a quantity in {known}", remedy=f"write it as {example}"
         )
     return float(match.group(1)) * scale
+
+
+def _whole(value: float, text: str) -> int:
+    """Rounded, if a column of 64 bits can hold it."""
+    if value >= 2**63:
+        raise UsageError(f"{text[:40]!r} is too large", remedy="check the unit")
+    return round(value)
 
 
 def _three_digits(value: float) -> str:
