@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from augury.build.ports import Ports
 from augury.core.builder import GraphBuilder
-from augury.core.graph import NONE
 from augury.core.kinds import OpKind
 from augury.costs import network
 
@@ -102,24 +102,33 @@ def broadcast(
     priority: int = 0,
     root: int = 0,
 ) -> list[int]:
-    """No gang: the root does not wait for those who listen, and they only for it."""
+    """No gang: the root does not wait for those who listen, and they wait only for it."""
+    if len(ports) == 1:
+        return list(after)
     link = ports.widest_link()
-    last_hop_ns = min(link.latency_ns, network.broadcast_ns(size_bytes, len(ports), link))
-    sent = NONE
-    have = list(after)
-    for position in [root, *(i for i in range(len(ports)) if i != root)]:
-        is_root = position == root
-        work_ns = network.broadcast_ns(size_bytes, len(ports), link) - last_hop_ns
-        have[position] = builder.op(
-            name,
-            kind=OpKind.BROADCAST,
-            rank=ports[position].rank,
-            resource=ports[position].stream,
-            work_ns=work_ns if is_root else last_hop_ns,
-            size_bytes=size_bytes,
-            after=(after[root],) if is_root else (sent, after[position]),
-            priority=priority,
-            step=step,
+    whole_ns = network.broadcast_ns(size_bytes, len(ports), link)
+    speak = partial(
+        builder.op,
+        name,
+        kind=OpKind.BROADCAST,
+        size_bytes=size_bytes,
+        priority=priority,
+        step=step,
+    )
+    sent = speak(
+        rank=ports[root].rank,
+        resource=ports[root].stream,
+        work_ns=whole_ns - link.latency_ns,
+        after=(after[root],),
+    )
+    return [
+        sent
+        if position == root
+        else speak(
+            rank=port.rank,
+            resource=port.stream,
+            work_ns=link.latency_ns,
+            after=(sent, after[position]),
         )
-        sent = have[root]
-    return have
+        for position, port in enumerate(ports.members)
+    ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from augury.build.chunks import capped_chunks
 from augury.build.ports import Ports
@@ -12,14 +11,6 @@ from augury.build.transfer import Move, Wire
 from augury.core.builder import GraphBuilder
 from augury.core.kinds import OpKind, ResourceKind
 from augury.core.units import NS_PER_S
-
-
-class Placement(StrEnum):
-    """Which server gets a partition."""
-
-    BALANCED = "balanced"
-    """The one that has the fewest bytes yet."""
-    ROUND_ROBIN = "round-robin"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,30 +52,6 @@ def open_servers(
     )
 
 
-def place(
-    sizes_bytes: Sequence[int],
-    *,
-    num_servers: int,
-    partition_bytes: int,
-    placement: Placement = Placement.BALANCED,
-) -> list[list[int]]:
-    """For every tensor, the server of each of its partitions."""
-    load_bytes = [0] * num_servers
-    homes: list[list[int]] = []
-    turn = 0
-    for size_bytes in sizes_bytes:
-        home = []
-        for part_bytes in capped_chunks(size_bytes, partition_bytes):
-            server = turn % num_servers
-            if placement is Placement.BALANCED:
-                server = load_bytes.index(min(load_bytes))
-            load_bytes[server] += part_bytes
-            turn += 1
-            home.append(server)
-        homes.append(home)
-    return homes
-
-
 def push_pull(
     builder: GraphBuilder,
     ports: Ports,
@@ -115,10 +82,7 @@ def push_pull(
         updated = call.update(call.push(after))
         for arrivals, arrival in zip(pulled, call.pull(updated), strict=True):
             arrivals.append(arrival)
-    return [
-        done.join(port, arrivals)
-        for port, arrivals in zip(ports.members, pulled, strict=True)
-    ]
+    return [done.join(port, arrivals) for port, arrivals in zip(ports.members, pulled, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -86,9 +86,7 @@ def open_ports(
     members = tuple(
         _open(builder, rank, host, kind) for rank, host in zip(ranks, where, strict=True)
     )
-    return Ports(
-        cluster=cluster, kind=kind, members=members, reduce_bytes_per_s=reduce_bytes_per_s
-    )
+    return Ports(cluster=cluster, kind=kind, members=members, reduce_bytes_per_s=reduce_bytes_per_s)
 
 
 def _open(builder: GraphBuilder, rank: int, host: int, kind: PortKind) -> Port:

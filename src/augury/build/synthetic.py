@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from augury.build.synthetic_job import NOMINAL_CLUSTER, PARAMETER_SERVER, SyntheticJob
-from augury.build.synthetic_step import PerReplica, StepEmitter
+from augury.build.synthetic_stage import PerReplica
+from augury.build.synthetic_step import StepEmitter
+from augury.build.synthetic_update import awaited_by_next
 from augury.build.synthetic_world import World
 from augury.core.graph import Graph
 
@@ -19,7 +21,7 @@ def synthesize(job: SyntheticJob) -> Graph:
     for number in range(job.num_steps):
         emitter = StepEmitter(world, number, awaited)
         emitter.emit()
-        awaited = emitter.awaited_next()
+        awaited = awaited_by_next(world, emitter.updated)
         steps.append(emitter)
     for i, replicas in enumerate(awaited):
         for sources, first in zip(replicas, steps[0].first_forward[i], strict=True):

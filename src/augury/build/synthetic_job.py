@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from augury.build.algorithms import find_algorithm
 from augury.build.layers import Layer, ModelSize, conv_layers
-from augury.build.parameter_server import Placement
 from augury.build.pipeline import PipelineSchedule
+from augury.build.placement import Placement
 from augury.build.ports import PortKind
 from augury.core.cluster import Cluster, Link
 from augury.core.errors import UsageError
@@ -90,9 +90,7 @@ class SyntheticJob:
         if self.jitter < 0:
             raise UsageError(f"jitter is {self.jitter}", remedy="make it 0 or more")
         if not 0.001 <= self.compute_rate <= 1:
-            raise UsageError(
-                f"compute_rate is {self.compute_rate}", remedy="make it 0.001 to 1"
-            )
+            raise UsageError(f"compute_rate is {self.compute_rate}", remedy="make it 0.001 to 1")
         for rank, factor in self.stragglers:
             if not 0 <= rank < self.cluster.num_ranks or not factor > 0:
                 raise UsageError(

@@ -10,13 +10,17 @@ from augury.build.algorithms import find_algorithm
 from augury.build.buckets import close_buckets
 from augury.build.collective import Collective
 from augury.build.layers import Layer
-from augury.build.parameter_server import Servers, place, push_pull
+from augury.build.parameter_server import Servers, push_pull
 from augury.build.pipeline import cut_stages
+from augury.build.placement import place
 from augury.build.ports import Ports
 from augury.build.synthetic_job import SyntheticJob
 from augury.core.builder import GraphBuilder
 from augury.core.graph import NONE
 from augury.core.kinds import MemoryKind, OpKind
+
+PerReplica = list[list[int]]
+"""For every replica of a stage, some operations of it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 
 from augury.build.chunks import even_chunks
 from augury.build.pipeline import Task, stage_tasks
-from augury.build.synthetic_stage import Bucket, Stage
+from augury.build.synthetic_stage import PerReplica
+from augury.build.synthetic_update import Update
 from augury.build.synthetic_world import World
 from augury.build.transfer import Move, Wire
 from augury.core.kinds import MemoryKind, OpKind
-
-PerReplica = list[list[int]]
-"""For every replica of a layer, operations of it."""
 
 
 class StepEmitter:
@@ -28,6 +26,7 @@ class StepEmitter:
         self.awaited = awaited
         self.first_forward: dict[int, list[int]] = {}
         self.updated: dict[int, list[int]] = {}
+        """By layer, what each replica's parameters of the next step come from."""
         self._last: list[list[int] | None] = [None] * len(world.stages)
         """What each replica of a stage did last."""
         self._arrived: dict[tuple[int, Task], list[int]] = {}
@@ -71,13 +70,14 @@ class StepEmitter:
             if is_first:
                 waits = [[*ops, *more] for ops, more in zip(waits, self.awaited[i], strict=True)]
             layer = self.job.layers[i]
-            ops = self._compute(
+            ops = self.world.compute(
                 stage,
-                i,
+                layer,
                 OpKind.FORWARD,
                 name=self._name(f"{layer.name}.forward", task),
                 work_ns=self._share(layer.forward_ns, task),
                 waits=waits,
+                step=self.step,
             )
             if is_first:
                 self.first_forward[i] = ops
@@ -90,16 +90,17 @@ class StepEmitter:
         stage = self.world.stages[number]
         incoming = self._arrived.pop((number, task), None)
         closing = {bucket.layers.start: bucket for bucket in stage.buckets} if is_last else {}
-        reduced: list[tuple[Bucket, list[int]]] = []
+        update = Update(self.world, stage, self.step)
         for i in reversed(stage.layers):
             layer = self.job.layers[i]
-            ops = self._compute(
+            ops = self.world.compute(
                 stage,
-                i,
+                layer,
                 OpKind.BACKWARD,
                 name=self._name(f"{layer.name}.backward", task),
                 work_ns=self._share(layer.backward_ns, task),
                 waits=self._waits(number, incoming),
+                step=self.step,
             )
             self._gradient.setdefault(i, ops)
             stage.hold(
@@ -112,11 +113,11 @@ class StepEmitter:
             )
             self._last[number], incoming = ops, None
             if i in closing:
-                reduced.append((closing[i], self._reduce(stage, closing[i], ops)))
+                update.reduce(closing[i], ops)
         if number > 0:
             self._send(number, number - 1, task, stage.layers[0] - 1)
         if is_last:
-            self._update(stage, reduced)
+            self.updated |= update.emit(self._gradient)
 
     def _waits(self, number: int, incoming: Sequence[int] | None) -> PerReplica:
         waits: PerReplica = [[] for _ in range(self.job.num_replicas)]
@@ -131,23 +132,6 @@ class StepEmitter:
 
     def _name(self, what: str, task: Task) -> str:
         return f"{what}.{task.micro_batch}" if self.job.num_micro_batches > 1 else what
-
-    def _compute(
-        self, stage: Stage, i: int, kind: OpKind, *, name: str, work_ns: int, waits: PerReplica
-    ) -> list[int]:
-        return [
-            self.builder.op(
-                name,
-                kind=kind,
-                rank=port.rank,
-                resource=stream,
-                work_ns=self.world.work_ns(port.rank, work_ns),
-                after=after,
-                layer=self.job.layers[i].name,
-                step=self.step,
-            )
-            for port, stream, after in zip(stage.ports.members, stage.streams, waits, strict=True)
-        ]
 
     def _send(self, src: int, dst: int, task: Task, boundary: int) -> None:
         """The output of layer ``boundary`` goes forward, its gradient backward; eagerly."""
@@ -164,58 +148,3 @@ class StepEmitter:
             for a, b, op in zip(here.members, there.members, last, strict=True)
         ]
         self._arrived[dst, task] = wire.move(moves)
-
-    def _reduce(self, stage: Stage, bucket: Bucket, after: Sequence[int]) -> list[int]:
-        return bucket.collective(
-            self.builder,
-            stage.ports,
-            size_bytes=bucket.size_bytes,
-            after=after,
-            name=f"gradients.{bucket.layers.start}-{bucket.layers[-1]}",
-            step=self.step,
-            priority=bucket.priority,
-        )
-
-    def _update(self, stage: Stage, reduced: Sequence[tuple[Bucket, list[int]]]) -> None:
-        """Servers have updated what comes back from them."""
-        job = self.job
-        everything = [list(ops) for ops in zip(*(ops for _, ops in reduced), strict=True)]
-        for bucket, results in reduced:
-            for i in bucket.layers:
-                if job.uses_servers:
-                    self.updated[i] = results
-                else:
-                    waits = everything if job.has_barrier else [[op] for op in results]
-                    self.updated[i] = self._compute(
-                        stage,
-                        i,
-                        OpKind.UPDATE,
-                        name=f"{job.layers[i].name}.update",
-                        work_ns=job.layers[i].update_ns,
-                        waits=waits,
-                    )
-                    if job.has_barrier:
-                        everything = [[op] for op in self.updated[i]]
-                stage.hold(
-                    self.builder,
-                    job.layers[i],
-                    MemoryKind.GRADIENT,
-                    job.layers[i].parameter_bytes,
-                    taken_by=self._gradient[i],
-                    given_by=self.updated[i],
-                )
-
-    def awaited_next(self) -> list[PerReplica]:
-        """What the next step's first forward of every layer waits for."""
-        job = self.job
-        awaited: list[PerReplica] = [
-            [[] for _ in range(job.num_replicas)] for _ in job.layers
-        ]
-        for stage in self.world.stages:
-            first = stage.layers[0]
-            for i in stage.layers:
-                at = first if job.has_barrier else i
-                for ops, op in zip(awaited[at], self.updated[i], strict=True):
-                    if op not in ops:
-                        ops.append(op)
-        return awaited

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from augury.build.algorithms import find_algorithm
+from augury.build.layers import Layer
 from augury.build.parameter_server import Servers, open_servers
 from augury.build.ports import Port, open_ports
 from augury.build.synthetic_job import SyntheticJob
-from augury.build.synthetic_stage import make_stages
+from augury.build.synthetic_stage import PerReplica, Stage, make_stages
 from augury.core.builder import GraphBuilder
 from augury.core.kinds import MemoryKind, OpKind, ResourceKind, Role
 
@@ -26,8 +27,7 @@ class World:
         ]
         ports = open_ports(self.builder, cluster, ranks, kind=job.ports)
         streams = [
-            self.builder.resource("compute", rank=rank, kind=ResourceKind.COMPUTE)
-            for rank in ranks
+            self.builder.resource("compute", rank=rank, kind=ResourceKind.COMPUTE) for rank in ranks
         ]
         servers = self._open_servers() if job.uses_servers else None
         self.stages = make_stages(job, ports, streams, servers)
@@ -40,8 +40,31 @@ class World:
             self._slowness[rank] *= factor
         self._noise = _noise(job.jitter, job.seed)
 
-    def work_ns(self, rank: int, full_speed_ns: int) -> int:
-        return round(full_speed_ns * self._slowness[rank] * next(self._noise))
+    def compute(
+        self,
+        stage: Stage,
+        layer: Layer,
+        kind: OpKind,
+        *,
+        name: str,
+        work_ns: int,
+        waits: PerReplica,
+        step: int,
+    ) -> list[int]:
+        """One operation on every replica; ``work_ns`` as on a rank without trouble."""
+        return [
+            self.builder.op(
+                name,
+                kind=kind,
+                rank=port.rank,
+                resource=stream,
+                work_ns=round(work_ns * self._slowness[port.rank] * next(self._noise)),
+                after=after,
+                layer=layer.name,
+                step=step,
+            )
+            for port, stream, after in zip(stage.ports.members, stage.streams, waits, strict=True)
+        ]
 
     def _open_servers(self) -> Servers:
         job = self.job
@@ -54,9 +77,7 @@ class World:
     def _interfere(self, port: Port, stream: int) -> None:
         """Only sending counts of the two directions: both at once are one disturbance."""
         job = self.job
-        is_gang = (
-            not job.uses_servers and find_algorithm(OpKind.ALL_REDUCE, job.algorithm).is_gang
-        )
+        is_gang = not job.uses_servers and find_algorithm(OpKind.ALL_REDUCE, job.algorithm).is_gang
         aggressors = []
         if is_gang and job.num_replicas > 1:
             aggressors.append(port.stream)

@@ -76,13 +76,12 @@ class Wire:
     def _fair(self, moves: Sequence[Move], name: str) -> list[int]:
         links = [self.ports.link(move.src, move.dst) for move in moves]
         gangs = [self.builder.gang() for _ in moves]
-        work_ns = [
-            link.send_ns(move.size_bytes) for move, link in zip(moves, links, strict=True)
-        ]
+        work_ns = [link.send_ns(move.size_bytes) for move, link in zip(moves, links, strict=True)]
         for move, gang, work in zip(moves, gangs, work_ns, strict=True):
             self._send(move, name, work, gang=gang)
         receives = [
-            self._receive(move, name, work, gang=gang)
+            # Posted when there is something to come: else it would idle on the port for ages.
+            self._receive(move, name, work, gang=gang, waits_for=move.after)
             for move, gang, work in zip(moves, gangs, work_ns, strict=True)
         ]
         return [

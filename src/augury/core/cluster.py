@@ -13,8 +13,11 @@ import msgspec
 from augury.core.errors import InputError, LimitError, UsageError
 from augury.core.units import NS_PER_S, format_bytes
 
-MAX_FILE_BYTES = 1 << 20
+MAX_FILE_BYTES = 16 << 10
+"""A description has a few lines; the TOML parser takes quadratic time for hostile ones."""
 MAX_RANKS = 1 << 20
+MAX_LATENCY_NS = 60 * NS_PER_S
+MAX_BANDWIDTH = 10**15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,9 +30,9 @@ class Link:
     overhead_ns: int = 0
 
     def __post_init__(self) -> None:
-        _at_least("latency_ns", self.latency_ns, 0)
-        _at_least("bandwidth_bytes_per_s", self.bandwidth_bytes_per_s, 1)
-        _at_least("overhead_ns", self.overhead_ns, 0)
+        _within("latency_ns", self.latency_ns, 0, MAX_LATENCY_NS)
+        _within("bandwidth_bytes_per_s", self.bandwidth_bytes_per_s, 1, MAX_BANDWIDTH)
+        _within("overhead_ns", self.overhead_ns, 0, MAX_LATENCY_NS)
 
     def send_ns(self, size_bytes: int) -> int:
         """How long the sender's port is held, rounded up."""
@@ -50,12 +53,9 @@ class Cluster:
     inter: Link
 
     def __post_init__(self) -> None:
-        _at_least("num_hosts", self.num_hosts, 1)
-        _at_least("ranks_per_host", self.ranks_per_host, 1)
-        if self.num_ranks > MAX_RANKS:
-            raise UsageError(
-                f"a cluster of {self.num_ranks:,} ranks", remedy=f"have at most {MAX_RANKS:,}"
-            )
+        _within("num_hosts", self.num_hosts, 1, MAX_RANKS)
+        _within("ranks_per_host", self.ranks_per_host, 1, MAX_RANKS)
+        _within("num_ranks", self.num_ranks, 1, MAX_RANKS)
 
     @property
     def num_ranks(self) -> int:
@@ -92,13 +92,13 @@ class Cluster:
                 _refuse_unknown(path, data[name], {entry.name for entry in fields(Link)})
         try:
             return msgspec.convert(data, cls)
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, UsageError) as error:
             raise _unusable(path, str(error)) from error
 
 
-def _at_least(name: str, value: int, low: int) -> None:
-    if value < low:
-        raise UsageError(f"{name} is {value}", remedy=f"make it at least {low}")
+def _within(name: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise UsageError(f"{name} is {value}", remedy=f"make it {low:,} to {high:,}")
 
 
 def _read(path: Path) -> bytes:

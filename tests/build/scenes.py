@@ -1,0 +1,103 @@
+"""Small stages on which one communication plays, and what can be asked about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from augury.build.collective import Collective
+from augury.build.ports import PortKind, open_ports
+from augury.core.builder import GraphBuilder
+from augury.core.cluster import Cluster, Link
+from augury.core.graph import Graph
+from augury.core.kinds import OpKind
+from augury.replay.reference import simulate
+from augury.replay.schedule import Schedule
+
+FAST = Link(latency_ns=100, bandwidth_bytes_per_s=1_000_000_000, overhead_ns=7)
+SLOW = Link(latency_ns=900, bandwidth_bytes_per_s=250_000_000, overhead_ns=30)
+SENDS = (OpKind.SEND, OpKind.PUSH)
+
+
+def one_host(num_ranks: int, link: Link = FAST) -> Cluster:
+    return Cluster(num_hosts=1, ranks_per_host=num_ranks, intra=link, inter=SLOW)
+
+
+@dataclass(frozen=True)
+class Played:
+    graph: Graph
+    inputs: list[int]
+    results: list[int]
+
+    def schedule(self) -> Schedule:
+        schedule = simulate(self.graph)
+        assert schedule.is_complete
+        return schedule
+
+    def took_ns(self) -> int:
+        """Until every rank has the result, without the inputs' own time."""
+        schedule = self.schedule()
+        begin = schedule.end_ns[self.inputs].max()
+        return int(schedule.end_ns[self.results].max() - begin)
+
+
+def play(
+    collective: Collective,
+    cluster: Cluster,
+    *,
+    size_bytes: int,
+    kind: PortKind = PortKind.FIFO,
+    input_ns: Sequence[int] | None = None,
+) -> Played:
+    builder = GraphBuilder()
+    ranks = [builder.rank() for _ in range(cluster.num_ranks)]
+    ports = open_ports(builder, cluster, ranks, kind=kind)
+    inputs = [
+        builder.op("input", rank=rank, work_ns=input_ns[rank] if input_ns else 5) for rank in ranks
+    ]
+    results = collective(builder, ports, size_bytes=size_bytes, after=inputs, name="it")
+    return Played(builder.build(), inputs, results)
+
+
+def contributions(graph: Graph, inputs: Sequence[int]) -> list[int]:
+    """For every operation, as bits, the inputs that it cannot end without. By edges and gangs
+    alone: a place on a port orders things but carries no data."""
+    needs = [0] * graph.num_ops
+    for bit, op in enumerate(inputs):
+        needs[op] = 1 << bit
+    src, dst = graph.edges.sources().tolist(), graph.edges.dst.tolist()
+    gangs = [graph.gang_members.of(g).tolist() for g in range(graph.num_gangs)]
+    before: list[int] = []
+    while before != needs:
+        before = list(needs)
+        for a, b in zip(src, dst, strict=True):
+            needs[b] |= needs[a]
+        for members in gangs:
+            together = 0
+            for op in members:
+                together |= needs[op]
+            for op in members:
+                needs[op] = together
+    return needs
+
+
+def sent_bytes(graph: Graph) -> list[int]:
+    """By rank."""
+    sends = np.isin(graph.ops.kind, SENDS)
+    return (
+        np.bincount(
+            graph.ops.rank[sends], weights=graph.ops.size_bytes[sends], minlength=len(graph.ranks)
+        )
+        .astype(int)
+        .tolist()
+    )
+
+
+def rows_of_rank(graph: Graph, rank: int) -> list[tuple[int, ...]]:
+    """What a rank does, in order, without who it does it with."""
+    ops = graph.ops
+    mine = np.flatnonzero(ops.rank == rank)
+    columns = (ops.kind, ops.work_ns, ops.size_bytes, ops.priority, ops.layer, ops.step, ops.name)
+    return list(zip(*(column[mine].tolist() for column in columns), strict=True))
