@@ -1,1 +1,73 @@
-"""Augury foretells distributed training: record, replay, explain, change, verify."""
+"""Augury: record, replay, explain and speed up distributed neural-network training.
+
+    graph = augury.load("run.augury")
+    timeline = augury.replay(graph)
+    timeline.step_ns
+
+Everything is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from augury.core.builder import GraphBuilder
+    from augury.core.graph import Graph
+    from augury.core.graph_file import load_graph as load
+    from augury.core.graph_file import save_graph as save
+    from augury.core.kinds import OpKind
+    from augury.core.timeline import Timeline
+    from augury.replay.run import replay
+
+    __version__: str
+
+__all__ = [
+    "Graph",
+    "GraphBuilder",
+    "OpKind",
+    "Timeline",
+    "__version__",
+    "load",
+    "replay",
+    "save",
+]
+
+_HOMES = {
+    "Graph": ("augury.core.graph", "Graph"),
+    "GraphBuilder": ("augury.core.builder", "GraphBuilder"),
+    "OpKind": ("augury.core.kinds", "OpKind"),
+    "Timeline": ("augury.core.timeline", "Timeline"),
+    "load": ("augury.core.graph_file", "load_graph"),
+    "save": ("augury.core.graph_file", "save_graph"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    import importlib  # noqa: PLC0415
+
+    if name == "replay":
+        # The subpackage itself: it can be called, so both meanings of the name agree.
+        return importlib.import_module("augury.replay")
+    if name == "__version__":
+        return _version()
+    if name not in _HOMES:
+        raise AttributeError(f"module 'augury' has no attribute {name!r}")
+    module, attribute = _HOMES[name]
+    value = globals()[name] = getattr(importlib.import_module(module), attribute)
+    return value
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
+
+    try:
+        return version("augury")
+    except PackageNotFoundError:
+        return "0+source"
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,89 @@
+"""The terminal as all renderers use it: no markup, no emoji, nothing interpreted in a name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+MIN_WIDTH = 80
+"""A narrower terminal wraps lines; cutting figures off would falsify them."""
+MIN_BAR, MAX_BAR = 8, 40
+
+Parts = list[tuple[float, str]]
+"""Shares of 100, each with its style."""
+
+BarRow = tuple[list[str], Parts, list[str]]
+"""Cells, a bar, and more cells."""
+
+
+def make_console(file: TextIO) -> Console:
+    """rich itself honours NO_COLOR, COLUMNS and whether ``file`` is a terminal."""
+    from rich.console import Console
+
+    console = Console(file=file, markup=False, emoji=False, highlight=False)
+    console.width = max(console.width, MIN_WIDTH)
+    return console
+
+
+def columns(*headers: str) -> Table:
+    """A table without frame; a header that starts with ``>`` stands over figures."""
+    from rich.table import Table
+
+    show = any(header not in ("", ">") for header in headers)
+    table = Table(
+        box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_header=show
+    )
+    for header in headers:
+        figures = header.startswith(">")
+        table.add_column(
+            header.removeprefix(">"),
+            justify="right" if figures else "left",
+            no_wrap=figures,
+            overflow="fold",
+        )
+    return table
+
+
+def add_with_bars(console: Console, table: Table, rows: Sequence[BarRow]) -> None:
+    """The bars get what room the cells leave."""
+    if not rows:
+        return
+    cells = [[*before, *after] for before, _, after in rows]
+    heads = [str(column.header) for column in table.columns]
+    del heads[len(rows[0][0])]
+    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
+    room = console.width - sum(widths) - 2 * (len(widths) + 1)
+    width = min(MAX_BAR, max(MIN_BAR, room))
+    for before, parts, after in rows:
+        table.add_row(*before, bar(console, parts, width), *after)
+
+
+def bar(console: Console, parts: Parts, width: int) -> Text:
+    """Side by side; the n-th part has the n-th filling."""
+    from rich.text import Text
+
+    is_utf = console.encoding.lower().startswith("utf")
+    fillings = "█▒·" if is_utf else "#=."
+    text = Text()
+    end = 0.0
+    drawn = 0
+    for (share, style), filling in zip(parts, fillings, strict=False):
+        end += share
+        upto = min(width, round(end * width / 100))
+        text.append(filling * (upto - drawn), style=style)
+        drawn = upto
+    return text
+
+
+def title(console: Console, text: str, note: str = "") -> None:
+    from rich.text import Text
+
+    line = Text(f"\n{text}", style="bold")
+    if note:
+        line.append(f"  {note}", style="not bold dim")
+    console.print(line)

@@ -1,0 +1,164 @@
+"""A timeline for ui.perfetto.dev or chrome://tracing, in their JSON, written as a stream."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from augury.core.files import new_file
+from augury.core.timeline import Timeline
+from augury.report.memory_curve import MemoryCurve, memory_curve
+from augury.report.trace_events import (
+    flow_events,
+    memory_events,
+    path_events,
+    slice_events,
+    track_events,
+)
+from augury.report.tracks import Layout, lay_out
+
+SUFFIXES = (".json", ".json.gz")
+DEFAULT_MAX_EVENTS = 1_000_000
+"""About 200 MB of JSON: what the viewers still open with pleasure."""
+MAX_FLOWS = 50_000
+"""Arrows; more of them hide what they should show."""
+
+_CHUNK = 4096
+
+
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of a timeline is in the file. It is cut at a time, so that what is there of the
+    window is whole: up to ``cut_at_ns`` (null: nothing was cut)."""
+
+    num_events: int
+    num_ops_left_out: int
+    num_flows_left_out: int
+    cut_at_ns: int | None
+
+
+def write_perfetto(
+    timeline: Timeline,
+    path: Path,
+    *,
+    force: bool = False,
+    max_events: int = DEFAULT_MAX_EVENTS,
+    title: str = "",
+) -> Written:
+    """At most ``max_events`` beside the names of the tracks."""
+    layout = lay_out(timeline)
+    progress_ns = _progress_start(timeline)
+    memory = memory_curve(timeline)
+    cut_at_ns, room = _cut(timeline, progress_ns, memory, max_events)
+    kept = _kept(timeline, cut_at_ns)
+    flows, num_flows_left_out = _flows(timeline, layout, kept, min(MAX_FLOWS, room // 2))
+    with _file(path, force=force) as file:
+        # Readers look for the unit near the beginning only.
+        file.write(b'{"displayTimeUnit":"ns","traceEvents":[\n')
+        num_events = _write(
+            file,
+            track_events(layout),
+            path_events(timeline, layout, cut_at_ns),
+            slice_events(timeline, layout, progress_ns, kept),
+            memory_events(memory, cut_at_ns),
+            flow_events(timeline, layout, flows),
+        )
+        written = Written(
+            num_events=num_events,
+            num_ops_left_out=timeline.graph.num_ops - len(kept),
+            num_flows_left_out=num_flows_left_out,
+            cut_at_ns=cut_at_ns,
+        )
+        about = {"producer": "augury", "title": title, **msgspec.to_builtins(written)}
+        file.write(b'\n],"otherData":' + json.dumps(about).encode() + b"}\n")
+    return written
+
+
+def _write(file: IO[bytes], *streams: Iterable[str]) -> int:
+    num_events = 0
+    chunk: list[str] = []
+
+    def flush() -> None:
+        file.write(",\n".join(chunk).encode())
+        chunk.clear()
+
+    for stream in streams:
+        for event in stream:
+            if len(chunk) == _CHUNK:
+                flush()
+                file.write(b",\n")
+            chunk.append(event)
+            num_events += 1
+    flush()
+    return num_events
+
+
+@contextmanager
+def _file(path: Path, *, force: bool) -> Iterator[IO[bytes]]:
+    with new_file(path, force=force) as file:
+        if path.suffix != ".gz":
+            yield file
+            return
+        from isal import igzip
+
+        gzip_file: Any = igzip.IGzipFile
+        with gzip_file(filename="", mode="wb", fileobj=file, mtime=0) as packed:
+            yield packed
+
+
+def _progress_start(timeline: Timeline) -> NDArray[np.int64]:
+    """A gang's members hold their places from their start, but move only from the last one's."""
+    members, begin = timeline.graph.gang_members, timeline.start_ns.copy()
+    if len(members.dst):
+        sizes = np.diff(members.first)
+        last = np.maximum.reduceat(timeline.start_ns[members.dst], members.first[:-1][sizes > 0])
+        begin[members.dst] = np.repeat(last, sizes[sizes > 0])
+    return begin
+
+
+def _cut(
+    timeline: Timeline, progress_ns: NDArray[np.int64], memory: MemoryCurve, max_events: int
+) -> tuple[int | None, int]:
+    """From when on everything is left out, and how many more events there is room for."""
+    times = np.concatenate(
+        [
+            timeline.start_ns,
+            timeline.start_ns[progress_ns > timeline.start_ns],
+            timeline.critical_path.start_ns,
+            memory.at_ns,
+        ]
+    )
+    if len(times) <= max_events:
+        return None, max_events - len(times)
+    return int(np.partition(times, max_events)[max_events]), 0
+
+
+def _kept(timeline: Timeline, cut_at_ns: int | None) -> NDArray[np.int64]:
+    """The operations to show, in the order of time."""
+    order = np.argsort(timeline.start_ns, kind="stable")
+    if cut_at_ns is None:
+        return order
+    return order[: int(np.searchsorted(timeline.start_ns[order], cut_at_ns, side="left"))]
+
+
+def _flows(
+    timeline: Timeline, layout: Layout, kept: NDArray[np.int64], limit: int
+) -> tuple[NDArray[np.int64], int]:
+    """Edges between tracks as rows (src, dst): those along the critical path first, then by
+    time; and how many there was no room for."""
+    graph = timeline.graph
+    src, dst = graph.edges.sources(), graph.edges.dst
+    shown = np.zeros(graph.num_ops, dtype=bool)
+    shown[kept] = True
+    across = (layout.op_tid[src] != layout.op_tid[dst]) & shown[src] & shown[dst]
+    src, dst = src[across], dst[across]
+    on_path = np.zeros(graph.num_ops, dtype=bool)
+    on_path[timeline.critical_path.op] = True
+    order = np.lexsort((timeline.end_ns[src], ~(on_path[src] & on_path[dst])))[:limit]
+    return np.stack([src[order], dst[order]], axis=1).astype(np.int64), len(src) - len(order)

@@ -1,0 +1,99 @@
+"""What a replay says, as typed data: the JSON of ``augury replay --json``, and what the other
+renderers show."""
+
+from __future__ import annotations
+
+import msgspec
+
+from augury.core.ledger import Anomaly
+
+SCHEMA_VERSION = 1
+
+
+class HolderResult(msgspec.Struct, frozen=True, kw_only=True):
+    kind: str
+    layer: str
+    size_bytes: int
+
+
+class RankResult(msgspec.Struct, frozen=True, kw_only=True):
+    """``predicted_step_ns`` is null for a rank without steps, such as a server."""
+
+    rank: int
+    role: str
+    host: str
+    measured_step_ns: int | None
+    predicted_step_ns: int | None
+    error_pct: float | None
+    peak_memory_bytes: int | None
+    peak_memory_at_ns: int | None
+    peak_memory_holders: list[HolderResult]
+    peak_memory_other_bytes: int
+
+
+class ResourceResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Shares of the replayed window; ``rank`` is null for what belongs to no rank."""
+
+    name: str
+    rank: int | None
+    kind: str
+    num_ops: int
+    busy_pct: float
+    waiting_pct: float
+    idle_pct: float
+
+
+class PathSegment(msgspec.Struct, frozen=True, kw_only=True):
+    op: int
+    rank: int
+    step: int | None
+    name: str
+    kind: str
+    layer: str
+    resource: str
+    start_ns: int
+    dur_ns: int
+    reason: str
+
+
+class Share(msgspec.Struct, frozen=True, kw_only=True):
+    """What part of the critical path something has; ``name`` is a kind, a reason or a rank."""
+
+    name: str
+    dur_ns: int
+    share_pct: float
+    num_segments: int
+
+
+class PathSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """Largest share first."""
+
+    dur_ns: int
+    by_kind: list[Share]
+    by_reason: list[Share]
+    by_rank: list[Share]
+
+
+class ReplayResult(msgspec.Struct, frozen=True, kw_only=True):
+    """``num_ops`` and ``num_steps`` are of the graph that was given; ``num_replayed_ops`` counts
+    the steps that were added to reach a steady period; ``num_simulated_ops`` leaves out the
+    ranks that were folded. ``interval_ns`` is ``[low, high]`` around the prediction."""
+
+    schema_version: int = SCHEMA_VERSION
+    num_ranks: int
+    num_servers: int
+    num_ops: int
+    num_steps: int
+    num_replayed_ops: int
+    num_simulated_ops: int
+    measured_step_ns: int | None
+    predicted_step_ns: int
+    interval_ns: tuple[int, int] | None
+    error_pct: float | None
+    unexplained_pct: float | None
+    makespan_ns: int
+    ranks: list[RankResult]
+    resources: list[ResourceResult]
+    critical_path: list[PathSegment]
+    critical_path_summary: PathSummary
+    ledger: list[Anomaly]

@@ -1,0 +1,219 @@
+"""From a Timeline to its result: all summing up happens here, renderers only render."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from augury.core.graph import Graph, MeasuredSteps
+from augury.core.kinds import OpKind, ResourceKind, Role
+from augury.core.timeline import PeakMemory, Reason, Timeline
+from augury.report.result import (
+    HolderResult,
+    PathSegment,
+    PathSummary,
+    RankResult,
+    ReplayResult,
+    ResourceResult,
+    Share,
+)
+
+MAX_HOLDERS = 10
+"""Of one rank's peak memory; ``peak_memory_other_bytes`` is what the rest hold."""
+
+
+def summarize(timeline: Timeline, source: Graph | None = None) -> ReplayResult:
+    """``source`` is the graph as it was loaded; the timeline's own may have steps added."""
+    source = source or timeline.graph
+    measured = _of_workers(source)
+    measured_step = _measured_step_ns(measured)
+    return ReplayResult(
+        num_ranks=source.num_ranks,
+        num_servers=len(source.ranks) - source.num_ranks,
+        num_ops=source.num_ops,
+        num_steps=source.num_steps,
+        num_replayed_ops=timeline.graph.num_ops,
+        num_simulated_ops=timeline.num_simulated_ops,
+        measured_step_ns=measured_step,
+        predicted_step_ns=timeline.step_ns,
+        interval_ns=None,
+        error_pct=_error_pct(timeline.step_ns, measured_step),
+        unexplained_pct=_unexplained_pct(measured),
+        makespan_ns=timeline.makespan_ns,
+        ranks=_ranks(timeline, source),
+        resources=_resources(timeline),
+        critical_path=_segments(timeline),
+        critical_path_summary=_path_summary(timeline),
+        ledger=list(source.ledger.merged(timeline.ledger)),
+    )
+
+
+def _of_workers(graph: Graph) -> MeasuredSteps:
+    measured = graph.measured
+    keep = graph.ranks.role[measured.rank] == Role.WORKER
+    return MeasuredSteps(**{name: values[keep] for name, values in measured.columns()})
+
+
+def _measured_step_ns(measured: MeasuredSteps) -> int | None:
+    """A step takes as long as its slowest rank; the median over steps keeps one that was
+    disturbed from speaking for all."""
+    if not len(measured):
+        return None
+    order = np.argsort(measured.step, kind="stable")
+    _, first = np.unique(measured.step[order], return_index=True)
+    return _median(np.maximum.reduceat(measured.dur_ns[order], first))
+
+
+def _unexplained_pct(measured: MeasuredSteps) -> float | None:
+    """Over all ranks and steps together."""
+    total = int(measured.dur_ns.sum())
+    if total == 0:
+        return None
+    return round(100 * (1 - int(measured.explained_ns.sum()) / total), 4)
+
+
+def _error_pct(predicted_ns: int | None, measured_ns: int | None) -> float | None:
+    if predicted_ns is None or not measured_ns:
+        return None
+    return round(100 * (predicted_ns - measured_ns) / measured_ns, 4)
+
+
+def _median(values: NDArray[np.int64]) -> int:
+    return round(float(np.median(values)))
+
+
+def _ranks(timeline: Timeline, source: Graph) -> list[RankResult]:
+    peaks = {peak.rank: peak for peak in timeline.peak_memory}
+    measured = {
+        int(rank): _median(source.measured.dur_ns[source.measured.rank == rank])
+        for rank in np.unique(source.measured.rank)
+    }
+    return [
+        _rank(timeline, source, rank, measured.get(rank), peaks.get(rank))
+        for rank in range(len(source.ranks))
+    ]
+
+
+def _rank(
+    timeline: Timeline,
+    source: Graph,
+    rank: int,
+    measured_ns: int | None,
+    peak: PeakMemory | None,
+) -> RankResult:
+    predicted_ns = timeline.rank_step_ns[rank] or None
+    holders = peak.holders if peak else ()
+    return RankResult(
+        rank=rank,
+        role=Role(int(source.ranks.role[rank])).label,
+        host=source.strings[int(source.ranks.host[rank])],
+        measured_step_ns=measured_ns,
+        predicted_step_ns=predicted_ns,
+        error_pct=_error_pct(predicted_ns, measured_ns),
+        peak_memory_bytes=peak.size_bytes if peak else None,
+        peak_memory_at_ns=peak.at_ns if peak else None,
+        peak_memory_holders=[
+            HolderResult(kind=h.kind.label, layer=h.layer, size_bytes=h.size_bytes)
+            for h in holders[:MAX_HOLDERS]
+        ],
+        peak_memory_other_bytes=sum(h.size_bytes for h in holders[MAX_HOLDERS:]),
+    )
+
+
+def _resources(timeline: Timeline) -> list[ResourceResult]:
+    graph, use = timeline.graph, timeline.use
+    window = np.maximum(use.busy_ns + use.waiting_ns + use.idle_ns, 1)
+    shares = [
+        np.round(100 * values / window, 4).tolist()
+        for values in (use.busy_ns, use.waiting_ns, use.idle_ns)
+    ]
+    rows = zip(
+        graph.resources.name.tolist(),
+        graph.resources.rank.tolist(),
+        graph.resources.kind.tolist(),
+        use.num_ops.tolist(),
+        *shares,
+        strict=True,
+    )
+    return [
+        ResourceResult(
+            name=graph.strings[name],
+            rank=rank if rank >= 0 else None,
+            kind=ResourceKind(kind).label,
+            num_ops=num_ops,
+            busy_pct=busy,
+            waiting_pct=waiting,
+            idle_pct=idle,
+        )
+        for name, rank, kind, num_ops, busy, waiting, idle in rows
+    ]
+
+
+def _segments(timeline: Timeline) -> list[PathSegment]:
+    graph, path = timeline.graph, timeline.critical_path
+    ops = graph.ops
+    rows = zip(
+        path.op.tolist(),
+        ops.rank[path.op].tolist(),
+        ops.step[path.op].tolist(),
+        ops.name[path.op].tolist(),
+        ops.kind[path.op].tolist(),
+        ops.layer[path.op].tolist(),
+        ops.resource[path.op].tolist(),
+        path.start_ns.tolist(),
+        path.dur_ns.tolist(),
+        path.reason.tolist(),
+        strict=True,
+    )
+    return [
+        PathSegment(
+            op=op,
+            rank=rank,
+            step=step if step >= 0 else None,
+            name=graph.strings[name],
+            kind=OpKind(kind).label,
+            layer=graph.strings[layer],
+            resource=graph.resource_name(resource),
+            start_ns=start,
+            dur_ns=dur,
+            reason=Reason(reason).label,
+        )
+        for op, rank, step, name, kind, layer, resource, start, dur, reason in rows
+    ]
+
+
+def _path_summary(timeline: Timeline) -> PathSummary:
+    ops, path = timeline.graph.ops, timeline.critical_path
+
+    def place(rank: int) -> str:
+        is_server = timeline.graph.ranks.role[rank] == Role.SERVER
+        return f"server {rank}" if is_server else f"rank {rank}"
+
+    return PathSummary(
+        dur_ns=int(path.dur_ns.sum()),
+        by_kind=_shares(ops.kind[path.op], path.dur_ns, lambda k: OpKind(k).label),
+        by_reason=_shares(path.reason, path.dur_ns, lambda r: Reason(r).label),
+        by_rank=_shares(ops.rank[path.op], path.dur_ns, place),
+    )
+
+
+def _shares(
+    keys: NDArray[Any], dur_ns: NDArray[np.int64], label: Callable[[int], str]
+) -> list[Share]:
+    values, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
+    sums = np.zeros(len(values), dtype=np.int64)
+    np.add.at(sums, inverse, dur_ns)
+    total = max(1, int(dur_ns.sum()))
+    shares = [
+        Share(
+            name=label(value),
+            dur_ns=dur,
+            share_pct=round(100 * dur / total, 4),
+            num_segments=count,
+        )
+        for value, dur, count in zip(values.tolist(), sums.tolist(), counts.tolist(), strict=True)
+    ]
+    return sorted(shares, key=lambda share: -share.dur_ns)
