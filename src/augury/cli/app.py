@@ -1,0 +1,46 @@
+"""The verbs, listed once."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+
+VERBS = ("replay", "report", "synth", "demo", "doctor")
+"""Each is the function of that name in the module of that name."""
+
+_HELP = "Record, replay, explain and speed up distributed neural-network training."
+_EPILOG = "Start with `augury demo`."
+
+
+def make_command(args: list[str]) -> Any:
+    """The command as typer's own engine runs it; which class that is depends on its version.
+    If ``args`` begin with a verb only that one is made, which takes half of the time."""
+    from typer.main import get_command
+
+    app = typer.Typer(
+        help=_HELP,
+        epilog=_EPILOG,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+    app.callback(invoke_without_command=True)(_options)
+    for verb in [args[0]] if args and args[0] in VERBS else VERBS:
+        app.command(verb)(getattr(import_module(f"augury.cli.{verb}"), verb))
+    return get_command(app)
+
+
+def _options(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        from augury import __version__
+
+        print(f"augury {__version__}")
+        raise typer.Exit()
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+        raise typer.Exit(2)

@@ -1,0 +1,197 @@
+"""What ``augury doctor`` looks at: one function per question."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from augury.core.errors import AuguryError
+from augury.core.graph import Graph
+from augury.core.units import format_bytes
+
+MIN_PYTHON = (3, 11)
+DEPENDENCIES = ("numpy", "msgspec", "isal", "polars", "rich", "typer")
+FRAMEWORKS = {
+    "torch": "torch",
+    "tensorflow": "tensorflow",
+    "jax": "jax",
+    "mxnet": "mxnet",
+    "ray": "ray",
+    "dask": "distributed",
+}
+"""Extra of the package -> module that it brings."""
+
+
+class Status(StrEnum):
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    status: Status
+    found: str
+    remedy: str = ""
+
+
+def examine() -> list[Check]:
+    return [
+        _python(),
+        _augury(),
+        *_dependencies(),
+        _kernel(),
+        _machine(),
+        _frameworks(),
+        _traces(),
+        _network_namespaces(),
+    ]
+
+
+def _python() -> Check:
+    is_new = sys.version_info >= MIN_PYTHON
+    system = f"{platform.python_implementation()} {platform.python_version()}"
+    return Check(
+        name="python",
+        status=Status.OK if is_new else Status.FAIL,
+        found=f"{system} on {platform.system()} {platform.release()} {platform.machine()}",
+        remedy="" if is_new else "install Python 3.11 or newer",
+    )
+
+
+def _augury() -> Check:
+    from augury import __version__
+
+    return Check(name="augury", status=Status.OK, found=__version__)
+
+
+def _dependencies() -> Iterator[Check]:
+    for name in DEPENDENCIES:
+        try:
+            yield Check(name=name, status=Status.OK, found=importlib.metadata.version(name))
+        except importlib.metadata.PackageNotFoundError:
+            yield Check(
+                name=name,
+                status=Status.FAIL,
+                found="not installed",
+                remedy=f"pip install {name}",
+            )
+
+
+def _kernel() -> Check:
+    """Not only that it loads: it has to say what the reference says."""
+    if importlib.util.find_spec("augury._native") is None:
+        return Check(
+            name="native kernel",
+            status=Status.WARN,
+            found="not built; the Python reference replays, slower",
+            remedy="install again where a C++ compiler is found",
+        )
+    import numpy as np
+
+    from augury.replay.run import replay
+
+    graph = _small_graph()
+    try:
+        native, reference = (replay(graph, engine=engine) for engine in ("native", "reference"))
+    except (AuguryError, ImportError) as error:
+        return Check(
+            name="native kernel",
+            status=Status.FAIL,
+            found=f"does not run: {error}",
+            remedy="install Augury again",
+        )
+    agrees = np.array_equal(native.start_ns, reference.start_ns) and np.array_equal(
+        native.end_ns, reference.end_ns
+    )
+    return Check(
+        name="native kernel",
+        status=Status.OK if agrees else Status.FAIL,
+        found=f"{'agrees' if agrees else 'disagrees'} with the reference"
+        f" on {graph.num_ops} operations",
+        remedy="" if agrees else "replay with --engine reference and report this",
+    )
+
+
+def _small_graph() -> Graph:
+    """Has some of everything that the engines treat differently."""
+    from augury.core.builder import GraphBuilder
+    from augury.core.kinds import OpKind, ResourceKind
+
+    builder = GraphBuilder()
+    link = builder.shared_resource("link")
+    gangs = [builder.gang() for _ in range(3)]
+    for rank in [builder.rank() for _ in range(4)]:
+        compute = builder.resource("compute", rank=rank)
+        stream = builder.resource("comm", rank=rank, kind=ResourceKind.COMMUNICATION)
+        builder.interfere(victim=compute, aggressor=stream, rate=0.9)
+        before: list[int] = []
+        for layer, gang in enumerate(gangs):
+            work_ns = 1_000 + 77 * rank + 13 * layer
+            backward = builder.op(
+                "backward", rank=rank, resource=compute, work_ns=work_ns, after=before
+            )
+            builder.op(
+                "all-reduce",
+                kind=OpKind.ALL_REDUCE,
+                rank=rank,
+                resource=stream,
+                work_ns=1_500,
+                gang=gang,
+                after=[backward],
+            )
+            builder.op("send", rank=rank, resource=link, work_ns=400, after=[backward])
+            before = [backward]
+    return builder.build()
+
+
+def _machine() -> Check:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return Check(
+        name="machine", status=Status.OK, found=f"{cores} cores, {format_bytes(memory)} memory"
+    )
+
+
+def _frameworks() -> Check:
+    found = [extra for extra, module in FRAMEWORKS.items() if importlib.util.find_spec(module)]
+    return Check(
+        name="frameworks",
+        status=Status.OK,
+        found=", ".join(found) or "none; only recording and steering training needs one",
+    )
+
+
+def _traces() -> Check:
+    folder = os.environ.get("AUGURY_TRACES")
+    if folder is None:
+        return Check(name="traces", status=Status.OK, found="AUGURY_TRACES is not set")
+    is_there = Path(folder).is_dir()
+    return Check(
+        name="traces",
+        status=Status.OK if is_there else Status.WARN,
+        found=folder if is_there else f"{folder} is not a directory",
+        remedy="" if is_there else "let AUGURY_TRACES name a folder of traces, or unset it",
+    )
+
+
+def _network_namespaces() -> Check:
+    """The test bed shapes links between namespaces of its own."""
+    missing = [tool for tool in ("ip", "tc") if shutil.which(tool) is None]
+    if not hasattr(os, "geteuid") or os.geteuid() != 0:
+        missing.append("root")
+    return Check(
+        name="network test bed",
+        status=Status.WARN if missing else Status.OK,
+        found=f"needs {', '.join(missing)}" if missing else "root, ip and tc are there",
+        remedy="only for tests on shaped links: install iproute2, run as root" if missing else "",
+    )

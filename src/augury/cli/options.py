@@ -1,0 +1,26 @@
+"""Options that several verbs have, worded once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+GraphPath = Annotated[Path, typer.Argument(metavar="GRAPH", help="A graph file (.augury).")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
+MaxBytes = Annotated[
+    str, typer.Option(metavar="SIZE", help="Refuse a graph that unpacks to more than this.")
+]
+MaxEvents = Annotated[
+    int, typer.Option(min=1, help="Cut a timeline after this many events, and say so.")
+]
+Engine = Annotated[
+    Literal["auto", "native", "reference"],
+    typer.Option(help="The C++ kernel, its Python reference, or whichever there is."),
+]
+NoFold = Annotated[bool, typer.Option("--no-fold", help="Simulate identical ranks one by one.")]
+
+DEFAULT_MAX_BYTES = "2GiB"
+DEFAULT_MAX_EVENTS = 1_000_000

@@ -1,0 +1,80 @@
+"""``augury replay``: what a graph's step takes, and why."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from augury.cli.exports import (
+    TABLE_SUFFIXES,
+    TIMELINE_SUFFIXES,
+    check_target,
+    describe,
+    write_table,
+    write_timeline,
+)
+from augury.cli.graphs import read_graph, replay_graph
+from augury.cli.options import (
+    DEFAULT_MAX_BYTES,
+    DEFAULT_MAX_EVENTS,
+    Engine,
+    Force,
+    GraphPath,
+    Json,
+    MaxBytes,
+    MaxEvents,
+    NoFold,
+)
+from augury.cli.say import next_command, say
+
+
+def replay(
+    graph: GraphPath,
+    *,
+    json: Json = False,
+    timeline: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write a timeline (.json, .json.gz).")
+    ] = None,
+    table: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write a table (.parquet).")
+    ] = None,
+    engine: Engine = "auto",
+    no_fold: NoFold = False,
+    top: Annotated[int, typer.Option(min=1, help="Lines that each list may have.")] = 10,
+    max_bytes: MaxBytes = DEFAULT_MAX_BYTES,
+    max_events: MaxEvents = DEFAULT_MAX_EVENTS,
+    force: Force = False,
+) -> None:
+    """Predict a step, and show what it waits for."""
+    if timeline:
+        check_target(timeline, TIMELINE_SUFFIXES, force=force)
+    if table:
+        check_target(table, TABLE_SUFFIXES, force=force)
+    source = read_graph(graph, max_bytes=max_bytes)
+    result = replay_graph(source, engine=engine, fold=not no_fold)
+    from augury.report.summarize import summarize
+
+    summary = summarize(result, source)
+    notes: list[str] = []
+    if timeline:
+        written = write_timeline(
+            result, timeline, force=force, max_events=max_events, title=graph.name
+        )
+        notes += describe(timeline, written)
+    if table:
+        write_table(result, table, force=force)
+        notes.append(f"wrote {table}: one row an operation")
+    if json:
+        from augury.report.as_json import encode
+
+        print(encode(summary))
+        return
+    from augury.report.terminal import render
+
+    render(summary, sys.stdout, name=graph.name, top=top)
+    say(*notes)
+    if not timeline:
+        next_command("report", graph, "-o", "timeline.json")
