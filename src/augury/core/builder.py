@@ -31,6 +31,7 @@ from augury.core.table import Table
 UNLIMITED_WIDTH = 1 << 16
 """Wide enough that a shared link takes whoever comes."""
 
+_MAX_CAPACITY = 1 << 40
 _T = TypeVar("_T", bound=Table)
 _TYPECODES = {1: "B", 4: "i", 8: "q"}
 
@@ -44,9 +45,22 @@ class _Columns(Generic[_T]):
         self._arrays = [array(_TYPECODES[dtype.itemsize]) for _, dtype in table.schema()]
 
     def append(self, *row: int) -> int:
-        for values, value in zip(self._arrays, row, strict=True):
-            values.append(value)
+        try:
+            for values, value in zip(self._arrays, row, strict=True):
+                values.append(value)
+        except (OverflowError, TypeError) as error:
+            raise self._misfit(row) from error
         return len(self._arrays[0]) - 1
+
+    def _misfit(self, row: tuple[int, ...]) -> UsageError:
+        """Takes back the half of a row that was appended."""
+        num_rows = len(self._arrays[-1])
+        misfit = next(i for i, values in enumerate(self._arrays) if len(values) == num_rows)
+        for values in self._arrays:
+            del values[num_rows:]
+        return UsageError(
+            f"{self._names[misfit]} cannot be {row[misfit]!r}", remedy="check the unit"
+        )
 
     def __len__(self) -> int:
         return len(self._arrays[0])
@@ -118,14 +132,18 @@ class GraphBuilder:
         discipline: Discipline = Discipline.PRIORITY,
     ) -> int:
         """``capacity`` operations' worth of speed, divided among those that progress."""
-        if not capacity > 0:
-            raise UsageError(f"resource {name!r} has capacity {capacity}", remedy="make it > 0")
+        if not 0 < capacity <= _MAX_CAPACITY:
+            raise UsageError(
+                f"resource {name!r} has capacity {capacity}", remedy="make it a number above 0"
+            )
         return self._resources.append(
             kind, rank, width, _fixed_point(capacity), discipline, self._pool.number(name)
         )
 
     def interfere(self, *, victim: int, aggressor: int, rate: float) -> int:
         """While ``aggressor`` is busy, ``victim`` runs at ``rate`` (0 to 1) of its speed."""
+        if not 0 <= rate <= 1:
+            raise UsageError(f"interference at rate {rate}", remedy="make it 0.001 to 1")
         return self._interference.append(victim, aggressor, _fixed_point(rate))
 
     def gang(self) -> int:

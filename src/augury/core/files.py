@@ -37,11 +37,15 @@ def new_file(path: Path, *, force: bool = False) -> Iterator[BinaryIO]:
 
 def ensure_writable(path: Path, *, force: bool) -> None:
     """Fails before the work rather than after it."""
-    if path.is_dir():
+    try:
+        is_dir, exists, has_parent = path.is_dir(), path.exists(), path.parent.is_dir()
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    if is_dir:
         raise UsageError(f"{path} is a directory", remedy="name a file")
-    if path.exists() and not force:
+    if exists and not force:
         raise UsageError(f"{path} exists", remedy="add --force to replace it")
-    if not path.parent.is_dir():
+    if not has_parent:
         raise UsageError(f"{path.parent} is not a directory", remedy="make it first")
 
 
