@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from augury.build.buckets import close_buckets
@@ -12,6 +12,7 @@ sizes = st.lists(st.integers(0, 1_000), min_size=1, max_size=30)
 
 
 @given(size=st.integers(0, 10**12), parts=st.integers(1, 100))
+@settings(deadline=None)
 def test_even_chunks_differ_by_a_byte(size, parts):
     chunks = even_chunks(size, parts)
     assert sum(chunks) == size
@@ -20,6 +21,7 @@ def test_even_chunks_differ_by_a_byte(size, parts):
 
 
 @given(size=st.integers(0, 10**6), cap=st.integers(1, 10**5))
+@settings(deadline=None)
 def test_capped_chunks_fill_up(size, cap):
     if size // cap > 10_000:
         return
@@ -30,6 +32,7 @@ def test_capped_chunks_fill_up(size, cap):
 
 
 @given(sizes=sizes, cap=st.integers(0, 2_000))
+@settings(deadline=None)
 def test_buckets_close_at_the_cap(sizes, cap):
     buckets = close_buckets(sizes, cap)
     in_order = [position for bucket in buckets for position in reversed(bucket)]
@@ -42,6 +45,7 @@ def test_buckets_close_at_the_cap(sizes, cap):
 
 
 @given(sizes=sizes, num_servers=st.integers(1, 5), placement=st.sampled_from(Placement))
+@settings(deadline=None)
 def test_servers_get_like_shares(sizes, num_servers, placement):
     homes = place(sizes, num_servers=num_servers, partition_bytes=100, placement=placement)
     load = [0] * num_servers
@@ -58,6 +62,7 @@ def test_servers_get_like_shares(sizes, num_servers, placement):
     num_stages=st.integers(1, 6),
     num_micro_batches=st.integers(1, 9),
 )
+@settings(deadline=None)
 def test_every_stage_does_every_micro_batch_once(schedule, num_stages, num_micro_batches):
     for stage in range(num_stages):
         tasks = stage_tasks(
@@ -74,6 +79,7 @@ def test_every_stage_does_every_micro_batch_once(schedule, num_stages, num_micro
 
 
 @given(times=st.lists(st.integers(0, 1_000), min_size=1, max_size=20), data=st.data())
+@settings(deadline=None)
 def test_stages_cover_all_layers(times, data):
     num_stages = data.draw(st.integers(1, len(times)))
     stages = cut_stages(times, num_stages)

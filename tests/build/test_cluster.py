@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from augury.core.cluster import MAX_FILE_BYTES, Cluster, Link
@@ -33,6 +33,7 @@ bandwidth_bytes_per_s = 100
 
 
 @given(cluster=clusters)
+@settings(deadline=None)
 def test_toml_round_trip(tmp_path_factory, cluster):
     path = tmp_path_factory.mktemp("cluster") / "cluster.toml"
     path.write_text(cluster.to_toml())

@@ -27,7 +27,7 @@ sizes = st.integers(0, 100_000)
 
 
 @given(algorithm=st.sampled_from(ALGORITHMS), cluster=shapes, size_bytes=sizes, kind=kinds)
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 def test_every_result_has_every_contribution(algorithm, cluster, size_bytes, kind):
     played = play(algorithm.collective, cluster, size_bytes=size_bytes, kind=kind)
     assert played.schedule().is_complete
@@ -48,7 +48,7 @@ def test_every_result_has_every_contribution(algorithm, cluster, size_bytes, kin
     kind=kinds,
     late=st.integers(0, 3),
 )
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_nobody_is_done_before_the_last_has_come(name, cluster, size_bytes, kind, late):
     late %= cluster.num_ranks
     input_ns = [1] * cluster.num_ranks
@@ -59,6 +59,7 @@ def test_nobody_is_done_before_the_last_has_come(name, cluster, size_bytes, kind
 
 
 @given(num_ranks=st.integers(1, 9), size_bytes=sizes, kind=kinds)
+@settings(deadline=None)
 def test_ring_all_reduce_takes_the_closed_form(num_ranks, size_bytes, kind):
     played = play(ring.all_reduce, one_host(num_ranks), size_bytes=size_bytes, kind=kind)
     assert played.took_ns() == network.all_reduce_ring_ns(size_bytes, num_ranks, FAST)
@@ -87,6 +88,7 @@ def test_all_to_all_on_fifo_ports_takes_the_closed_form():
 
 
 @given(hosts=st.integers(1, 4), local=st.integers(1, 4), blocks=st.integers(1, 50))
+@settings(deadline=None)
 def test_two_level_takes_the_closed_form(hosts, local, blocks):
     cluster = Cluster(num_hosts=hosts, ranks_per_host=local, intra=FAST, inter=SLOW)
     size_bytes = blocks * hosts * local
@@ -97,7 +99,7 @@ def test_two_level_takes_the_closed_form(hosts, local, blocks):
 
 
 @given(num_ranks=st.integers(2, 17), size_bytes=st.integers(10_000, 1_000_000))
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 def test_tree_is_near_its_closed_form(num_ranks, size_bytes):
     """The form knows the busiest port, not how chunks interleave on it."""
     played = play(tree.all_reduce, one_host(num_ranks), size_bytes=size_bytes)
@@ -106,6 +108,7 @@ def test_tree_is_near_its_closed_form(num_ranks, size_bytes):
 
 
 @given(num_ranks=st.integers(1, 9), size_bytes=sizes, kind=kinds)
+@settings(deadline=None)
 def test_ring_all_reduce_sends_what_it_must(num_ranks, size_bytes, kind):
     played = play(ring.all_reduce, one_host(num_ranks), size_bytes=size_bytes, kind=kind)
     by_rank = sent_bytes(played.graph)
@@ -117,6 +120,7 @@ def test_ring_all_reduce_sends_what_it_must(num_ranks, size_bytes, kind):
 
 
 @given(num_ranks=st.integers(1, 9), size_bytes=sizes, kind=kinds)
+@settings(deadline=None)
 def test_other_algorithms_send_what_they_must(num_ranks, size_bytes, kind):
     cluster = one_host(num_ranks)
     others = num_ranks - 1

@@ -57,7 +57,7 @@ def _play(num_workers: int, size_bytes: int, kind: PortKind, priorities=(0,)) ->
     size_bytes=st.integers(0, 7_000),
     kind=st.sampled_from(PortKind),
 )
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_everybody_gets_everybodys_gradient(num_workers, size_bytes, kind):
     (played,) = _play(num_workers, size_bytes, kind)
     needs = contributions(played.graph, played.inputs)
@@ -72,7 +72,7 @@ def test_everybody_gets_everybodys_gradient(num_workers, size_bytes, kind):
     size_bytes=st.integers(0, 7_000),
     kind=st.sampled_from(PortKind),
 )
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_bytes_are_conserved_in_every_partition(num_workers, size_bytes, kind):
     (played,) = _play(num_workers, size_bytes, kind)
     ops = played.graph.ops

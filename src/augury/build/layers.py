@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -44,6 +44,9 @@ class ModelSize:
     def __post_init__(self) -> None:
         if self.num_layers < 1:
             raise UsageError("a model without layers", remedy="give it at least one")
+        for name, value in asdict(self).items():
+            if value < 0:
+                raise UsageError(f"a model's {name} is {value}", remedy="make it 0 or more")
 
 
 def uniform_layers(size: ModelSize, *, seed: int = 0) -> tuple[Layer, ...]:  # noqa: ARG001

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from augury.build.synthetic_job import NOMINAL_CLUSTER, PARAMETER_SERVER, SyntheticJob
+from augury.build.synthetic_job import NOMINAL_CLUSTER, PARAMETER_SERVER, SCHEMES, SyntheticJob
 from augury.build.synthetic_stage import PerReplica
 from augury.build.synthetic_step import StepEmitter
 from augury.build.synthetic_update import awaited_by_next
 from augury.build.synthetic_world import World
 from augury.core.graph import Graph
 
-__all__ = ["NOMINAL_CLUSTER", "PARAMETER_SERVER", "SyntheticJob", "synthesize"]
+__all__ = ["NOMINAL_CLUSTER", "PARAMETER_SERVER", "SCHEMES", "SyntheticJob", "synthesize"]
 
 
 def synthesize(job: SyntheticJob) -> Graph:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from augury.build.algorithms import find_algorithm
+from augury.build.algorithms import ALGORITHMS, find_algorithm
 from augury.build.layers import Layer, ModelSize, conv_layers
 from augury.build.pipeline import PipelineSchedule
 from augury.build.placement import Placement
@@ -14,12 +14,23 @@ from augury.core.errors import UsageError
 from augury.core.kinds import OpKind
 
 PARAMETER_SERVER = "parameter-server"
+SCHEMES = (*(a.name for a in ALGORITHMS if a.kind is OpKind.ALL_REDUCE), PARAMETER_SERVER)
+"""How gradients can be reduced."""
 
 NOMINAL_CLUSTER = Cluster(
     num_hosts=2,
     ranks_per_host=4,
     intra=Link(latency_ns=3_000, bandwidth_bytes_per_s=100_000_000_000),
     inter=Link(latency_ns=15_000, bandwidth_bytes_per_s=10_000_000_000, overhead_ns=2_000),
+)
+
+_COUNTS = (
+    "num_stages",
+    "num_micro_batches",
+    "num_steps",
+    "num_servers",
+    "bucket_bytes",
+    "partition_bytes",
 )
 
 
@@ -36,7 +47,7 @@ class SyntheticJob:
     cluster: Cluster = NOMINAL_CLUSTER
 
     algorithm: str = "gang"
-    """Of the gradients' all-reduce, or ``parameter-server``."""
+    """How gradients are reduced: one of SCHEMES."""
     ports: PortKind = PortKind.FIFO
     bucket_bytes: int = 25 << 20
     urgent_first: bool = False
@@ -64,45 +75,55 @@ class SyntheticJob:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in (
-            "num_stages",
-            "num_micro_batches",
-            "num_steps",
-            "num_servers",
-            "bucket_bytes",
-            "partition_bytes",
-        ):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} is {getattr(self, name)}", remedy="make it at least 1")
+        for name in _COUNTS:
+            _require(getattr(self, name) >= 1, f"{name} is {getattr(self, name)}", "at least 1")
         if self.num_stages > len(self.layers) or self.cluster.num_ranks % self.num_stages:
             raise UsageError(
                 f"{len(self.layers)} layers on {self.cluster.num_ranks} ranks do not make"
                 f" {self.num_stages} pipeline stages",
                 remedy="choose stages that divide the ranks, not more than layers",
             )
-        if not self.uses_servers:
-            algorithm = find_algorithm(OpKind.ALL_REDUCE, self.algorithm)
-            if algorithm.is_gang and self.urgent_first:
-                raise UsageError(
-                    "gangs by priority deadlock when ranks are not in step",
-                    remedy="expand the collectives: ring, tree, two-level or parameter-server",
-                )
-        if self.jitter < 0:
-            raise UsageError(f"jitter is {self.jitter}", remedy="make it 0 or more")
-        if not 0.001 <= self.compute_rate <= 1:
-            raise UsageError(f"compute_rate is {self.compute_rate}", remedy="make it 0.001 to 1")
+        _require(
+            self.algorithm in SCHEMES,
+            f"the algorithm is {self.algorithm!r}",
+            f"one of {', '.join(SCHEMES)}",
+        )
+        if self.uses_gangs and self.urgent_first:
+            raise UsageError(
+                "gangs by priority deadlock when ranks are not in step",
+                remedy="expand the collectives: ring, tree, two-level or parameter-server",
+            )
+        _require(0 <= self.jitter <= 2, f"jitter is {self.jitter}", "0 to 2")
+        _require(
+            0.001 <= self.compute_rate <= 1, f"compute_rate is {self.compute_rate}", "0.001 to 1"
+        )
+        optimizer = self.optimizer_bytes_per_parameter_byte
+        _require(optimizer >= 0, f"optimizer_bytes_per_parameter_byte is {optimizer}", "0 or more")
         for rank, factor in self.stragglers:
-            if not 0 <= rank < self.cluster.num_ranks or not factor > 0:
-                raise UsageError(
-                    f"rank {rank} cannot be slower by a factor of {factor}",
-                    remedy=f"name one of {self.cluster.num_ranks} ranks and a factor above 0",
-                )
+            _require(
+                0 <= rank < self.cluster.num_ranks,
+                f"the straggler is rank {rank}",
+                f"one of {self.cluster.num_ranks} ranks",
+            )
+            _require(
+                0.001 <= factor <= 1000, f"rank {rank} is slower {factor}-fold", "0.001 to 1,000"
+            )
 
     @property
     def uses_servers(self) -> bool:
         return self.algorithm == PARAMETER_SERVER
 
     @property
+    def uses_gangs(self) -> bool:
+        """Each reduction is one operation per rank."""
+        return not self.uses_servers and find_algorithm(OpKind.ALL_REDUCE, self.algorithm).is_gang
+
+    @property
     def num_replicas(self) -> int:
         """Ranks of one pipeline stage."""
         return self.cluster.num_ranks // self.num_stages
+
+
+def _require(is_fine: bool, cause: str, remedy: str) -> None:
+    if not is_fine:
+        raise UsageError(cause, remedy=f"make it {remedy}")

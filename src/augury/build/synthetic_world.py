@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from augury.build.algorithms import find_algorithm
 from augury.build.layers import Layer
 from augury.build.parameter_server import Servers, open_servers
 from augury.build.ports import Port, open_ports
@@ -77,11 +76,10 @@ class World:
     def _interfere(self, port: Port, stream: int) -> None:
         """Only sending counts of the two directions: both at once are one disturbance."""
         job = self.job
-        is_gang = not job.uses_servers and find_algorithm(OpKind.ALL_REDUCE, job.algorithm).is_gang
         aggressors = []
-        if is_gang and job.num_replicas > 1:
+        if job.uses_gangs and job.num_replicas > 1:
             aggressors.append(port.stream)
-        if not is_gang or job.num_stages > 1:
+        if not job.uses_gangs or job.num_stages > 1:
             aggressors.append(port.sends_on)
         for aggressor in aggressors:
             self.builder.interfere(victim=stream, aggressor=aggressor, rate=job.compute_rate)
