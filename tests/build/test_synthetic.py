@@ -20,7 +20,7 @@ from augury.core.graph import Graph
 from augury.core.graph_file import load_graph, save_graph
 from augury.core.kinds import MemoryKind, OpKind, Role
 from augury.replay.reference import simulate
-from tests.build.scenes import rows_of_rank
+from tests.build.scenes import contributions, rows_of_rank
 
 FREE = Link(latency_ns=0, bandwidth_bytes_per_s=10**15)
 NET = Link(latency_ns=5_000, bandwidth_bytes_per_s=5_000_000_000)
@@ -251,6 +251,27 @@ def test_carried_edges_join_like_edges_of_one_long_window():
     second = schedule.start_ns[two.ops.step == 1].min()
     ends = simulate(one).end_ns[np.unique(one.carries.src)]
     assert second == ends.min()
+
+
+@pytest.mark.parametrize("algorithm", ["gang", "ring", PARAMETER_SERVER])
+def test_behind_a_barrier_the_first_forward_needs_every_update(algorithm):
+    graph = synthesize(_job(num_steps=2, algorithm=algorithm))
+    ops = graph.ops
+    kind = OpKind.PULL if algorithm == PARAMETER_SERVER else OpKind.UPDATE
+    updates = np.flatnonzero((ops.kind == kind) & (ops.rank == 0) & (ops.step == 0)).tolist()
+    needs = contributions(graph, updates)
+    first = np.flatnonzero((ops.kind == OpKind.FORWARD) & (ops.rank == 0) & (ops.step == 1))[0]
+    assert len(updates) >= 6
+    assert needs[first] == (1 << len(updates)) - 1
+
+
+def test_gradients_are_held_from_the_first_micro_batch_to_the_update():
+    graph = synthesize(_job(num_micro_batches=3))
+    gradients = graph.buffers.kind == MemoryKind.GRADIENT
+    taken = {graph.op_name(op) for op in graph.buffers.taken_by[gradients]}
+    given = {graph.op_name(op) for op in graph.buffers.given_by[gradients]}
+    assert taken == {f"conv{i}.backward.0" for i in range(6)}
+    assert given == {f"conv{i}.update" for i in range(6)}
 
 
 def test_memory_is_taken_and_given_back():
