@@ -10,10 +10,11 @@ import typer
 
 from augury.cli.exports import describe, write_timeline
 from augury.cli.graphs import import_numpy, replay_graph
-from augury.cli.options import DEFAULT_MAX_EVENTS, Force, Json
+from augury.cli.options import Force, Json
 from augury.cli.progress import working
 from augury.cli.say import next_command, say
 from augury.core.errors import AuguryError, UsageError
+from augury.report.formats import DEFAULT_MAX_EVENTS
 
 _STRAGGLER = 5
 _SLOWER = 1.4

@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from augury.core.timeline import Timeline
     from augury.report.perfetto import Written
 
-TIMELINE_SUFFIXES = (".json", ".json.gz")
-TABLE_SUFFIXES = (".parquet",)
-
 
 def check_target(path: Path, suffixes: tuple[str, ...], *, force: bool) -> None:
     """Before the work, so that none of it is lost."""

@@ -23,4 +23,3 @@ Engine = Annotated[
 NoFold = Annotated[bool, typer.Option("--no-fold", help="Simulate identical ranks one by one.")]
 
 DEFAULT_MAX_BYTES = "2GiB"
-DEFAULT_MAX_EVENTS = 1_000_000

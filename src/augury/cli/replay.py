@@ -9,8 +9,6 @@ from typing import Annotated
 import typer
 
 from augury.cli.exports import (
-    TABLE_SUFFIXES,
-    TIMELINE_SUFFIXES,
     check_target,
     describe,
     write_table,
@@ -19,7 +17,6 @@ from augury.cli.exports import (
 from augury.cli.graphs import read_graph, replay_graph
 from augury.cli.options import (
     DEFAULT_MAX_BYTES,
-    DEFAULT_MAX_EVENTS,
     Engine,
     Force,
     GraphPath,
@@ -29,6 +26,7 @@ from augury.cli.options import (
     NoFold,
 )
 from augury.cli.say import next_command, say
+from augury.report.formats import DEFAULT_MAX_EVENTS, TABLE_SUFFIXES, TIMELINE_SUFFIXES
 
 
 def replay(

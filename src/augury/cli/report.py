@@ -8,8 +8,6 @@ from typing import Annotated
 import typer
 
 from augury.cli.exports import (
-    TABLE_SUFFIXES,
-    TIMELINE_SUFFIXES,
     check_target,
     describe,
     write_table,
@@ -18,7 +16,6 @@ from augury.cli.exports import (
 from augury.cli.graphs import read_graph, replay_graph
 from augury.cli.options import (
     DEFAULT_MAX_BYTES,
-    DEFAULT_MAX_EVENTS,
     Engine,
     Force,
     GraphPath,
@@ -28,6 +25,7 @@ from augury.cli.options import (
     NoFold,
 )
 from augury.cli.say import say
+from augury.report.formats import DEFAULT_MAX_EVENTS, TABLE_SUFFIXES, TIMELINE_SUFFIXES
 
 
 def report(

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from augury.core.files import new_file
 from augury.core.timeline import Timeline
+from augury.report.formats import DEFAULT_MAX_EVENTS, MAX_FLOWS
 from augury.report.memory_curve import MemoryCurve, memory_curve
 from augury.report.trace_events import (
     flow_events,
@@ -23,12 +24,6 @@ from augury.report.trace_events import (
     track_events,
 )
 from augury.report.tracks import Layout, lay_out
-
-SUFFIXES = (".json", ".json.gz")
-DEFAULT_MAX_EVENTS = 1_000_000
-"""About 200 MB of JSON: what the viewers still open with pleasure."""
-MAX_FLOWS = 50_000
-"""Arrows; more of them hide what they should show."""
 
 _CHUNK = 4096
 
