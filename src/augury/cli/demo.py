@@ -59,15 +59,15 @@ def demo(
 
     say(
         f"A made-up run of {graph.num_ranks} ranks on {job.cluster.num_hosts} hosts: buckets of"
-        f" gradients are all-reduced while",
+        " gradients are all-reduced while",
         f"backward goes on, and rank {_STRAGGLER} computes {_SLOWER} times as long as the others.",
         "",
     )
     render(summary, sys.stdout, name=path.name)
     say(
         "",
-        f"Look for rank {_STRAGGLER} above: it holds the path, and the others' communication"
-        " streams wait for it.",
+        f"Look for rank {_STRAGGLER} above: the path runs over it, and the communication of the",
+        "others waits for it.",
         *describe(out / "timeline.json", written),
     )
     next_command("replay", path, "--json")

@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-import sys
-
 import typer
 
 from augury.cli.options import Json
+from augury.cli.say import say
 
 
 def doctor(json: Json = False) -> None:
     """Check this machine and this installation."""
-    from augury.cli.graphs import import_numpy
     from augury.cli.health import Status, examine
+    from augury.report.as_json import encode_document
 
-    import_numpy()
     checks = examine()
     is_ok = all(check.status is not Status.FAIL for check in checks)
     if json:
-        from augury.report.as_json import encode_document
-
-        print(encode_document(ok=is_ok, checks=checks))
+        print(encode_document(ok=is_ok, checks=[check.as_dict() for check in checks]))
     else:
-        from augury.report.console import columns, make_console
-        from augury.report.safe_text import safe
-
-        console = make_console(sys.stdout)
-        table = columns("", "what", "found")
-        styles = {Status.OK: "green", Status.WARN: "yellow", Status.FAIL: "bold red"}
+        width = max(len(check.name) for check in checks)
         for check in checks:
-            from rich.text import Text
-
-            table.add_row(
-                Text(check.status.value, styles[check.status]), check.name, safe(check.found)
-            )
+            say(f"{check.status.value:<4}  {check.name:<{width}}  {check.found}")
             if check.remedy:
-                table.add_row("", "", Text(f"remedy: {check.remedy}", "dim"))
-        console.print(table)
+                say(f"{'':<{width + 8}}remedy: {check.remedy}")
     if not is_ok:
         raise typer.Exit(1)

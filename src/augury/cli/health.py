@@ -1,4 +1,5 @@
-"""What ``augury doctor`` looks at: one function per question."""
+"""What ``augury doctor`` looks at: one function per question. It must run where much is missing,
+so it needs nothing but the standard library to begin with."""
 
 from __future__ import annotations
 
@@ -9,14 +10,16 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from augury.core.errors import AuguryError
-from augury.core.graph import Graph
 from augury.core.units import format_bytes
+
+if TYPE_CHECKING:
+    from augury.core.graph import Graph
 
 MIN_PYTHON = (3, 11)
 DEPENDENCIES = ("numpy", "msgspec", "isal", "polars", "rich", "typer")
@@ -37,11 +40,15 @@ class Status(StrEnum):
     FAIL = "fail"
 
 
-class Check(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
     name: str
     status: Status
     found: str
     remedy: str = ""
+
+    def as_dict(self) -> dict[str, str]:
+        return asdict(self)
 
 
 def examine() -> list[Check]:
@@ -96,12 +103,12 @@ def _kernel() -> Check:
             found="not built; the Python reference replays, slower",
             remedy="install again where a C++ compiler is found",
         )
-    import numpy as np
-
-    from augury.replay.run import replay
-
-    graph = _small_graph()
     try:
+        import numpy as np
+
+        from augury.replay.run import replay
+
+        graph = _small_graph()
         native, reference = (replay(graph, engine=engine) for engine in ("native", "reference"))
     except (AuguryError, ImportError) as error:
         return Check(

@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
-from augury.report.result import SCHEMA_VERSION
+from augury.report.formats import SCHEMA_VERSION
+
+_NOT_PLAIN = re.compile(r"[^\x00-\x7e]")
 
 
 def encode(result: Any) -> str:
-    """One indented document; ``result`` is a Struct or plain data that holds Structs."""
+    """One indented document; ``result`` is a Struct that says its own version."""
     import msgspec
 
-    return msgspec.json.format(msgspec.json.encode(result), indent=2).decode()
+    return _plain(msgspec.json.format(msgspec.json.encode(result), indent=2).decode())
 
 
 def encode_document(**fields: Any) -> str:
-    """For answers too small to have a type of their own."""
-    return encode({"schema_version": SCHEMA_VERSION, **fields})
+    """For answers too small to have a type of their own; Structs in them are encoded, too."""
+    document = {"schema_version": SCHEMA_VERSION, **fields}
+    return _plain(json.dumps(document, indent=2, default=_builtins))
+
+
+def _builtins(value: Any) -> Any:
+    import msgspec
+
+    return msgspec.to_builtins(value)
+
+
+def _plain(text: str) -> str:
+    """JSON may end up on a terminal: what is not ASCII is escaped, which means the same."""
+    return text if text.isascii() and "\x7f" not in text else _NOT_PLAIN.sub(_escaped, text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))

@@ -1,6 +1,9 @@
-"""The files that a Timeline can become, and their limits; light enough to import for --help."""
+"""The files that results can become, and their limits; light enough to import for --help."""
 
 from __future__ import annotations
+
+SCHEMA_VERSION = 1
+"""Of every JSON document."""
 
 TIMELINE_SUFFIXES = (".json", ".json.gz")
 TABLE_SUFFIXES = (".parquet",)

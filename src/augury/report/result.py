@@ -6,8 +6,7 @@ from __future__ import annotations
 import msgspec
 
 from augury.core.ledger import Anomaly
-
-SCHEMA_VERSION = 1
+from augury.report.formats import SCHEMA_VERSION
 
 
 class HolderResult(msgspec.Struct, frozen=True, kw_only=True):
