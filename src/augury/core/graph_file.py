@@ -11,7 +11,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 import msgspec
 import numpy as np
@@ -57,10 +57,13 @@ _TABLES: dict[str, type[Table]] = {
 }
 
 
+_Size = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
+
+
 class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
-    count: int
-    stored_bytes: int
+    count: _Size
+    stored_bytes: _Size
     packed: bool
     crc32: int
 
@@ -78,10 +81,15 @@ def save_graph(graph: Graph, path: str | os.PathLike[str], *, force: bool = Fals
         _Header(
             kind="graph",
             sections=[section for section, _ in packed],
-            meta=graph.meta,
-            ledger=list(graph.ledger),
+            meta={_unicode(key): _unicode(value) for key, value in graph.meta.items()},
+            ledger=[_unicode_anomaly(anomaly) for anomaly in graph.ledger],
         )
     )
+    if len(header) > _MAX_HEADER_BYTES:
+        raise LimitError(
+            f"the graph's columns, meta and ledger take a header of {format_bytes(len(header))}",
+            remedy=f"keep meta and ledger below {format_bytes(_MAX_HEADER_BYTES)}",
+        )
     with new_file(Path(path), force=force) as file:
         file.write(_PREFIX.pack(MAGIC, VERSION, len(header)))
         file.write(header)
@@ -100,6 +108,21 @@ def load_graph(path: str | os.PathLike[str], *, max_bytes: int = DEFAULT_MAX_BYT
         raise InputError(
             f"cannot read {path}: {error.strerror}", remedy="check the path"
         ) from error
+
+
+def _unicode(text: str) -> str:
+    """Without lone surrogates, as file names may have them: UTF-8 cannot hold those."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _unicode_anomaly(anomaly: Anomaly) -> Anomaly:
+    return msgspec.structs.replace(
+        anomaly,
+        name=_unicode(anomaly.name),
+        meaning=_unicode(anomaly.meaning),
+        remedy=_unicode(anomaly.remedy),
+        example=_unicode(anomaly.example),
+    )
 
 
 def _columns(graph: Graph) -> Iterator[tuple[str, NDArray[Any]]]:
@@ -147,8 +170,6 @@ def _read(file: BinaryIO, path: Path, max_bytes: int) -> Graph:
     if declared != set(dtypes) or len(header.sections) != len(dtypes):
         odd = sorted(declared ^ set(dtypes)) or ["a column twice"]
         raise _damaged(path, f"its columns are not a graph's ({', '.join(odd)[:200]!r})")
-    if any(s.count < 0 or s.stored_bytes < 0 for s in header.sections):
-        raise _damaged(path, "it declares a negative size")
     unpacked = sum(s.count * dtypes[s.name].itemsize for s in header.sections)
     if unpacked > max_bytes:
         raise LimitError(
@@ -185,7 +206,8 @@ def _read_header(file: BinaryIO, path: Path, file_bytes: int) -> _Header:
     prefix = file.read(_PREFIX.size)
     if prefix[: len(MAGIC)] != MAGIC[: len(prefix)]:
         raise FileFormatError(
-            f"{path} is not an Augury graph", remedy=f"give a {SUFFIX} file, as `augury synth` makes"
+            f"{path} is not an Augury graph",
+            remedy=f"give a {SUFFIX} file, as `augury synth` makes",
         )
     if len(prefix) < _PREFIX.size:
         raise FileFormatError(f"{path} is truncated", remedy="copy or write it again")
@@ -205,7 +227,7 @@ def _read_header(file: BinaryIO, path: Path, file_bytes: int) -> _Header:
         raise _damaged(path, "its header's checksum does not match")
     try:
         header = msgspec.json.decode(data, type=_Header)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _damaged(path, f"its header is not understood ({error})") from error
     if header.kind != "graph":
         raise _damaged(path, f"it holds {header.kind[:40]!r}, not a graph")
@@ -218,16 +240,20 @@ def _read_column(
     from isal import isal_zlib  # noqa: PLC0415
 
     raw_bytes = section.count * dtype.itemsize
+    wrong_size = _damaged(path, f"column {section.name} does not have the size it declares")
+    if section.stored_bytes > raw_bytes:
+        # Packed only where that makes it smaller: this is a lie, and may be a huge one.
+        raise wrong_size
     data = file.read(section.stored_bytes)
     if section.packed:
         unpacker = isal_zlib.decompressobj()
         try:
             # One byte more than declared is enough to see that it would go on.
             data = unpacker.decompress(data, raw_bytes + 1)
-        except isal_zlib.IsalError as error:
+        except isal_zlib.IsalError as error:  # type: ignore[misc]  # its stub has an instance
             raise _damaged(path, f"column {section.name} does not unpack ({error})") from error
     if len(data) != raw_bytes:
-        raise _damaged(path, f"column {section.name} does not have the size it declares")
+        raise wrong_size
     if zlib.crc32(data) != section.crc32:
         raise _damaged(path, f"the checksum of column {section.name} does not match")
     return np.frombuffer(data, dtype=dtype)

@@ -21,7 +21,10 @@ MAX_WORK_NS = 1 << 42
 point would no longer fit 64 bits."""
 
 MAX_TOTAL_WORK_NS = 1 << 52
-"""52 days for all together, so that slowed 1,000-fold the clock still cannot overflow."""
+"""52 days for all together."""
+
+MAX_SLOWED_NS = 1 << 60
+"""All together at their slowest: the clock has 64 bits, and rounding rates needs some room."""
 
 MIN_RATE = RATE_ONE >> 10
 MAX_SHARED_WIDTH = 1 << 16
@@ -355,6 +358,29 @@ def _gangs(graph: Graph) -> Iterator[Problem]:
     )
 
 
+def _slowest(graph: Graph) -> Iterator[Problem]:
+    if graph.is_exclusive:
+        return
+    ops, resources, rules = graph.ops, graph.resources, graph.interference
+    rate = np.ones(len(resources) + 1)
+    shared = np.flatnonzero(resources.capacity)
+    rate[shared] = np.minimum(resources.capacity[shared] / RATE_ONE, 1)
+    np.multiply.at(rate, rules.victim, rules.rate / RATE_ONE)
+    # No engine goes slower than one unit; the last entry, which index -1 picks, is no resource.
+    op_rate = np.maximum(rate, 1 / RATE_ONE)[ops.resource]
+    gang_rate = np.ones(graph.num_gangs + 1)
+    np.minimum.at(gang_rate, ops.gang, op_rate)
+    gang_rate[NONE] = 1
+    slowed = ops.work_ns / np.minimum(op_rate, gang_rate[ops.gang])
+    if slowed.sum() > MAX_SLOWED_NS:
+        worst = int(slowed.argmax())
+        yield Problem(
+            "excessive-time",
+            f"slowed as far as capacities and interference allow, all operations together take"
+            f" more than 36 years, {graph.op_label(worst)} most of all",
+        )
+
+
 def _steps(graph: Graph) -> Iterator[Problem]:
     has_step = np.zeros(len(graph.ranks), dtype=bool)
     has_step[graph.ops.rank[graph.ops.step >= 0]] = True
@@ -377,5 +403,5 @@ def _acyclic(graph: Graph) -> Iterator[Problem]:
 _STAGES: tuple[tuple[Callable[[Graph], Iterator[Problem]], ...], ...] = (
     (_shape,),
     (_not_empty, _ranks, _strings, _edges, _resources, _buffers, _values),
-    (_own_resources, _gangs, _steps, _acyclic),
+    (_own_resources, _gangs, _slowest, _steps, _acyclic),
 )

@@ -1,0 +1,370 @@
+"""Random graphs: small numbers everywhere, so that many things happen at one time stamp.
+
+A graph is drawn as a list of records of a few bytes, one byte a field: that is some four times
+faster than a strategy a field, and shrinks as well, because 0 is the simplest value of every field.
+A record is an operation or a collective; it may depend on earlier records only, which keeps graphs
+acyclic, and its place in the numbering is a field of its own, so that ids need not be in
+topological order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from hypothesis import strategies as st
+
+from augury.core.builder import UNLIMITED_WIDTH, GraphBuilder
+from augury.core.graph import NONE, Graph
+from augury.core.kinds import Discipline, MemoryKind, OpKind, ResourceKind, Role
+
+_STREAMS = 3
+"""Resources of one rank; the last is the one for gangs where they must not deadlock."""
+
+_NO_RESOURCE = _STREAMS
+_CHOICES = (0, 0, 1, 0, 2, 0, 1, _NO_RESOURCE)
+"""One stream is crowded: where nobody waits, order does not matter."""
+
+_WORK_NS = (1, 2, 3, 0, 4, 5, 1, 7)
+_WIDTHS = (1, 2, 1, 3, 1, 4, 1, 2)
+_CAPACITIES = (1.0, 2.0, 0.5, 1.5, 0.3, 2.7)
+_LINK_WIDTHS = (UNLIMITED_WIDTH, 1, 2, 3)
+_RATES = (0.5, 0.9, 0.25, 1.0, 1 / 3, 0.001)
+
+
+def _bytes(length: int) -> st.SearchStrategy[bytes]:
+    return st.binary(min_size=length, max_size=length)
+
+
+class Record(NamedTuple):
+    """``parents`` count backwards, 0 is none. ``members`` is a bit set of ranks: a gang when
+    more than one is in it. ``late`` moves the record's ids behind others', ``skew`` is a bit set
+    of ranks where it is less urgent."""
+
+    members: int
+    parent: int
+    other_parent: int
+    stream: int
+    work: int
+    priority: int
+    rank: int
+    late: int
+    skew: int
+
+    def ranks(self, num_ranks: int, num_workers: int) -> list[int]:
+        members = [rank for rank in range(num_workers) if self.members >> rank & 1]
+        return members if len(members) > 1 else [self.rank % num_ranks]
+
+    def parents(self, number: int) -> list[int]:
+        return [number - b for b in (self.parent % 8, self.other_parent % 8) if 0 < b <= number]
+
+
+def _records(draw: st.DrawFn, *, max_size: int) -> list[Record]:
+    # Lists come out little longer than their least size: without the draw, never long.
+    min_size = draw(st.sampled_from((3, 12, 20)))
+    raw = draw(st.lists(_bytes(len(Record._fields)), min_size=min_size, max_size=max_size))
+    return [Record(*fields) for fields in raw]
+
+
+@st.composite
+def graphs(
+    draw: st.DrawFn,
+    *,
+    max_records: int = 32,
+    max_ranks: int = 3,
+    gangs: bool = False,
+    may_deadlock: bool = False,
+    straggler: bool = False,
+    servers: bool = False,
+    shared: bool = False,
+    interference: bool = False,
+    extras: bool = False,
+) -> Graph:
+    """``straggler``: one rank's work takes longer; ``extras``: buffers, carried edges, layers and
+    measured steps, which an engine must not mind."""
+    num_workers = draw(st.integers(2 if gangs or straggler else 1, max_ranks))
+    num_ranks = num_workers + (draw(st.integers(1, 2)) if servers else 0)
+    slow_rank = draw(st.integers(0, num_workers - 1)) if straggler else NONE
+    builder = GraphBuilder()
+    for rank in range(num_ranks):
+        builder.rank(
+            role=Role.WORKER if rank < num_workers else Role.SERVER, host=f"host{rank // 2}"
+        )
+    resources = _draw_resources(draw, builder, num_ranks, shared=shared)
+    if interference:
+        _draw_interference(draw, builder, resources)
+    records = _records(draw, max_size=max_records)
+    if not gangs:
+        records = [record._replace(members=0) for record in records]
+    placed: list[dict[int, int]] = [{} for _ in records]
+    for number in sorted(range(len(records)), key=lambda i: records[i].late % 4):
+        record = records[number]
+        ranks = record.ranks(num_ranks, num_workers)
+        is_gang = len(ranks) > 1
+        gang = builder.gang() if is_gang else NONE
+        for rank in ranks:
+            work_ns = _WORK_NS[record.work % len(_WORK_NS)]
+            placed[number][rank] = builder.op(
+                f"r{number}",
+                kind=OpKind.ALL_REDUCE if is_gang else OpKind.OTHER,
+                rank=rank,
+                resource=_resource(resources[rank], record.stream, is_gang, not may_deadlock),
+                work_ns=work_ns * 3 if rank == slow_rank and not is_gang else work_ns,
+                priority=record.priority % 3 + (record.skew >> rank & 1),
+                gang=gang,
+            )
+    _connect(builder, records, placed, loose=may_deadlock)
+    if gangs and not may_deadlock:
+        _chain_gangs(builder, placed, num_workers)
+    for rank in range(num_workers):
+        # Every rank that trains must have an operation in a step.
+        builder.op("end", kind=OpKind.MARK, rank=rank, work_ns=0)
+    if extras:
+        _draw_extras(draw, builder, placed)
+    return builder.build()
+
+
+def _resource(own: Sequence[int], stream: int, is_gang: bool, dedicated: bool) -> int:
+    """When ``dedicated``, gangs alone use the last stream: no plain operation, which a gang may
+    be waiting for, waits for a place that the gang holds."""
+    stream = _CHOICES[stream % len(_CHOICES)]
+    if stream == _NO_RESOURCE:
+        return NONE
+    if dedicated:
+        return own[_STREAMS - 1 if is_gang else stream % (_STREAMS - 1)]
+    return own[stream]
+
+
+def _draw_resources(
+    draw: st.DrawFn, builder: GraphBuilder, num_ranks: int, *, shared: bool
+) -> list[list[int]]:
+    """``[rank][stream]``; when shared, the middle one is a link, a rank's own or common to all,
+    and so may be the one for gangs."""
+    raw = draw(_bytes(num_ranks * _STREAMS))
+    is_common, gangs_share = draw(st.tuples(st.booleans(), st.booleans())) if shared else (0, 0)
+    common = _link(builder, NONE, raw[1]) if is_common else NONE
+    resources = []
+    for rank in range(num_ranks):
+        own = []
+        for stream, value in enumerate(raw[rank * _STREAMS : (rank + 1) * _STREAMS]):
+            if is_common and stream == 1:
+                own.append(common)
+            elif shared and (stream == 1 or (stream == 2 and gangs_share)):
+                own.append(_link(builder, rank, value))
+            else:
+                own.append(
+                    builder.resource(
+                        f"stream{stream}",
+                        rank=rank,
+                        width=_WIDTHS[value % 8],
+                        discipline=Discipline(value >> 3 & 1),
+                    )
+                )
+        resources.append(own)
+    return resources
+
+
+def _link(builder: GraphBuilder, rank: int, value: int) -> int:
+    return builder.shared_resource(
+        "link",
+        rank=rank,
+        kind=ResourceKind.LINK_OUT,
+        capacity=_CAPACITIES[value % len(_CAPACITIES)],
+        width=_LINK_WIDTHS[value >> 3 & 3],
+        discipline=Discipline(value >> 5 & 1),
+    )
+
+
+def _draw_interference(
+    draw: st.DrawFn, builder: GraphBuilder, resources: Sequence[Sequence[int]]
+) -> None:
+    distinct = sorted({resource for own in resources for resource in own})
+    for victim, aggressor, rate in draw(st.lists(_bytes(3), min_size=1, max_size=4)):
+        v = victim % len(distinct)
+        a = (v + 1 + aggressor % (len(distinct) - 1)) % len(distinct)
+        builder.interfere(
+            victim=distinct[v], aggressor=distinct[a], rate=_RATES[rate % len(_RATES)]
+        )
+
+
+def _connect(
+    builder: GraphBuilder,
+    records: Sequence[Record],
+    placed: Sequence[dict[int, int]],
+    *,
+    loose: bool,
+) -> None:
+    """An operation waits for its parents' on the same rank; where they have none, for another of
+    theirs, unless ``loose``."""
+    for number, record in enumerate(records):
+        for parent in record.parents(number):
+            anywhere = next(iter(placed[parent].values()))
+            for rank, op in placed[number].items():
+                if rank in placed[parent] or not loose or len(placed[number]) == 1:
+                    builder.edge(placed[parent].get(rank, anywhere), op)
+
+
+def _chain_gangs(builder: GraphBuilder, placed: Sequence[dict[int, int]], num_workers: int) -> None:
+    """Every rank issues its gangs in the order of the records: no two can hold what the other
+    still needs."""
+    for rank in range(num_workers):
+        gangs = [ops[rank] for ops in placed if len(ops) > 1 and rank in ops]
+        for before, after in pairwise(gangs):
+            builder.edge(before, after)
+
+
+def _draw_extras(draw: st.DrawFn, builder: GraphBuilder, placed: Sequence[dict[int, int]]) -> None:
+    for first, second, size, flags in draw(st.lists(_bytes(4), max_size=5)):
+        rank, op = next(iter(placed[first % len(placed)].items()))
+        builder.buffer(
+            size,
+            rank=rank,
+            kind=MemoryKind(flags % len(MemoryKind)),
+            taken_by=op if flags & 8 else NONE,
+            given_by=placed[second % len(placed)].get(rank, NONE),
+            later=bool(flags & 16),
+            layer="block" if flags & 32 else None,
+        )
+        if flags & 64:
+            builder.carry(op, next(iter(placed[second % len(placed)].values())))
+        if flags & 128:
+            builder.measured_step(rank=rank, step=second, dur_ns=1 + size, explained_ns=first)
+
+
+# -- symmetric ranks -----------------------------------------------------------------------
+
+
+class Template(NamedTuple):
+    """One operation of every rank. ``reach`` 0: plain; 1: received from the rank before, where its
+    first parent is; 2: a gang of the rank's group; 3: a gang of all."""
+
+    reach: int
+    parent: int
+    other_parent: int
+    stream: int
+    work: int
+    priority: int
+
+    @property
+    def is_gang(self) -> bool:
+        return self.reach >= 2
+
+
+class Symmetry(NamedTuple):
+    """How ranks resemble each other. Groups are neighbours, or if ``strided`` every so-manieth
+    rank; ids go rank by rank if ``by_rank``, else operation by operation."""
+
+    scales: list[int]
+    group_size: int
+    strided: bool
+    by_rank: bool
+
+    @property
+    def num_ranks(self) -> int:
+        return len(self.scales)
+
+    def group(self, rank: int) -> int:
+        num_groups = self.num_ranks // self.group_size
+        return rank % num_groups if self.strided else rank // self.group_size
+
+
+@st.composite
+def symmetric_graphs(
+    draw: st.DrawFn,
+    *,
+    max_classes: int = 1,
+    reaches: Sequence[int] = (0, 1, 2, 3),
+    shared: bool = False,
+    extras: bool = False,
+    max_templates: int = 10,
+) -> Graph:
+    """The same template on every rank, whose work is scaled by up to ``max_classes`` factors, in
+    turn or for one rank alone; with 1 all ranks are identical."""
+    num_ranks = draw(st.sampled_from((2, 3, 4, 6, 8)))
+    scales = [1] * num_ranks
+    if max_classes > 1:
+        factors = draw(st.lists(st.integers(1, 3), min_size=1, max_size=max_classes - 1))
+        scales = [factors[rank % len(factors)] for rank in range(num_ranks)]
+        scales[draw(st.integers(0, num_ranks - 1))] = draw(st.integers(1, 4))
+    divisors = [d for d in range(2, num_ranks + 1) if num_ranks % d == 0]
+    symmetry = Symmetry(
+        scales, draw(st.sampled_from(divisors)), draw(st.booleans()), draw(st.booleans())
+    )
+    builder = GraphBuilder()
+    streams = draw(_bytes(_STREAMS))
+    capacity, slowdown = draw(_bytes(2)) if shared else (0, 0)
+    resources = []
+    for rank in range(num_ranks):
+        builder.rank(host=f"host{rank // 2}")
+        own = [
+            builder.resource(
+                f"stream{i}",
+                rank=rank,
+                width=_WIDTHS[value % 8],
+                discipline=Discipline(value >> 3 & 1),
+            )
+            for i, value in enumerate(streams)
+        ]
+        if shared:
+            own[1] = _link(builder, rank, capacity)
+            if slowdown % 2:
+                builder.interfere(victim=own[0], aggressor=own[2], rate=_RATES[slowdown % 6])
+        resources.append(own)
+    raw = draw(st.lists(_bytes(len(Template._fields)), min_size=2, max_size=max_templates))
+    templates = [Template(reaches[reach % len(reaches)], *rest) for reach, *rest in raw]
+    ops = _place_templates(builder, templates, resources, symmetry)
+    _connect_templates(builder, templates, ops)
+    if extras:
+        for rank in range(num_ranks):
+            builder.buffer(10, rank=rank, taken_by=ops[0][rank], given_by=ops[-1][rank])
+            builder.carry(ops[-1][rank], ops[0][rank])
+    return builder.build()
+
+
+def _place_templates(
+    builder: GraphBuilder,
+    templates: Sequence[Template],
+    resources: Sequence[Sequence[int]],
+    symmetry: Symmetry,
+) -> list[list[int]]:
+    """``[template][rank]`` -> operation."""
+    num_ranks = symmetry.num_ranks
+    cells = [(t, rank) for t in range(len(templates)) for rank in range(num_ranks)]
+    if symmetry.by_rank:
+        cells.sort(key=lambda cell: cell[1])
+    gangs: dict[tuple[int, int], int] = {}
+    ops = [[NONE] * num_ranks for _ in templates]
+    for t, rank in cells:
+        template = templates[t]
+        gang = NONE
+        if template.is_gang:
+            key = (t, symmetry.group(rank) if template.reach == 2 else NONE)
+            gang = gangs[key] if key in gangs else gangs.setdefault(key, builder.gang())
+        work_ns = _WORK_NS[template.work % len(_WORK_NS)]
+        ops[t][rank] = builder.op(
+            f"t{t}",
+            kind=OpKind.ALL_REDUCE if template.is_gang else OpKind.OTHER,
+            rank=rank,
+            resource=_resource(resources[rank], template.stream, template.is_gang, True),
+            work_ns=work_ns if template.is_gang else work_ns * symmetry.scales[rank],
+            priority=template.priority % 3,
+            gang=gang,
+        )
+    return ops
+
+
+def _connect_templates(
+    builder: GraphBuilder, templates: Sequence[Template], ops: Sequence[Sequence[int]]
+) -> None:
+    gangs = [t for t, template in enumerate(templates) if template.is_gang]
+    previous_gang = dict(zip(gangs[1:], gangs, strict=False))
+    for t, template in enumerate(templates):
+        for rank, op in enumerate(ops[t]):
+            if 0 < template.parent % 8 <= t:
+                source = rank - 1 if template.reach == 1 else rank
+                builder.edge(ops[t - template.parent % 8][source], op)
+            if 0 < template.other_parent % 8 <= t:
+                builder.edge(ops[t - template.other_parent % 8][rank], op)
+            if t in previous_gang:
+                builder.edge(ops[previous_gang[t]][rank], op)
