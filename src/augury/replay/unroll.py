@@ -1,0 +1,77 @@
+"""Several windows in a row: how a graph goes on after its last step."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from augury.core.graph import NONE, Buffers, Carries, Edges, Graph, Ops
+from augury.core.table import I4
+
+
+def unroll(graph: Graph, times: int) -> Graph:
+    """The window ``times`` over, its carried edges joining each copy to the next. Operation
+    ``op`` of copy k is ``op + k * graph.num_ops``. Measured steps stay those of the first."""
+    if times == 1:
+        return graph
+    ops, num_ops = graph.ops, graph.num_ops
+    columns = {name: np.tile(values, times) for name, values in ops.columns()}
+    copy_of = np.repeat(np.arange(times, dtype=np.int32), num_ops)
+    span = int(ops.step.max(initial=NONE)) + 1
+    columns["step"] = _shifted(columns["step"], copy_of * span)
+    columns["gang"] = _shifted(columns["gang"], copy_of * graph.num_gangs)
+    return graph.evolve(
+        ops=Ops(**columns),
+        edges=_edges(graph, times),
+        carries=Carries(src=graph.carries.src + (times - 1) * num_ops, dst=graph.carries.dst),
+        buffers=_buffers(graph, times),
+    )
+
+
+def _shifted(values: I4, by: I4) -> I4:
+    return np.where(values == NONE, NONE, values + by).astype(np.int32)
+
+
+def _edges(graph: Graph, times: int) -> Edges:
+    edges, carries, num_ops = graph.edges, graph.carries, graph.num_ops
+    if not len(carries):
+        offsets = np.arange(times, dtype=np.int32)[:, None]
+        first = (edges.first[:-1][None, :] + offsets * len(edges.dst)).ravel()
+        dst = (edges.dst[None, :] + offsets * num_ops).ravel()
+        return Edges(first=np.append(first, len(dst)), dst=dst)
+    within = _repeat_pairs(edges.sources(), edges.dst, np.arange(times), num_ops)
+    joins = _repeat_pairs(carries.src, carries.dst + num_ops, np.arange(times - 1), num_ops)
+    return Edges.from_pairs(
+        np.concatenate([within[0], joins[0]]),
+        np.concatenate([within[1], joins[1]]),
+        num_ops=times * num_ops,
+    )
+
+
+def _repeat_pairs(
+    src: I4, dst: I4, copies: NDArray[np.int64], num_ops: int
+) -> tuple[I4, I4]:
+    offsets = (copies * num_ops).astype(np.int32)[:, None]
+    return (src[None, :] + offsets).ravel(), (dst[None, :] + offsets).ravel()
+
+
+def _buffers(graph: Graph, times: int) -> Buffers:
+    """What is held from the beginning is held once; the rest is taken anew in every copy."""
+    buffers, num_ops = graph.buffers, graph.num_ops
+    parts: list[dict[str, NDArray[np.int64]]] = []
+    for copy in range(times):
+        kept = (buffers.taken_by != NONE) | (copy == 0)
+        part = {name: values[kept].astype(np.int64) for name, values in buffers.columns()}
+        later = part["later"] == 1
+        last = copy == times - 1
+        given_in = np.where(later & (not last), copy + 1, np.where(later, 0, copy))
+        part["given_by"] = np.where(
+            part["given_by"] == NONE, NONE, part["given_by"] + given_in * num_ops
+        )
+        part["taken_by"] = np.where(
+            part["taken_by"] == NONE, NONE, part["taken_by"] + copy * num_ops
+        )
+        part["later"] = (later & last).astype(np.int64)
+        parts.append(part)
+    names = [name for name, _ in Buffers.schema()]
+    return Buffers(**{name: np.concatenate([p[name] for p in parts]) for name in names})
