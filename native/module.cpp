@@ -9,8 +9,10 @@
 
 #include "graph.hpp"
 #include "longest_path.hpp"
+#include "rank_classes.hpp"
 #include "simulate_eager.hpp"
 #include "simulate_rounds.hpp"
+#include "walk_back.hpp"
 
 namespace nb = nanobind;
 
@@ -85,6 +87,85 @@ NewArray<std::int32_t> unsorted_remainder(In<std::int32_t> first, In<std::int32_
   return to_numpy(std::move(left));
 }
 
+nb::tuple rank_classes(nb::dict ops, nb::dict edges, nb::dict carries, nb::dict resources,
+                       nb::dict interference, nb::dict buffers, nb::dict ranks,
+                       std::int32_t num_gangs, std::uint64_t seed) {
+  const auto i4 = [](nb::dict table, const char* name) {
+    return nb::cast<In<std::int32_t>>(table[name]);
+  };
+  const auto i8 = [](nb::dict table, const char* name) {
+    return nb::cast<In<std::int64_t>>(table[name]);
+  };
+  const auto u1 = [](nb::dict table, const char* name) {
+    return nb::cast<In<std::uint8_t>>(table[name]);
+  };
+  GraphView graph{};
+  graph.num_ops = static_cast<std::int32_t>(i8(ops, "work_ns").size());
+  graph.num_resources = static_cast<std::int32_t>(i4(resources, "width").size());
+  graph.num_gangs = num_gangs;
+  graph.num_rules = static_cast<std::int32_t>(i4(interference, "victim").size());
+  graph.work_ns = i8(ops, "work_ns").data();
+  graph.resource = i4(ops, "resource").data();
+  graph.priority = i4(ops, "priority").data();
+  graph.gang = i4(ops, "gang").data();
+  graph.first = i4(edges, "first").data();
+  graph.dst = i4(edges, "dst").data();
+  graph.width = i4(resources, "width").data();
+  graph.capacity = i8(resources, "capacity").data();
+  graph.is_fifo = u1(resources, "discipline").data();
+  graph.victim = i4(interference, "victim").data();
+  graph.aggressor = i4(interference, "aggressor").data();
+  graph.rate = i8(interference, "rate").data();
+  augury::RankView view{};
+  view.num_ranks = static_cast<std::int32_t>(u1(ranks, "role").size());
+  view.rank = i4(ops, "rank").data();
+  view.step = i4(ops, "step").data();
+  view.num_carries = static_cast<std::int32_t>(i4(carries, "src").size());
+  view.carry_src = i4(carries, "src").data();
+  view.carry_dst = i4(carries, "dst").data();
+  view.num_buffers = static_cast<std::int32_t>(i4(buffers, "rank").size());
+  view.buffer_rank = i4(buffers, "rank").data();
+  view.taken_by = i4(buffers, "taken_by").data();
+  view.given_by = i4(buffers, "given_by").data();
+  view.size_bytes = i8(buffers, "size_bytes").data();
+  view.buffer_kind = u1(buffers, "kind").data();
+  view.later = u1(buffers, "later").data();
+  view.resource_rank = i4(resources, "rank").data();
+  view.role = u1(ranks, "role").data();
+  std::unique_ptr<augury::RankClasses> found;
+  std::vector<std::uint64_t> prints;
+  {
+    nb::gil_scoped_release release;
+    found = std::make_unique<augury::RankClasses>(graph, view, seed);
+    prints.reserve(2 * found->gang_print.size());
+    for (const augury::Print& print : found->gang_print) {
+      prints.push_back(print.a);
+      prints.push_back(print.b);
+    }
+  }
+  return nb::make_tuple(to_numpy(std::move(found->class_of_rank)),
+                        to_numpy(std::move(found->position)), to_numpy(std::move(prints)),
+                        found->num_classes);
+}
+
+nb::tuple walk_back(In<std::int64_t> work_ns, In<std::int32_t> gang, std::int32_t num_gangs,
+                    In<std::int64_t> start_ns, In<std::int64_t> end_ns, In<std::int32_t> cause,
+                    std::int32_t last_op, std::int64_t since_ns) {
+  augury::Path path;
+  {
+    nb::gil_scoped_release release;
+    GraphView graph{};
+    graph.num_ops = static_cast<std::int32_t>(work_ns.size());
+    graph.num_gangs = num_gangs;
+    graph.work_ns = work_ns.data();
+    graph.gang = gang.data();
+    path = augury::walk_back(graph, start_ns.data(), end_ns.data(), cause.data(), last_op,
+                             since_ns);
+  }
+  return nb::make_tuple(to_numpy(std::move(path.op)), to_numpy(std::move(path.start_ns)),
+                        to_numpy(std::move(path.dur_ns)), to_numpy(std::move(path.reason)));
+}
+
 void longest_path(In<std::int64_t> work_ns, In<std::int32_t> first, In<std::int32_t> before,
                   Out<std::int64_t> start_ns, Out<std::int64_t> end_ns) {
   nb::gil_scoped_release release;
@@ -100,6 +181,10 @@ NB_MODULE(_native, m) {
   m.def("simulate", &simulate, "work_ns"_a, "resource"_a, "priority"_a, "gang"_a, "num_gangs"_a,
         "first"_a, "dst"_a, "width"_a, "capacity"_a, "is_fifo"_a, "victim"_a, "aggressor"_a,
         "rate"_a, "rated"_a, "start_ns"_a, "end_ns"_a, "cause"_a);
+  m.def("rank_classes", &rank_classes, "ops"_a, "edges"_a, "carries"_a, "resources"_a,
+        "interference"_a, "buffers"_a, "ranks"_a, "num_gangs"_a, "seed"_a);
+  m.def("walk_back", &walk_back, "work_ns"_a, "gang"_a, "num_gangs"_a, "start_ns"_a, "end_ns"_a,
+        "cause"_a, "last_op"_a, "since_ns"_a);
   m.def("longest_path", &longest_path, "work_ns"_a, "first"_a, "before"_a, "start_ns"_a,
         "end_ns"_a);
   m.def("unsorted_remainder", &unsorted_remainder, "first"_a, "dst"_a);

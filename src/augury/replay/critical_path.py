@@ -1,0 +1,91 @@
+"""Walking back from the last end: what each operation waited for, and why."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from augury.core.graph import NONE, Graph
+from augury.core.timeline import CriticalPath, Reason
+from augury.replay.engine import is_native_built
+from augury.replay.schedule import NO_CAUSE, Schedule
+
+
+def last_to_end(schedule: Schedule) -> int:
+    return int(schedule.end_ns.argmax())
+
+
+def critical_path(
+    graph: Graph, schedule: Schedule, *, last_op: int | None = None, since_ns: int = 0
+) -> CriticalPath:
+    """The path that ends with ``last_op`` (the last of all, if not given), back to ``since_ns``."""
+    end = last_to_end(schedule) if last_op is None else last_op
+    if is_native_built():
+        from augury._native import walk_back  # noqa: PLC0415
+
+        op, start_ns, dur_ns, reason = walk_back(
+            graph.ops.work_ns,
+            graph.ops.gang,
+            graph.num_gangs,
+            schedule.start_ns,
+            schedule.end_ns,
+            schedule.cause,
+            end,
+            since_ns,
+        )
+        return CriticalPath(op=op, start_ns=start_ns, dur_ns=dur_ns, reason=reason)
+    return walk_back_in_python(graph, schedule, end, since_ns)
+
+
+def walk_back_in_python(
+    graph: Graph, schedule: Schedule, last_op: int, since_ns: int
+) -> CriticalPath:
+    rows: list[tuple[int, int, int, Reason]] = []
+    op = last_op
+    while True:
+        end_ns = int(schedule.end_ns[op])
+        arrived = _last_to_arrive(graph, schedule, op)
+        begin_ns = int(schedule.start_ns[arrived])
+        full_speed_ns = begin_ns + int(graph.ops.work_ns[op])
+        if full_speed_ns < end_ns:
+            rows.append((op, full_speed_ns, end_ns - full_speed_ns, Reason.SLOWED))
+        work_ns = min(full_speed_ns, end_ns) - begin_ns
+        reason, before = _reason(int(schedule.cause[arrived]))
+        if arrived == op:
+            rows.append((op, begin_ns, work_ns, reason))
+        else:
+            rows.append((op, begin_ns, work_ns, Reason.GANG))
+            rows.append((arrived, begin_ns, 0, reason))
+        if before == NONE or begin_ns <= since_ns:
+            break
+        op = before
+    return _clipped(rows, since_ns)
+
+
+def _last_to_arrive(graph: Graph, schedule: Schedule, op: int) -> int:
+    """The gang's member whose grant let all of them progress; an operation alone is its own."""
+    gang = int(graph.ops.gang[op])
+    if gang == NONE:
+        return op
+    members = graph.gang_members.of(gang)
+    return int(members[schedule.start_ns[members].argmax()])
+
+
+def _reason(cause: int) -> tuple[Reason, int]:
+    if cause == NO_CAUSE:
+        return Reason.START, NONE
+    return (Reason.DATA, cause) if cause >= 0 else (Reason.RESOURCE, -2 - cause)
+
+
+def _clipped(rows: list[tuple[int, int, int, Reason]], since_ns: int) -> CriticalPath:
+    """Earliest first, and nothing before ``since_ns``."""
+    rows.reverse()
+    op, start_ns, dur_ns, reason = (np.array(column, np.int64) for column in zip(*rows, strict=True))
+    end_ns = start_ns + dur_ns
+    start_ns = np.maximum(start_ns, since_ns)
+    kept = end_ns >= start_ns
+    return CriticalPath(
+        op=op[kept],
+        start_ns=start_ns[kept],
+        dur_ns=(end_ns - start_ns)[kept],
+        reason=reason[kept],
+    )

@@ -1,0 +1,46 @@
+"""Naming the circle in which operations wait for each other."""
+
+from __future__ import annotations
+
+from augury.core.errors import DeadlockError
+from augury.core.graph import NONE, Graph
+from augury.replay.schedule import PENDING, Schedule
+
+
+def explain_deadlock(graph: Graph, schedule: Schedule) -> DeadlockError:
+    """An operation that never ended waits for another such one: going from one to the next must
+    come round, as nothing outside the circle is left to wait for."""
+    seen: dict[int, str] = {}
+    op = int((schedule.end_ns == PENDING).argmax())
+    while op not in seen:
+        seen[op], after = _waits_for(graph, schedule, op)
+        op = after
+    ops = list(seen)
+    circle = ops[ops.index(op) :]
+    cycle = tuple(f"{graph.op_label(member)} {seen[member]}" for member in circle)
+    shown = "; ".join(cycle[:8]) + (f"; and {len(cycle) - 8} more" if len(cycle) > 8 else "")
+    return DeadlockError(
+        f"the replay deadlocks: {shown}; which is where it began",
+        cycle=cycle,
+        remedy="make all ranks issue their collectives in the same order",
+    )
+
+
+def _waits_for(graph: Graph, schedule: Schedule, op: int) -> tuple[str, int]:
+    if schedule.start_ns[op] != PENDING:
+        # Granted but never ended: a gang's member whose peers did not all come.
+        for peer in graph.gang_members.of(int(graph.ops.gang[op])):
+            if schedule.start_ns[peer] == PENDING:
+                return "holds its place and waits for its peer", int(peer)
+        raise AssertionError("a complete gang must end")
+    for before in graph.predecessors.of(op):
+        if schedule.end_ns[before] == PENDING:
+            return "waits for the result of", int(before)
+    resource = int(graph.ops.resource[op])
+    assert resource != NONE, "a ready operation without a resource must start"
+    holders = (
+        (graph.ops.resource == resource)
+        & (schedule.start_ns != PENDING)
+        & (schedule.end_ns == PENDING)
+    )
+    return f"waits for a place on {graph.resource_name(resource)!r}, held by", int(holders.argmax())

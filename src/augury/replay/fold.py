@@ -1,0 +1,184 @@
+"""Folding: ranks that do the same at the same times are simulated once.
+
+Ranks are alike when a stable partition says so (native/rank_classes.hpp). Then the k-th
+operations of all ranks of a class start and end together, so a graph of one representative rank
+per class, in which whatever points at a rank points at its representative, has the same times.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from augury.core.graph import (
+    NONE,
+    Buffers,
+    Carries,
+    Edges,
+    Graph,
+    Interference,
+    MeasuredSteps,
+    Ops,
+    Ranks,
+    Resources,
+)
+from augury.core.table import I4, Table
+from augury.replay.engine import Engine, is_native_built
+from augury.replay.schedule import Schedule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Folded:
+    graph: Graph
+    """One rank per class, in the order of their first appearance."""
+    class_of_rank: I4
+    op_of: I4
+    """The folded operation that stands for each operation of the whole graph."""
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.graph.ranks)
+
+    def expand(self, schedule: Schedule) -> Schedule:
+        """Times of the whole graph; causes keep naming folded operations."""
+        return Schedule(
+            schedule.start_ns[self.op_of],
+            schedule.end_ns[self.op_of],
+            schedule.cause[self.op_of],
+        )
+
+
+def simulate_folded(graph: Graph, simulate: Engine) -> Schedule:
+    """Times of the whole graph, found on the folded one where there is one."""
+    folded = fold(graph)
+    return simulate(graph) if folded is None else folded.expand(simulate(folded.graph))
+
+
+def fold(graph: Graph) -> Folded | None:
+    """The folded graph, or nothing where no two ranks are alike."""
+    if len(graph.ranks) < 2 or not is_native_built():
+        return None
+    from augury._native import rank_classes  # noqa: PLC0415
+
+    class_of_rank, position, prints, num_classes = rank_classes(
+        ops=_columns(graph.ops),
+        edges=_columns(graph.edges),
+        carries=_columns(graph.carries),
+        resources=_columns(graph.resources),
+        interference=_columns(graph.interference),
+        buffers=_columns(graph.buffers),
+        ranks=_columns(graph.ranks),
+        num_gangs=graph.num_gangs,
+        seed=secrets.randbits(64),
+    )
+    if num_classes == len(graph.ranks):
+        return None
+    return _quotient(graph, class_of_rank, position, prints.reshape(-1, 2))
+
+
+def _columns(table: Table) -> dict[str, NDArray[Any]]:
+    return dict(table.columns())
+
+
+def _quotient(
+    graph: Graph, class_of_rank: I4, position: I4, gang_prints: NDArray[np.uint64]
+) -> Folded:
+    ops = graph.ops
+    _, representatives = np.unique(class_of_rank, return_index=True)
+    is_kept = np.zeros(len(graph.ranks), dtype=bool)
+    is_kept[representatives] = True
+    kept = np.flatnonzero(is_kept[ops.rank])
+
+    # Where the operations of each class begin in a table of (class, position) -> folded id.
+    sizes = np.bincount(class_of_rank[ops.rank[kept]], minlength=len(representatives))
+    first = np.concatenate([[0], np.cumsum(sizes)])
+    of_place = np.empty(len(kept), dtype=np.int32)
+    place = first[class_of_rank[ops.rank]] + position
+    of_place[place[kept]] = np.arange(len(kept), dtype=np.int32)
+    op_of = of_place[place]
+
+    resource_kept = (graph.resources.rank == NONE) | is_kept[graph.resources.rank]
+    resource_of = _renumbered(resource_kept)
+    columns = {name: values[kept] for name, values in ops.columns()}
+    columns["rank"] = class_of_rank[columns["rank"]]
+    columns["resource"] = resource_of[columns["resource"]]
+    columns["gang"] = _gangs(columns["gang"], gang_prints)
+
+    folded = Graph(
+        ops=Ops(**columns),
+        edges=_edges(graph, is_kept, op_of, len(kept)),
+        carries=_carries(graph, is_kept, op_of),
+        resources=_resources(graph, resource_kept, class_of_rank),
+        interference=_interference(graph, resource_kept, resource_of),
+        buffers=_buffers(graph, is_kept, class_of_rank, op_of),
+        ranks=Ranks(**{name: v[representatives] for name, v in graph.ranks.columns()}),
+        measured=MeasuredSteps.empty(),
+        strings=graph.strings,
+        meta=graph.meta,
+    )
+    return Folded(graph=folded, class_of_rank=class_of_rank, op_of=op_of)
+
+
+def _renumbered(kept: NDArray[np.bool_]) -> I4:
+    """New numbers of what is kept; index NONE still means NONE."""
+    numbers = np.cumsum(kept, dtype=np.int32) - 1
+    return np.append(np.where(kept, numbers, NONE), NONE).astype(np.int32)
+
+
+def _gangs(gang: I4, prints: NDArray[np.uint64]) -> I4:
+    """Gangs that are alike become one: each representative may have been in another of them."""
+    member = gang != NONE
+    if not member.any():
+        return gang
+    keys = np.ascontiguousarray(prints[gang[member]]).view([("a", "<u8"), ("b", "<u8")]).ravel()
+    _, number = np.unique(keys, return_inverse=True)
+    merged = np.full(len(gang), NONE, dtype=np.int32)
+    merged[member] = number
+    return merged
+
+
+def _edges(graph: Graph, is_kept: NDArray[np.bool_], op_of: I4, num_ops: int) -> Edges:
+    dst = graph.edges.dst
+    inside = is_kept[graph.ops.rank[dst]]
+    src = graph.edges.sources()[inside]
+    return Edges.from_pairs(op_of[src], op_of[dst[inside]], num_ops=num_ops)
+
+
+def _carries(graph: Graph, is_kept: NDArray[np.bool_], op_of: I4) -> Carries:
+    inside = is_kept[graph.ops.rank[graph.carries.dst]]
+    return Carries(
+        src=op_of[graph.carries.src[inside]], dst=op_of[graph.carries.dst[inside]]
+    )
+
+
+def _resources(graph: Graph, kept: NDArray[np.bool_], class_of_rank: I4) -> Resources:
+    columns = {name: values[kept] for name, values in graph.resources.columns()}
+    rank = columns["rank"]
+    columns["rank"] = np.where(rank == NONE, NONE, class_of_rank[rank])
+    return Resources(**columns)
+
+
+def _interference(graph: Graph, kept: NDArray[np.bool_], resource_of: I4) -> Interference:
+    rules = graph.interference
+    inside = kept[rules.victim] & kept[rules.aggressor]
+    return Interference(
+        victim=resource_of[rules.victim[inside]],
+        aggressor=resource_of[rules.aggressor[inside]],
+        rate=rules.rate[inside],
+    )
+
+
+def _buffers(
+    graph: Graph, is_kept: NDArray[np.bool_], class_of_rank: I4, op_of: I4
+) -> Buffers:
+    inside = is_kept[graph.buffers.rank]
+    columns = {name: values[inside] for name, values in graph.buffers.columns()}
+    columns["rank"] = class_of_rank[columns["rank"]]
+    none_is_none = np.append(op_of, np.int32(NONE))
+    columns["taken_by"] = none_is_none[columns["taken_by"]]
+    columns["given_by"] = none_is_none[columns["given_by"]]
+    return Buffers(**columns)

@@ -1,0 +1,63 @@
+"""``replay``: a Graph in, a Timeline out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from augury.core.graph import Graph
+from augury.core.timeline import PeakMemory, Timeline
+from augury.replay.deadlock import explain_deadlock
+from augury.replay.engine import Engine, EngineName, find_engine
+from augury.replay.fold import fold as fold_ranks
+from augury.replay.schedule import Schedule
+from augury.replay.unfold_path import unfold_path
+from augury.replay.use import rank_steps, resource_use
+from augury.replay.window import replay_window
+
+
+def replay(graph: Graph, *, engine: EngineName = "auto", fold: bool = True) -> Timeline:
+    """Replays the window; where its steps depend on the step before (``graph.carries``), as it
+    runs once that has settled. ``fold`` simulates identical ranks once: exact, and faster."""
+    simulate = _refusing_deadlocks(find_engine(engine))
+    folded = fold_ranks(graph) if fold else None
+    window = replay_window(graph if folded is None else folded.graph, simulate)
+    schedule, path, peaks = window.schedule, window.path, window.peaks
+    rank_step_ns = window.rank_step_ns
+    if folded is not None:
+        schedule = folded.expand(schedule)
+        path = unfold_path(graph, folded, path)
+        classes = folded.class_of_rank.tolist()
+        peaks = _for_every_rank(peaks, classes)
+        rank_step_ns = tuple(rank_step_ns[alike] for alike in classes)
+    return Timeline(
+        graph=graph,
+        start_ns=schedule.start_ns,
+        end_ns=schedule.end_ns,
+        step_ns=window.step_ns,
+        rank_step_ns=rank_step_ns,
+        rank_steps=rank_steps(graph, schedule),
+        critical_path=path,
+        use=resource_use(graph, schedule, horizon_ns=window.horizon_ns),
+        peak_memory=peaks,
+        num_simulated_ops=window.num_simulated_ops,
+        ledger=window.ledger,
+    )
+
+
+def _refusing_deadlocks(engine: Engine) -> Engine:
+    def simulate(graph: Graph) -> Schedule:
+        schedule = engine(graph)
+        if not schedule.is_complete:
+            raise explain_deadlock(graph, schedule)
+        return schedule
+
+    return simulate
+
+
+def _for_every_rank(peaks: tuple[PeakMemory, ...], classes: list[int]) -> tuple[PeakMemory, ...]:
+    of_class = {peak.rank: peak for peak in peaks}
+    return tuple(
+        replace(of_class[alike], rank=rank)
+        for rank, alike in enumerate(classes)
+        if alike in of_class
+    )

@@ -1,0 +1,80 @@
+"""How busy resources are, and when each rank was in which step."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from augury.core.graph import NONE, Graph
+from augury.core.table import I4, I8
+from augury.core.timeline import RankSteps, ResourceUse
+from augury.replay.schedule import Schedule
+
+
+def progress_start_ns(graph: Graph, schedule: Schedule) -> I8:
+    """When each operation began to progress: a gang's members once the last has its place."""
+    member = graph.ops.gang != NONE
+    if not member.any():
+        return schedule.start_ns
+    gang = graph.ops.gang[member]
+    begin = np.zeros(graph.num_gangs, dtype=np.int64)
+    np.maximum.at(begin, gang, schedule.start_ns[member])
+    start_ns = schedule.start_ns.copy()
+    start_ns[member] = begin[gang]
+    return start_ns
+
+
+def resource_use(graph: Graph, schedule: Schedule, *, horizon_ns: int) -> ResourceUse:
+    """``horizon_ns`` is the time that counts: the makespan, or the period of a steady state."""
+    count = len(graph.resources)
+    placed = np.flatnonzero(graph.ops.resource != NONE)
+    resource = graph.ops.resource[placed]
+    end_ns = schedule.end_ns[placed]
+    began_ns = progress_start_ns(graph, schedule)[placed]
+    held = _covered_ns(graph, resource, schedule.start_ns[placed], end_ns)
+    busy = _covered_ns(graph, resource, began_ns, end_ns)
+    held, busy = np.minimum(held, horizon_ns), np.minimum(busy, horizon_ns)
+    return ResourceUse(
+        busy_ns=busy,
+        waiting_ns=held - busy,
+        idle_ns=horizon_ns - held,
+        num_ops=np.bincount(resource, minlength=count),
+    )
+
+
+def _covered_ns(graph: Graph, resource: I4, start_ns: I8, end_ns: I8) -> I8:
+    """Time during which at least one interval of each resource is open."""
+    count = len(graph.resources)
+    covered = np.zeros(count, dtype=np.int64)
+    alone = (graph.resources.width == 1)[resource]
+    np.add.at(covered, resource[alone], (end_ns - start_ns)[alone])
+    if alone.all():
+        return covered
+    resource, start_ns, end_ns = resource[~alone], start_ns[~alone], end_ns[~alone]
+    order = np.lexsort((start_ns, resource))
+    resource, start_ns, end_ns = resource[order], start_ns[order], end_ns[order]
+    # Each resource's intervals are moved behind the last one's, so that one running maximum
+    # serves all of them.
+    span = int(end_ns.max(initial=0)) + 1
+    shift = resource.astype(np.int64) * span
+    reach = np.maximum.accumulate(np.concatenate([[0], end_ns + shift]))[:-1]
+    gain = np.maximum(end_ns + shift - np.maximum(start_ns + shift, reach), 0)
+    np.add.at(covered, resource, gain)
+    return covered
+
+
+def rank_steps(graph: Graph, schedule: Schedule) -> RankSteps:
+    inside = np.flatnonzero(graph.ops.step != NONE)
+    rank, step = graph.ops.rank[inside], graph.ops.step[inside]
+    num_steps = int(step.max(initial=NONE)) + 1
+    key = rank.astype(np.int64) * num_steps + step
+    present, group = np.unique(key, return_inverse=True)
+    start_ns = np.full(len(present), np.iinfo(np.int64).max)
+    end_ns = np.zeros(len(present), dtype=np.int64)
+    np.minimum.at(start_ns, group, schedule.start_ns[inside])
+    np.maximum.at(end_ns, group, schedule.end_ns[inside])
+    return RankSteps(
+        rank=present // max(num_steps, 1),
+        step=present % max(num_steps, 1),
+        start_ns=start_ns,
+        end_ns=end_ns,
+    )

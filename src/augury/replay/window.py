@@ -1,0 +1,107 @@
+"""One window, simulated: as it was recorded, or as it runs once the steady state is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from augury.core.graph import Graph
+from augury.core.ledger import Ledger
+from augury.core.timeline import CriticalPath, PeakMemory
+from augury.replay.critical_path import critical_path
+from augury.replay.memory import peak_memory
+from augury.replay.schedule import Schedule
+from augury.replay.steady import find_steady_state
+from augury.replay.use import rank_steps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Window:
+    schedule: Schedule
+    path: CriticalPath
+    peaks: tuple[PeakMemory, ...]
+    step_ns: int
+    rank_step_ns: tuple[int, ...]
+    horizon_ns: int
+    """The time of which resources are busy or idle."""
+    num_simulated_ops: int
+    ledger: Ledger = field(default_factory=Ledger)
+
+
+def replay_window(graph: Graph, simulate: Callable[[Graph], Schedule]) -> Window:
+    return _in_steady_state(graph, simulate) if len(graph.carries) else _once(graph, simulate)
+
+
+def _once(graph: Graph, simulate: Callable[[Graph], Schedule]) -> Window:
+    schedule = simulate(graph)
+    makespan_ns = int(schedule.end_ns.max())
+    return Window(
+        schedule=schedule,
+        path=critical_path(graph, schedule),
+        peaks=peak_memory(graph, schedule),
+        step_ns=round(makespan_ns / max(graph.num_steps, 1)),
+        rank_step_ns=_mean_steps_ns(graph, schedule),
+        horizon_ns=makespan_ns,
+        num_simulated_ops=graph.num_ops,
+    )
+
+
+def _mean_steps_ns(graph: Graph, schedule: Schedule) -> tuple[int, ...]:
+    steps = rank_steps(graph, schedule)
+    num_ranks = len(graph.ranks)
+    start_ns = np.full(num_ranks, np.iinfo(np.int64).max)
+    end_ns = np.zeros(num_ranks, dtype=np.int64)
+    np.minimum.at(start_ns, steps.rank, steps.start_ns)
+    np.maximum.at(end_ns, steps.rank, steps.end_ns)
+    counts = np.bincount(steps.rank, minlength=num_ranks)
+    return tuple(
+        round((end - start) / count) if count else 0
+        for start, end, count in zip(
+            start_ns.tolist(), end_ns.tolist(), counts.tolist(), strict=True
+        )
+    )
+
+
+def _in_steady_state(graph: Graph, simulate: Callable[[Graph], Schedule]) -> Window:
+    """The last of several windows in a row. Time zero is the end of the window before, or the
+    first start in this one, if that is earlier."""
+    steady = find_steady_state(graph, simulate)
+    num_ops, schedule = graph.num_ops, steady.schedule
+    last = slice((steady.num_windows - 1) * num_ops, steady.num_windows * num_ops)
+    last_op = last.start + int(schedule.end_ns[last].argmax())
+    since_ns = int(steady.window_end_ns[-2].max())
+    origin_ns = min(int(schedule.start_ns[last].min()), since_ns)
+    path = critical_path(steady.unrolled, schedule, last_op=last_op, since_ns=since_ns)
+    num_steps = max(graph.num_steps, 1)
+    ledger = Ledger()
+    if not steady.has_settled:
+        ledger.note(
+            "no-steady-period",
+            f"step ends did not settle into a pattern within {steady.num_windows} windows:"
+            " the predicted step is the mean over the later half",
+            remedy="take the predicted step as an average, not as a period",
+        )
+    return Window(
+        schedule=Schedule(
+            schedule.start_ns[last] - origin_ns,
+            schedule.end_ns[last] - origin_ns,
+            schedule.cause[last],
+        ),
+        path=CriticalPath(
+            op=path.op % num_ops,
+            start_ns=path.start_ns - origin_ns,
+            dur_ns=path.dur_ns,
+            reason=path.reason,
+        ),
+        peaks=tuple(
+            replace(peak, at_ns=max(0, peak.at_ns - origin_ns))
+            for peak in peak_memory(steady.unrolled, schedule)
+        ),
+        step_ns=round(steady.period_ns / num_steps),
+        rank_step_ns=tuple(round(period / num_steps) for period in steady.rank_period_ns()),
+        horizon_ns=round(steady.period_ns),
+        num_simulated_ops=steady.unrolled.num_ops,
+        ledger=ledger,
+    )
