@@ -105,6 +105,12 @@ def test_a_valid_graph_has_no_problems():
     verify(_valid())
 
 
+def test_edges_rise_within_an_operation_only():
+    assert check(_with_edges([0, 2, 3, 4, 4], [1, 3, 2, 3])(_valid())) == []
+    assert check(_with_edges([0, 0, 2, 3, 3], [3, 3, 3])(_valid())) == []
+    assert check(_with_edges([0, 0, 0, 0, 0], [])(_valid())) == []
+
+
 def test_a_graph_out_of_order_is_valid():
     # Gang members may also be a sender and its receiver, which differ in kind.
     graph = _with("ops", kind={1: OpKind.SEND, 2: OpKind.RECV})(_valid())
@@ -143,6 +149,7 @@ _BROKEN: list[tuple[str, str, Callable[[Graph], Graph]]] = [
     ("dangling-edge", "from operation 0 to 4", _with_pairs((0, 4))),
     ("dangling-edge", "from operation 0 to -1", _with_pairs((0, -1))),
     ("cycle", "operation 2 waits for itself", _with_pairs((0, 1), (2, 2))),
+    ("edge-order", "edges of operation 1", _with_edges([0, 1, 3, 3, 3], [3, 3, 2])),
     ("dangling-edge", "carried edge leads from operation 4 to 0", _with("carries", src={0: 4})),
     ("dangling-edge", "carried edge leads from operation 3 to -1", _with("carries", dst={0: -1})),
     ("unknown-resource", "operation 1 runs on resource 3 of 3", _with("ops", resource={1: 3})),

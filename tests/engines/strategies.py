@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from random import Random
+from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
@@ -26,7 +27,14 @@ _NO_RESOURCE = _STREAMS
 _CHOICES = (0, 0, 1, 0, 2, 0, 1, _NO_RESOURCE)
 """One stream is crowded: where nobody waits, order does not matter."""
 
-_WORK_NS = (1, 2, 3, 0, 4, 5, 1, 7)
+TIES = (1, 2, 3, 0, 4, 5, 1, 7)
+"""Small, and sometimes nothing at all."""
+
+POSITIVE = (1, 2, 3, 1, 4, 5, 1, 7)
+COARSE = (4, 5, 4, 6, 8, 9, 12, 7)
+"""Nothing shorter than 4: several things happen within the shortest work, but not at once."""
+
+SPREAD = (1_000, 1_001, 3_000, 1_000_000, 1_500, 10**9, 2**33, 7_000)
 _WIDTHS = (1, 2, 1, 3, 1, 4, 1, 2)
 _CAPACITIES = (1.0, 2.0, 0.5, 1.5, 0.3, 2.7)
 _LINK_WIDTHS = (UNLIMITED_WIDTH, 1, 2, 3)
@@ -40,7 +48,7 @@ def _bytes(length: int) -> st.SearchStrategy[bytes]:
 class Record(NamedTuple):
     """``parents`` count backwards, 0 is none. ``members`` is a bit set of ranks: a gang when
     more than one is in it. ``late`` moves the record's ids behind others', ``skew`` is a bit set
-    of ranks where it is less urgent."""
+    of ranks where it is less urgent, ``free`` may name a rank where a gang needs no resource."""
 
     members: int
     parent: int
@@ -51,6 +59,7 @@ class Record(NamedTuple):
     rank: int
     late: int
     skew: int
+    free: int
 
     def ranks(self, num_ranks: int, num_workers: int) -> list[int]:
         members = [rank for rank in range(num_workers) if self.members >> rank & 1]
@@ -60,42 +69,77 @@ class Record(NamedTuple):
         return [number - b for b in (self.parent % 8, self.other_parent % 8) if 0 < b <= number]
 
 
-def _records(draw: st.DrawFn, *, max_size: int) -> list[Record]:
-    # Lists come out little longer than their least size: without the draw, never long.
-    min_size = draw(st.sampled_from((3, 12, 20)))
-    raw = draw(st.lists(_bytes(len(Record._fields)), min_size=min_size, max_size=max_size))
-    return [Record(*fields) for fields in raw]
+class Flavour(NamedTuple):
+    """What a graph is made of. ``straggler``: one rank's work takes longer; ``works``: what
+    operations that hold a place may take, those without one may always take nothing."""
+
+    works: Sequence[int] = TIES
+    gangs: bool = False
+    may_deadlock: bool = False
+    straggler: bool = False
+    servers: bool = False
+    shared: bool = False
+    interference: bool = False
+    extras: bool = False
+    """Buffers, carried edges, layers and measured steps, which an engine must not mind."""
 
 
 @st.composite
-def graphs(
-    draw: st.DrawFn,
-    *,
-    max_records: int = 32,
-    max_ranks: int = 3,
-    gangs: bool = False,
-    may_deadlock: bool = False,
-    straggler: bool = False,
-    servers: bool = False,
-    shared: bool = False,
-    interference: bool = False,
-    extras: bool = False,
-) -> Graph:
-    """``straggler``: one rank's work takes longer; ``extras``: buffers, carried edges, layers and
-    measured steps, which an engine must not mind."""
-    num_workers = draw(st.integers(2 if gangs or straggler else 1, max_ranks))
-    num_ranks = num_workers + (draw(st.integers(1, 2)) if servers else 0)
-    slow_rank = draw(st.integers(0, num_workers - 1)) if straggler else NONE
+def graphs(draw: st.DrawFn, *, max_records: int = 32, max_ranks: int = 3, **flavour: Any) -> Graph:
+    """See ``Flavour`` for the keywords."""
+    chosen = Flavour(**flavour)
+    num_workers = draw(st.integers(2 if chosen.gangs or chosen.straggler else 1, max_ranks))
+    num_servers = draw(st.integers(1, 2)) if chosen.servers else 0
+    slow_rank = draw(st.integers(0, num_workers - 1)) if chosen.straggler else NONE
+    streams = draw(_bytes((num_workers + num_servers) * _STREAMS))
+    links = draw(st.integers(0, 3)) if chosen.shared else 0
+    rules = draw(st.lists(_bytes(3), min_size=1, max_size=4)) if chosen.interference else []
+    # Lists come out little longer than their least size: without the draw, never long.
+    least = draw(st.sampled_from((3, 12, 20)))
+    raw = draw(st.lists(_bytes(len(Record._fields)), min_size=least, max_size=max_records))
+    extras = draw(st.lists(_bytes(4), max_size=5)) if chosen.extras else []
+    return _assemble(chosen, _Draws(num_workers, slow_rank, streams, links, rules, raw, extras))
+
+
+def large_graph(seed: int, *, num_records: int, num_workers: int = 4, **flavour: Any) -> Graph:
+    """More than Hypothesis would draw; the same for the same seed."""
+    random = Random(seed)
+    chosen = Flavour(**flavour)
+    num_ranks = num_workers + (2 if chosen.servers else 0)
+    draws = _Draws(
+        num_workers=num_workers,
+        slow_rank=random.randrange(num_workers) if chosen.straggler else NONE,
+        streams=random.randbytes(num_ranks * _STREAMS),
+        links=random.randrange(4) if chosen.shared else 0,
+        rules=[random.randbytes(3) for _ in range(4)] if chosen.interference else [],
+        records=[random.randbytes(len(Record._fields)) for _ in range(num_records)],
+        extras=[random.randbytes(4) for _ in range(9)] if chosen.extras else [],
+    )
+    return _assemble(chosen, draws)
+
+
+class _Draws(NamedTuple):
+    """All that is random about a graph."""
+
+    num_workers: int
+    slow_rank: int
+    streams: bytes
+    links: int
+    rules: Sequence[bytes]
+    records: Sequence[bytes]
+    extras: Sequence[bytes]
+
+
+def _assemble(flavour: Flavour, draws: _Draws) -> Graph:
+    num_workers, num_ranks = draws.num_workers, len(draws.streams) // _STREAMS
     builder = GraphBuilder()
     for rank in range(num_ranks):
-        builder.rank(
-            role=Role.WORKER if rank < num_workers else Role.SERVER, host=f"host{rank // 2}"
-        )
-    resources = _draw_resources(draw, builder, num_ranks, shared=shared)
-    if interference:
-        _draw_interference(draw, builder, resources)
-    records = _records(draw, max_size=max_records)
-    if not gangs:
+        role = Role.WORKER if rank < num_workers else Role.SERVER
+        builder.rank(role=role, host=f"host{rank // 2}")
+    resources = _add_resources(builder, num_ranks, draws.streams, flavour.shared, draws.links)
+    _add_interference(builder, resources, draws.rules)
+    records = [Record(*fields) for fields in draws.records]
+    if not flavour.gangs:
         records = [record._replace(members=0) for record in records]
     placed: list[dict[int, int]] = [{} for _ in records]
     for number in sorted(range(len(records)), key=lambda i: records[i].late % 4):
@@ -103,29 +147,39 @@ def graphs(
         ranks = record.ranks(num_ranks, num_workers)
         is_gang = len(ranks) > 1
         gang = builder.gang() if is_gang else NONE
-        for rank in ranks:
-            work_ns = _WORK_NS[record.work % len(_WORK_NS)]
+        chosen = [
+            NONE
+            if is_gang and record.free % 8 == rank + 1
+            else _choose(resources[rank], record.stream, is_gang, not flavour.may_deadlock)
+            for rank in ranks
+        ]
+        holds_a_place = any(resource != NONE for resource in chosen)
+        work_ns = _pick(flavour.works if holds_a_place else TIES, record.work)
+        for rank, resource in zip(ranks, chosen, strict=True):
             placed[number][rank] = builder.op(
                 f"r{number}",
                 kind=OpKind.ALL_REDUCE if is_gang else OpKind.OTHER,
                 rank=rank,
-                resource=_resource(resources[rank], record.stream, is_gang, not may_deadlock),
-                work_ns=work_ns * 3 if rank == slow_rank and not is_gang else work_ns,
+                resource=resource,
+                work_ns=work_ns * 3 if rank == draws.slow_rank and not is_gang else work_ns,
                 priority=record.priority % 3 + (record.skew >> rank & 1),
                 gang=gang,
             )
-    _connect(builder, records, placed, loose=may_deadlock)
-    if gangs and not may_deadlock:
+    _connect(builder, records, placed, loose=flavour.may_deadlock)
+    if flavour.gangs and not flavour.may_deadlock:
         _chain_gangs(builder, placed, num_workers)
     for rank in range(num_workers):
         # Every rank that trains must have an operation in a step.
         builder.op("end", kind=OpKind.MARK, rank=rank, work_ns=0)
-    if extras:
-        _draw_extras(draw, builder, placed)
+    _add_extras(builder, placed, draws.extras)
     return builder.build()
 
 
-def _resource(own: Sequence[int], stream: int, is_gang: bool, dedicated: bool) -> int:
+def _pick(values: Sequence[int], byte: int) -> int:
+    return values[byte % len(values)]
+
+
+def _choose(own: Sequence[int], stream: int, is_gang: bool, dedicated: bool) -> int:
     """When ``dedicated``, gangs alone use the last stream: no plain operation, which a gang may
     be waiting for, waits for a place that the gang holds."""
     stream = _CHOICES[stream % len(_CHOICES)]
@@ -136,13 +190,12 @@ def _resource(own: Sequence[int], stream: int, is_gang: bool, dedicated: bool) -
     return own[stream]
 
 
-def _draw_resources(
-    draw: st.DrawFn, builder: GraphBuilder, num_ranks: int, *, shared: bool
+def _add_resources(
+    builder: GraphBuilder, num_ranks: int, raw: bytes, shared: bool, links: int
 ) -> list[list[int]]:
     """``[rank][stream]``; when shared, the middle one is a link, a rank's own or common to all,
     and so may be the one for gangs."""
-    raw = draw(_bytes(num_ranks * _STREAMS))
-    is_common, gangs_share = draw(st.tuples(st.booleans(), st.booleans())) if shared else (0, 0)
+    is_common, gangs_share = bool(links & 1), bool(links & 2)
     common = _link(builder, NONE, raw[1]) if is_common else NONE
     resources = []
     for rank in range(num_ranks):
@@ -153,16 +206,18 @@ def _draw_resources(
             elif shared and (stream == 1 or (stream == 2 and gangs_share)):
                 own.append(_link(builder, rank, value))
             else:
-                own.append(
-                    builder.resource(
-                        f"stream{stream}",
-                        rank=rank,
-                        width=_WIDTHS[value % 8],
-                        discipline=Discipline(value >> 3 & 1),
-                    )
-                )
+                own.append(_stream(builder, rank, stream, value))
         resources.append(own)
     return resources
+
+
+def _stream(builder: GraphBuilder, rank: int, number: int, value: int) -> int:
+    return builder.resource(
+        f"stream{number}",
+        rank=rank,
+        width=_pick(_WIDTHS, value),
+        discipline=Discipline(value >> 3 & 1),
+    )
 
 
 def _link(builder: GraphBuilder, rank: int, value: int) -> int:
@@ -176,11 +231,11 @@ def _link(builder: GraphBuilder, rank: int, value: int) -> int:
     )
 
 
-def _draw_interference(
-    draw: st.DrawFn, builder: GraphBuilder, resources: Sequence[Sequence[int]]
+def _add_interference(
+    builder: GraphBuilder, resources: Sequence[Sequence[int]], rules: Sequence[bytes]
 ) -> None:
     distinct = sorted({resource for own in resources for resource in own})
-    for victim, aggressor, rate in draw(st.lists(_bytes(3), min_size=1, max_size=4)):
+    for victim, aggressor, rate in rules:
         v = victim % len(distinct)
         a = (v + 1 + aggressor % (len(distinct) - 1)) % len(distinct)
         builder.interfere(
@@ -214,8 +269,10 @@ def _chain_gangs(builder: GraphBuilder, placed: Sequence[dict[int, int]], num_wo
             builder.edge(before, after)
 
 
-def _draw_extras(draw: st.DrawFn, builder: GraphBuilder, placed: Sequence[dict[int, int]]) -> None:
-    for first, second, size, flags in draw(st.lists(_bytes(4), max_size=5)):
+def _add_extras(
+    builder: GraphBuilder, placed: Sequence[dict[int, int]], raw: Sequence[bytes]
+) -> None:
+    for first, second, size, flags in raw:
         rank, op = next(iter(placed[first % len(placed)].items()))
         builder.buffer(
             size,
@@ -274,6 +331,7 @@ def symmetric_graphs(
     draw: st.DrawFn,
     *,
     max_classes: int = 1,
+    works: Sequence[int] = TIES,
     reaches: Sequence[int] = (0, 1, 2, 3),
     shared: bool = False,
     extras: bool = False,
@@ -297,15 +355,7 @@ def symmetric_graphs(
     resources = []
     for rank in range(num_ranks):
         builder.rank(host=f"host{rank // 2}")
-        own = [
-            builder.resource(
-                f"stream{i}",
-                rank=rank,
-                width=_WIDTHS[value % 8],
-                discipline=Discipline(value >> 3 & 1),
-            )
-            for i, value in enumerate(streams)
-        ]
+        own = [_stream(builder, rank, number, value) for number, value in enumerate(streams)]
         if shared:
             own[1] = _link(builder, rank, capacity)
             if slowdown % 2:
@@ -313,7 +363,7 @@ def symmetric_graphs(
         resources.append(own)
     raw = draw(st.lists(_bytes(len(Template._fields)), min_size=2, max_size=max_templates))
     templates = [Template(reaches[reach % len(reaches)], *rest) for reach, *rest in raw]
-    ops = _place_templates(builder, templates, resources, symmetry)
+    ops = _place_templates(builder, templates, resources, symmetry, works)
     _connect_templates(builder, templates, ops)
     if extras:
         for rank in range(num_ranks):
@@ -327,6 +377,7 @@ def _place_templates(
     templates: Sequence[Template],
     resources: Sequence[Sequence[int]],
     symmetry: Symmetry,
+    works: Sequence[int],
 ) -> list[list[int]]:
     """``[template][rank]`` -> operation."""
     num_ranks = symmetry.num_ranks
@@ -341,12 +392,12 @@ def _place_templates(
         if template.is_gang:
             key = (t, symmetry.group(rank) if template.reach == 2 else NONE)
             gang = gangs[key] if key in gangs else gangs.setdefault(key, builder.gang())
-        work_ns = _WORK_NS[template.work % len(_WORK_NS)]
+        work_ns = _pick(works, template.work)
         ops[t][rank] = builder.op(
             f"t{t}",
             kind=OpKind.ALL_REDUCE if template.is_gang else OpKind.OTHER,
             rank=rank,
-            resource=_resource(resources[rank], template.stream, template.is_gang, True),
+            resource=_choose(resources[rank], template.stream, template.is_gang, True),
             work_ns=work_ns if template.is_gang else work_ns * symmetry.scales[rank],
             priority=template.priority % 3,
             gang=gang,
@@ -368,3 +419,71 @@ def _connect_templates(
                 builder.edge(ops[t - template.other_parent % 8][rank], op)
             if t in previous_gang:
                 builder.edge(ops[previous_gang[t]][rank], op)
+
+
+# -- pipelines -----------------------------------------------------------------------------
+
+
+class Item(NamedTuple):
+    """Something that passes one stream after the other. ``twins`` is a bit set of streams where
+    it is two operations, ``is_gang`` of those where all ranks do it together."""
+
+    works: int
+    shift: int
+    twins: int
+    is_gang: int
+    priority: int
+    late: int
+
+
+@st.composite
+def pipelines(draw: st.DrawFn, *, works: Sequence[int] = POSITIVE) -> Graph:
+    """What every stream does comes from the stream before it, in one order: the shapes that an
+    engine may take short cuts for."""
+    num_ranks = draw(st.integers(1, 3))
+    num_streams = draw(st.integers(2, 4))
+    streams = draw(_bytes(num_streams))
+    is_chained, has_priorities = draw(st.tuples(st.booleans(), st.booleans()))
+    least = draw(st.sampled_from((2, 6, 12)))
+    raw = draw(st.lists(_bytes(len(Item._fields)), min_size=least, max_size=16))
+    items = [Item(*fields) for fields in raw]
+
+    builder = GraphBuilder()
+    resources = []
+    for rank in range(num_ranks):
+        builder.rank()
+        # Mostly of width 1, where an order carries over from one stream to the next.
+        resources.append(
+            [
+                _stream(builder, rank, number, value if value & 64 else value & ~7)
+                for number, value in enumerate(streams)
+            ]
+        )
+    ops: dict[tuple[int, int, int], list[int]] = {}
+    for number in sorted(range(len(items)), key=lambda i: items[i].late % 2):
+        item = items[number]
+        for stream in range(num_streams):
+            is_gang = num_ranks > 1 and bool(item.is_gang >> stream & item.is_gang >> 4 & 1)
+            gang = builder.gang() if is_gang else NONE
+            for rank in range(num_ranks):
+                num_twins = 1 if is_gang else 1 + (item.twins >> stream & 1)
+                ops[number, stream, rank] = [
+                    builder.op(
+                        f"i{number}",
+                        kind=OpKind.ALL_REDUCE if is_gang else OpKind.OTHER,
+                        rank=rank,
+                        resource=resources[rank][stream],
+                        work_ns=_pick(works, item.works + stream * item.shift),
+                        priority=item.priority % 3 if has_priorities else 0,
+                        gang=gang,
+                    )
+                    for _ in range(num_twins)
+                ]
+    for (number, stream, rank), own in ops.items():
+        before = ops.get((number, stream - 1, rank), [])
+        if stream == 0 and is_chained:
+            before = ops.get((number - 1, stream, rank), [])
+        for op in own:
+            for source in before:
+                builder.edge(source, op)
+    return builder.build()

@@ -183,6 +183,14 @@ def _edges(graph: Graph) -> Iterator[Problem]:
         src == dst,
         lambda i: f"operation {src[i]} waits for itself",
     )
+    # One form for one graph; the kernel also serves successors in the order it finds them.
+    begins = np.zeros(len(dst) + 1, dtype=bool)
+    begins[graph.edges.first] = True
+    yield from _found(
+        "edge-order",
+        (dst[1:] < dst[:-1]) & ~begins[1:-1],
+        lambda i: f"the edges of operation {src[i]} do not lead to rising numbers",
+    )
     carries = graph.carries
     yield from _found(
         "dangling-edge",
