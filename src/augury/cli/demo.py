@@ -49,7 +49,7 @@ def demo(
     written = write_timeline(
         timeline, out / "timeline.json", force=force, max_events=DEFAULT_MAX_EVENTS, title="demo"
     )
-    summary = summarize(timeline, graph)
+    summary = summarize(timeline)
     if json:
         from augury.report.as_json import encode_document
 

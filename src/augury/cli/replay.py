@@ -55,7 +55,7 @@ def replay(
     result = replay_graph(source, engine=engine, fold=not no_fold)
     from augury.report.summarize import summarize
 
-    summary = summarize(result, source)
+    summary = summarize(result)
     notes: list[str] = []
     if timeline:
         written = write_timeline(

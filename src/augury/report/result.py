@@ -16,7 +16,8 @@ class HolderResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RankResult(msgspec.Struct, frozen=True, kw_only=True):
-    """``predicted_step_ns`` is null for a rank without steps, such as a server."""
+    """``predicted_step_ns`` is null for a rank without steps, such as a server. Of what holds the
+    peak memory the largest are listed; the others hold ``peak_memory_other_bytes``."""
 
     rank: int
     role: str
@@ -26,6 +27,7 @@ class RankResult(msgspec.Struct, frozen=True, kw_only=True):
     error_pct: float | None
     peak_memory_bytes: int | None
     peak_memory_at_ns: int | None
+    peak_memory_by_kind: dict[str, int]
     peak_memory_holders: list[HolderResult]
     peak_memory_other_bytes: int
 
@@ -74,16 +76,16 @@ class PathSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplayResult(msgspec.Struct, frozen=True, kw_only=True):
-    """``num_ops`` and ``num_steps`` are of the graph that was given; ``num_replayed_ops`` counts
-    the steps that were added to reach a steady period; ``num_simulated_ops`` leaves out the
-    ranks that were folded. ``interval_ns`` is ``[low, high]`` around the prediction."""
+    """``num_simulated_ops`` is less than ``num_ops`` where ranks were folded, and more where the
+    window was repeated to find its steady period. ``interval_ns`` is ``[low, high]`` around the
+    prediction; ``unexplained_pct`` is the share of the measured steps, over all ranks, that no
+    recorded operation accounts for. What nothing was measured of is null."""
 
     schema_version: int = SCHEMA_VERSION
     num_ranks: int
     num_servers: int
     num_ops: int
     num_steps: int
-    num_replayed_ops: int
     num_simulated_ops: int
     measured_step_ns: int | None
     predicted_step_ns: int

@@ -62,13 +62,14 @@ def longest_step(path: Sequence[PathSegment]) -> int | None:
 
 
 def stretches(path: Iterable[PathSegment]) -> list[Stretch]:
-    """Time that something slowed stays apart from the work beside it."""
+    """Time that something slowed stays apart from the work beside it; what took no time, such
+    as the arrival of the last rank, is left out."""
 
     def key(segment: PathSegment) -> Hashable:
         slowed = segment.reason == "slowed"
         return segment.rank, segment.step, segment.kind, segment.resource, slowed
 
-    grouped = (tuple(group) for _, group in groupby(path, key))
+    grouped = (tuple(group) for _, group in groupby((s for s in path if s.dur_ns), key))
     return [Stretch(segments=g, dur_ns=sum(s.dur_ns for s in g)) for g in grouped]
 
 
@@ -156,6 +157,17 @@ def spans(numbers: Iterable[int], *, max_spans: int = 3) -> str:
     words = [str(low) if low == high else f"{low}-{high}" for low, high in shown]
     left_out = sum(high - low + 1 for low, high in found[len(shown) :])
     return ", ".join(words) + (f", +{left_out:,}" if left_out else "")
+
+
+def shared_prefix(first: str, last: str) -> int:
+    """How much of ``last`` the reader knows from ``first``, up to a mark that divides names."""
+    known = 0
+    for index, (a, b) in enumerate(zip(first, last, strict=False)):
+        if a != b:
+            break
+        if a in "./:_ ":
+            known = index + 1
+    return known
 
 
 def _negative(value: int | None) -> int | None:

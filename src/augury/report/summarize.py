@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from augury.core.graph import Graph, MeasuredSteps
 from augury.core.kinds import OpKind, ResourceKind, Role
-from augury.core.timeline import PeakMemory, Reason, Timeline
+from augury.core.timeline import Holder, PeakMemory, Reason, Timeline
 from augury.report.result import (
     HolderResult,
     PathSegment,
@@ -22,20 +23,18 @@ from augury.report.result import (
 )
 
 MAX_HOLDERS = 10
-"""Of one rank's peak memory; ``peak_memory_other_bytes`` is what the rest hold."""
+"""Of one rank's peak memory; there may be thousands of layers on thousands of ranks."""
 
 
-def summarize(timeline: Timeline, source: Graph | None = None) -> ReplayResult:
-    """``source`` is the graph as it was loaded; the timeline's own may have steps added."""
-    source = source or timeline.graph
-    measured = _of_workers(source)
-    measured_step = _measured_step_ns(measured)
+def summarize(timeline: Timeline) -> ReplayResult:
+    graph = timeline.graph
+    measured = _of_workers(graph)
+    measured_step = _measured_step_ns(graph, measured)
     return ReplayResult(
-        num_ranks=source.num_ranks,
-        num_servers=len(source.ranks) - source.num_ranks,
-        num_ops=source.num_ops,
-        num_steps=source.num_steps,
-        num_replayed_ops=timeline.graph.num_ops,
+        num_ranks=graph.num_ranks,
+        num_servers=len(graph.ranks) - graph.num_ranks,
+        num_ops=graph.num_ops,
+        num_steps=graph.num_steps,
         num_simulated_ops=timeline.num_simulated_ops,
         measured_step_ns=measured_step,
         predicted_step_ns=timeline.step_ns,
@@ -43,11 +42,11 @@ def summarize(timeline: Timeline, source: Graph | None = None) -> ReplayResult:
         error_pct=_error_pct(timeline.step_ns, measured_step),
         unexplained_pct=_unexplained_pct(measured),
         makespan_ns=timeline.makespan_ns,
-        ranks=_ranks(timeline, source),
+        ranks=_ranks(timeline),
         resources=_resources(timeline),
         critical_path=_segments(timeline),
         critical_path_summary=_path_summary(timeline),
-        ledger=list(source.ledger.merged(timeline.ledger)),
+        ledger=list(graph.ledger.merged(timeline.ledger)),
     )
 
 
@@ -57,14 +56,23 @@ def _of_workers(graph: Graph) -> MeasuredSteps:
     return MeasuredSteps(**{name: values[keep] for name, values in measured.columns()})
 
 
-def _measured_step_ns(measured: MeasuredSteps) -> int | None:
-    """A step takes as long as its slowest rank; the median over steps keeps one that was
-    disturbed from speaking for all."""
+def _measured_step_ns(graph: Graph, measured: MeasuredSteps) -> int | None:
+    """A step takes as long as its slowest rank."""
     if not len(measured):
         return None
     order = np.argsort(measured.step, kind="stable")
-    _, first = np.unique(measured.step[order], return_index=True)
-    return _median(np.maximum.reduceat(measured.dur_ns[order], first))
+    steps, first = np.unique(measured.step[order], return_index=True)
+    return _typical(graph, steps, np.maximum.reduceat(measured.dur_ns[order], first))
+
+
+def _typical(graph: Graph, steps: NDArray[np.int32], dur_ns: NDArray[np.int64]) -> int:
+    """Like is compared with like. A window of several recorded steps is predicted as their mean,
+    disturbed ones included, so the mean of just these counts; one step that stands for many is
+    compared with their median."""
+    inside = np.isin(steps, graph.ops.step)
+    if graph.num_steps > 1 and inside.any():
+        return round(float(dur_ns[inside].mean()))
+    return round(float(np.median(dur_ns)))
 
 
 def _unexplained_pct(measured: MeasuredSteps) -> float | None:
@@ -81,46 +89,49 @@ def _error_pct(predicted_ns: int | None, measured_ns: int | None) -> float | Non
     return round(100 * (predicted_ns - measured_ns) / measured_ns, 4)
 
 
-def _median(values: NDArray[np.int64]) -> int:
-    return round(float(np.median(values)))
-
-
-def _ranks(timeline: Timeline, source: Graph) -> list[RankResult]:
+def _ranks(timeline: Timeline) -> list[RankResult]:
     peaks = {peak.rank: peak for peak in timeline.peak_memory}
+    graph, rows = timeline.graph, timeline.graph.measured
     measured = {
-        int(rank): _median(source.measured.dur_ns[source.measured.rank == rank])
-        for rank in np.unique(source.measured.rank)
+        rank: _typical(graph, rows.step[rows.rank == rank], rows.dur_ns[rows.rank == rank])
+        for rank in set(rows.rank.tolist())
     }
     return [
-        _rank(timeline, source, rank, measured.get(rank), peaks.get(rank))
-        for rank in range(len(source.ranks))
+        _rank(timeline, rank, measured.get(rank), peaks.get(rank))
+        for rank in range(len(graph.ranks))
     ]
 
 
 def _rank(
-    timeline: Timeline,
-    source: Graph,
-    rank: int,
-    measured_ns: int | None,
-    peak: PeakMemory | None,
+    timeline: Timeline, rank: int, measured_ns: int | None, peak: PeakMemory | None
 ) -> RankResult:
+    graph = timeline.graph
     predicted_ns = timeline.rank_step_ns[rank] or None
     holders = peak.holders if peak else ()
     return RankResult(
         rank=rank,
-        role=Role(int(source.ranks.role[rank])).label,
-        host=source.strings[int(source.ranks.host[rank])],
+        role=Role(int(graph.ranks.role[rank])).label,
+        host=graph.strings[int(graph.ranks.host[rank])],
         measured_step_ns=measured_ns,
         predicted_step_ns=predicted_ns,
         error_pct=_error_pct(predicted_ns, measured_ns),
         peak_memory_bytes=peak.size_bytes if peak else None,
         peak_memory_at_ns=peak.at_ns if peak else None,
+        peak_memory_by_kind=_by_kind(holders),
         peak_memory_holders=[
             HolderResult(kind=h.kind.label, layer=h.layer, size_bytes=h.size_bytes)
             for h in holders[:MAX_HOLDERS]
         ],
         peak_memory_other_bytes=sum(h.size_bytes for h in holders[MAX_HOLDERS:]),
     )
+
+
+def _by_kind(holders: tuple[Holder, ...]) -> dict[str, int]:
+    """Largest first."""
+    sizes: Counter[str] = Counter()
+    for holder in holders:
+        sizes[holder.kind.label] += holder.size_bytes
+    return dict(sizes.most_common())
 
 
 def _resources(timeline: Timeline) -> list[ResourceResult]:

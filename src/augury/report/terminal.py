@@ -16,6 +16,7 @@ from augury.report.selection import (
     extreme_resources,
     heaviest,
     longest_step,
+    shared_prefix,
     spans,
     stretches,
 )
@@ -33,6 +34,7 @@ _WAITED_FOR = {
 }
 _SEVERITY_STYLES = {"info": "dim", "warning": "yellow", "error": "red"}
 _MAX_SHARES = 6
+_MAX_HOLDERS = 4
 
 
 def render(result: ReplayResult, file: TextIO, *, name: str, top: int = DEFAULT_TOP) -> None:
@@ -148,11 +150,14 @@ def _what(stretch: Stretch, room: int) -> str:
     room -= len(count)
     has_layers = all(segment.layer for segment in stretch.segments)
     ends = [s.layer if has_layers else _name(s) for s in (stretch.first, stretch.last)]
-    if ends[0] == ends[1]:
-        return safe(ends[0], max_chars=room) + count
-    joined = " .. ".join(safe(end) for end in ends)
+    first, last = ends
+    if first == last:
+        return safe(first, max_chars=room) + count
+    last = last[shared_prefix(first, last) :]
+    joined = f"{safe(first)} .. {safe(last)}"
     if len(joined) > room:
-        joined = " .. ".join(safe(end, max_chars=max(5, (room - 4) // 2)) for end in ends)
+        half = max(5, (room - 4) // 2)
+        joined = f"{safe(first, max_chars=half)} .. {safe(last, max_chars=half)}"
     return joined + count
 
 
@@ -224,22 +229,25 @@ def _memory(console: Console, result: ReplayResult) -> None:
     rank = max(known, key=lambda r: (r.peak_memory_bytes or 0, -r.rank))
     peak = max(1, rank.peak_memory_bytes or 0)
     when = f"{_time(rank.peak_memory_at_ns)} into the window"
-    title(console, "Memory", f"the most has rank {rank.rank}: {format_bytes(peak)}, {when}")
-    table = columns("", "", ">", ">", "")
-    held = [(h.kind, h.layer, h.size_bytes) for h in rank.peak_memory_holders[:_MAX_SHARES]]
-    rest = peak - sum(size for _, _, size in held)
-    if rest > 0:
-        held.append(("the rest", "", rest))
+    title(console, "Memory", f"rank {rank.rank} peaks at {format_bytes(peak)}, {when}")
+    table = columns("", ">", ">", "")
     rows: list[BarRow] = [
         (
-            [kind, safe(layer, max_chars=28), format_bytes(size), f"{100 * size / peak:.0f} %"],
+            [kind, format_bytes(size), f"{100 * size / peak:.0f} %"],
             [(100 * size / peak, "magenta")],
             [],
         )
-        for kind, layer, size in held
+        for kind, size in rank.peak_memory_by_kind.items()
     ]
     add_with_bars(console, table, rows)
     console.print(table)
+    largest = ", ".join(
+        f"{safe(holder.layer, max_chars=24)} {holder.kind} {format_bytes(holder.size_bytes)}"
+        for holder in rank.peak_memory_holders[:_MAX_HOLDERS]
+        if holder.layer
+    )
+    if largest:
+        console.print(f"largest: {largest}")
 
 
 def _ledger(console: Console, result: ReplayResult) -> None:

@@ -1,0 +1,30 @@
+import json
+from pathlib import Path
+
+from tests.cli.conftest import Runner
+
+
+def test_finds_its_own_straggler(run: Runner) -> None:
+    outcome = run("demo")
+    assert outcome.code == 0
+    assert "rank 5" in outcome.out
+    assert "next: augury replay augury-demo/run.augury" in outcome.out
+    assert json.loads(Path("augury-demo/timeline.json").read_text())["traceEvents"]
+
+
+def test_json(run: Runner) -> None:
+    document = json.loads(run("demo", "--out", "d", "--json").out)
+    assert document["schema_version"] == 1
+    assert document["result"]["critical_path_summary"]["by_rank"][0]["name"] == "rank 5"
+
+
+def test_keeps_what_is_there(run: Runner, tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    assert run("demo", "--out", "d").code == 0
+    outcome = run("demo", "--out", "d")
+    assert outcome.code == 2
+    assert "--force" in outcome.err
+    assert run("demo", "--out", "d", "--force").code == 0
+    (tmp_path / "file").write_text("")
+    assert run("demo", "--out", "file").code == 2
+    assert run("demo", "--out", "file/below").code == 1

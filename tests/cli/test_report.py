@@ -1,0 +1,36 @@
+import json
+from pathlib import Path
+
+from tests.cli.conftest import Runner
+
+
+def test_says_where_to_open_it(run: Runner, graph_path: Path, tmp_path: Path) -> None:
+    outcome = run("report", graph_path, "-o", "t.json")
+    assert outcome.code == 0
+    assert "ui.perfetto.dev" in outcome.out
+    assert json.loads((tmp_path / "t.json").read_text())["otherData"]["title"] == "run.augury"
+
+
+def test_json(run: Runner, graph_path: Path) -> None:
+    document = json.loads(run("report", graph_path, "-o", "t.json", "--json").out)
+    assert document["schema_version"] == 1
+    assert document["path"] == "t.json"
+    assert document["cut_at_ns"] is None
+
+
+def test_says_what_it_left_out(run: Runner, graph_path: Path) -> None:
+    outcome = run("report", graph_path, "-o", "t.json", "--max-events", "3")
+    assert outcome.code == 0
+    assert "left out" in outcome.out
+
+
+def test_table(run: Runner, graph_path: Path, tmp_path: Path) -> None:
+    outcome = run("report", graph_path, "-o", "t.parquet")
+    assert outcome.code == 0
+    assert (tmp_path / "t.parquet").read_bytes()[:4] == b"PAR1"
+
+
+def test_format_must_be_known(run: Runner, graph_path: Path) -> None:
+    outcome = run("report", graph_path, "-o", "t.html")
+    assert outcome.code == 2
+    assert ".parquet" in outcome.err

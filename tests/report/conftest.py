@@ -1,0 +1,64 @@
+"""Replays to look at: a data-parallel run with trouble, a run with servers, a hostile one."""
+
+import pytest
+from augury.replay.run import replay
+
+from augury.build.layers import ModelSize, conv_layers
+from augury.build.ports import PortKind
+from augury.build.synthetic import PARAMETER_SERVER, SyntheticJob, synthesize
+from augury.core.builder import GraphBuilder
+from augury.core.kinds import MemoryKind, OpKind
+from augury.core.timeline import Timeline
+
+HOSTILE_NAMES = (
+    "\x1b[31mred\x1b[0m",
+    "\x1b]0;title\x07",
+    "[bold red]markup[/] [link=x]y[/link] :boom:",
+    "back\rspace\x08\x7f\x9b1m",
+    "new\nline\ttab",
+    "\u202eesrever\u2066\u200b",
+    'quote " backslash \\ </script>',
+    "e\u0301\u0302\u0303\u0304\u0305",
+    "",
+    "x" * 100_000,
+)
+
+
+@pytest.fixture(scope="session")
+def straggling() -> Timeline:
+    """Eight ranks, one of them slow, with buckets of gradients and memory."""
+    job = SyntheticJob(
+        layers=conv_layers(ModelSize(num_layers=6)), stragglers=((5, 1.5),), num_steps=2
+    )
+    return replay(synthesize(job))
+
+
+@pytest.fixture(scope="session")
+def with_servers() -> Timeline:
+    """Pushes and pulls that overlap on ports and in the air."""
+    job = SyntheticJob(
+        layers=conv_layers(ModelSize(num_layers=4)), algorithm=PARAMETER_SERVER, ports=PortKind.FAIR
+    )
+    return replay(synthesize(job))
+
+
+@pytest.fixture(scope="session")
+def hostile() -> Timeline:
+    builder = GraphBuilder()
+    rank = builder.rank(host=HOSTILE_NAMES[0])
+    before: list[int] = []
+    for name in HOSTILE_NAMES:
+        stream = builder.resource(name, rank=rank)
+        op = builder.op(
+            name,
+            kind=OpKind.BACKWARD,
+            rank=rank,
+            resource=stream,
+            work_ns=1_234_567,
+            layer=name,
+            after=before,
+        )
+        builder.buffer(1_000, rank=rank, kind=MemoryKind.ACTIVATION, taken_by=op, layer=name)
+        before = [op]
+    builder.ledger.note(HOSTILE_NAMES[0], HOSTILE_NAMES[1], example=HOSTILE_NAMES[5])
+    return replay(builder.build())

@@ -1,0 +1,101 @@
+import io
+import re
+
+import pytest
+from augury.replay.run import replay
+
+from augury.build.layers import ModelSize, conv_layers
+from augury.build.synthetic import SyntheticJob, synthesize
+from augury.core.cluster import Cluster, Link
+from augury.core.timeline import Timeline
+from augury.report.summarize import summarize
+from augury.report.terminal import render
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+def shown(timeline: Timeline, file: io.StringIO | None = None, *, top: int = 10) -> str:
+    file = file or io.StringIO()
+    render(summarize(timeline), file, name="run.augury", top=top)
+    return file.getvalue()
+
+
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+def test_says_where_the_time_goes(straggling: Timeline) -> None:
+    text = shown(straggling)
+    assert "predicted" in text
+    assert re.search(r"backward +[\d.]+ ms +\d+ % +█", text)
+    assert re.search(r"\n0-4, 6-7 +compute", text)
+    assert re.search(r"\n5 +compute", text)
+    assert "Memory" in text
+
+
+def test_servers_are_listed(with_servers: Timeline) -> None:
+    assert re.search(r"\n8-9 +server", shown(with_servers))
+
+
+def test_no_colour_where_nobody_sees_it(straggling: Timeline) -> None:
+    assert "\x1b" not in shown(straggling)
+
+
+def test_colour_on_a_terminal_unless_refused(
+    straggling: Timeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "\x1b[" in shown(straggling, Terminal())
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not re.search(r"\x1b\[[0-9;]*3[0-9]", shown(straggling, Terminal()))
+
+
+@pytest.mark.parametrize("columns", [80, 100, 200])
+def test_fits_its_columns(
+    straggling: Timeline, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert max(map(len, shown(straggling).splitlines())) <= columns
+
+
+def test_plain_characters_where_the_encoding_has_no_others(straggling: Timeline) -> None:
+    raw = io.BytesIO()
+    file = io.TextIOWrapper(raw, encoding="ascii", write_through=True)
+    render(summarize(straggling), file, name="run.augury")
+    assert b"####" in raw.getvalue()
+
+
+def test_hostile_names_are_harmless(hostile: Timeline) -> None:
+    text = shown(hostile, Terminal(), top=50)
+    left = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e\u2066\u200b]", left)
+    assert "\\x1b[31mred" in left
+    assert "[bold red]" in left
+    assert ":boom:" in left
+    assert all(len(line) <= 100 for line in left.splitlines())
+    # The only styles are ours: nobody else's red.
+    assert "\x1b[31mred" not in text
+
+
+def test_a_thousand_ranks_fit_a_screen() -> None:
+    cluster = Cluster(
+        num_hosts=128,
+        ranks_per_host=8,
+        intra=Link(latency_ns=1_000, bandwidth_bytes_per_s=10**11),
+        inter=Link(latency_ns=10_000, bandwidth_bytes_per_s=10**10),
+    )
+    job = SyntheticJob(
+        layers=conv_layers(ModelSize(num_layers=2)), cluster=cluster, jitter=0.1, seed=1
+    )
+    text = shown(replay(synthesize(job)))
+    assert "1,024 ranks" in text
+    assert "left out" in text
+    assert len(text.splitlines()) < 80
