@@ -1,0 +1,62 @@
+# Every target first installs what it needs into .venv: quietly, and only when that has changed.
+
+PYTHON ?= python3
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+# Tests on real traces run where the traces are.
+TRACES := $(realpath $(CURDIR)/../shared/traces)
+ifneq ($(TRACES),)
+AUGURY_TRACES ?= $(TRACES)
+export AUGURY_TRACES
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint bench validate clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
+
+install: $(INSTALLED) ## make .venv with augury, its kernel and the tools
+	@echo "ready: $(BIN)/augury --help"
+
+demo: $(INSTALLED) ## replay a made-up run and show its critical path
+	@$(BIN)/augury demo --force --out build/demo
+
+test: lint ## lint, then all tests with coverage
+	@$(BIN)/python -m pytest --cov --cov-fail-under=90
+
+lint: $(INSTALLED) ## ruff, mypy --strict, import-linter
+	@$(BIN)/ruff check --quiet --output-format concise
+	@$(BIN)/mypy --strict --no-error-summary
+	@said=$$($(BIN)/lint-imports) || { echo "$$said"; exit 1; }
+	@echo "lint: ruff, mypy --strict and import-linter are content"
+
+bench: $(INSTALLED) ## measure, as JSON lines
+	@$(BIN)/python benchmarks/run.py
+
+validate: $(INSTALLED) ## compare predictions with real runs
+	@echo "nothing to validate yet: comparing predictions with real runs comes with recording them"
+
+clean: ## remove .venv and all that was built
+	rm -rf $(VENV) build dist src/augury/_native*.so .coverage .coverage.* \
+	  .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(BIN)/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Augury needs Python 3.11 or newer: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -m venv --clear $(VENV)
+
+# A kernel that does not compile is an error where a compiler works, and done without where none does.
+$(INSTALLED): pyproject.toml constraints.txt CMakeLists.txt $(wildcard native/*) | $(BIN)/pip
+	@echo "installing into $(VENV), once ..." >&2
+	@if echo 'int main() {}' | $${CXX:-c++} -x c++ -fsyntax-only - 2> /dev/null; \
+	  then export AUGURY_REQUIRE_NATIVE=1; \
+	  else echo "no C++ compiler works here: the Python reference will replay, slower" >&2; \
+	  fi; \
+	  PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_BUILD_CONSTRAINT=constraints.txt \
+	  $(BIN)/python -m pip install -qq --constraint constraints.txt --editable '.[dev]'
+	@touch $@
