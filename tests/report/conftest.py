@@ -1,7 +1,6 @@
 """Replays to look at: a data-parallel run with trouble, a run with servers, a hostile one."""
 
 import pytest
-from augury.replay.run import replay
 
 from augury.build.layers import ModelSize, conv_layers
 from augury.build.ports import PortKind
@@ -9,6 +8,7 @@ from augury.build.synthetic import PARAMETER_SERVER, SyntheticJob, synthesize
 from augury.core.builder import GraphBuilder
 from augury.core.kinds import MemoryKind, OpKind
 from augury.core.timeline import Timeline
+from augury.replay.run import replay
 
 HOSTILE_NAMES = (
     "\x1b[31mred\x1b[0m",

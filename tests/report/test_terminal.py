@@ -2,12 +2,12 @@ import io
 import re
 
 import pytest
-from augury.replay.run import replay
 
 from augury.build.layers import ModelSize, conv_layers
 from augury.build.synthetic import SyntheticJob, synthesize
 from augury.core.cluster import Cluster, Link
 from augury.core.timeline import Timeline
+from augury.replay.run import replay
 from augury.report.summarize import summarize
 from augury.report.terminal import render
 

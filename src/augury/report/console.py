@@ -31,19 +31,19 @@ def make_console(file: TextIO) -> Console:
 
 
 def columns(*headers: str) -> Table:
-    """A table without frame; a header that starts with ``>`` stands over figures."""
+    """A table without frame. A header that starts with ``>`` stands over figures; one that
+    starts with ``~`` over text that may wrap where room is short: figures never do."""
     from rich.table import Table
 
-    show = any(header not in ("", ">") for header in headers)
+    show = any(header.strip(">~") for header in headers)
     table = Table(
         box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_header=show
     )
     for header in headers:
-        figures = header.startswith(">")
         table.add_column(
-            header.removeprefix(">"),
-            justify="right" if figures else "left",
-            no_wrap=figures,
+            header.lstrip(">~"),
+            justify="right" if header.startswith(">") else "left",
+            no_wrap=not header.startswith("~"),
             overflow="fold",
         )
     return table

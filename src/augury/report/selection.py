@@ -29,11 +29,16 @@ class Stretch:
 
     @property
     def reason(self) -> str:
-        """What took most of the time in it."""
+        """What most of it waited for; being slowed is told apart."""
         total: dict[str, int] = {}
         for segment in self.segments:
-            total[segment.reason] = total.get(segment.reason, 0) + segment.dur_ns
-        return max(total, key=lambda reason: total[reason])
+            if segment.reason != "slowed":
+                total[segment.reason] = total.get(segment.reason, 0) + segment.dur_ns
+        return max(total, key=lambda reason: total[reason], default="slowed")
+
+    @property
+    def slowed_ns(self) -> int:
+        return sum(s.dur_ns for s in self.segments if s.reason == "slowed")
 
     @property
     def num_ops(self) -> int:
@@ -62,12 +67,10 @@ def longest_step(path: Sequence[PathSegment]) -> int | None:
 
 
 def stretches(path: Iterable[PathSegment]) -> list[Stretch]:
-    """Time that something slowed stays apart from the work beside it; what took no time, such
-    as the arrival of the last rank, is left out."""
+    """What took no time, such as the arrival of the last rank, is left out."""
 
     def key(segment: PathSegment) -> Hashable:
-        slowed = segment.reason == "slowed"
-        return segment.rank, segment.step, segment.kind, segment.resource, slowed
+        return segment.rank, segment.step, segment.kind, segment.resource
 
     grouped = (tuple(group) for _, group in groupby((s for s in path if s.dur_ns), key))
     return [Stretch(segments=g, dur_ns=sum(s.dur_ns for s in g)) for g in grouped]
@@ -105,9 +108,8 @@ def extreme_ranks(groups: Sequence[Alike[RankResult]], limit: int) -> list[Alike
     mark("largest error", lambda r: None if r.error_pct is None else abs(r.error_pct), 2)
     mark("most memory", lambda r: r.peak_memory_bytes)
     mark("least memory", lambda r: _negative(r.peak_memory_bytes))
-    for index in range(len(groups)):
-        if len(notes) < limit:
-            notes.setdefault(index, [])
+    if not notes:
+        return list(groups[:limit])
     return [
         Alike(members=groups[index].members, notes=tuple(notes[index]))
         for index in sorted(list(notes)[:limit])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 from augury.core.units import format_bytes, format_ns, format_percent
 from augury.report.console import BarRow, add_with_bars, columns, make_console, title
 from augury.report.result import PathSegment, RankResult, ReplayResult, ResourceResult, Share
-from augury.report.safe_text import safe
+from augury.report.safe_text import safe, shorten
 from augury.report.selection import (
     Alike,
     Stretch,
@@ -30,7 +30,7 @@ _WAITED_FOR = {
     "data": "a result",
     "resource": "busy resource",
     "gang": "last rank",
-    "slowed": "sharing",
+    "slowed": "slowed",
 }
 _SEVERITY_STYLES = {"info": "dim", "warning": "yellow", "error": "red"}
 _MAX_SHARES = 6
@@ -106,9 +106,10 @@ def _summary(console: Console, result: ReplayResult) -> None:
 
 def _listed(shares: list[Share], words: dict[str, str] | None = None) -> str:
     words = words or {}
-    shown = [f"{words.get(s.name, s.name)} {s.share_pct:.0f} %" for s in shares[:_MAX_SHARES]]
-    if len(shares) > _MAX_SHARES:
-        shown.append(f"{len(shares) - _MAX_SHARES:,} others")
+    notable = [share for share in shares if share.share_pct >= 0.5][:_MAX_SHARES]
+    shown = [f"{words.get(s.name, s.name)} {s.share_pct:.0f} %" for s in notable]
+    if len(shares) > len(notable):
+        shown.append(_count(len(shares) - len(notable), "other"))
     return ", ".join(shown)
 
 
@@ -123,13 +124,18 @@ def _path(console: Console, result: ReplayResult, top: int) -> None:
     if len(shown) < len(found):
         notes.append(f"the {len(shown)} heaviest of {len(found):,} stretches")
     title(console, "Critical path", ", ".join(notes))
-    table = columns(">at", ">time", ">rank", "kind", "what", "waited for")
+    is_slowed = any(stretch.slowed_ns for stretch in shown)
+    headers = [">at", ">time", *([">slowed"] if is_slowed else []), ">rank", "kind", "~what (ops)"]
+    table = columns(*headers, "waited for")
     kind_width = max((len(s.first.kind) for s in shown), default=0)
-    room = max(16, console.width - 41 - kind_width)
+    why_width = max((len(_WAITED_FOR[s.reason]) for s in shown), default=0)
+    room = max(16, console.width - 28 - kind_width - max(why_width, 10) - 8 * is_slowed)
     for stretch in shown:
+        slowed = [f"{100 * stretch.slowed_ns / stretch.dur_ns:.0f} %"] if is_slowed else []
         table.add_row(
             format_ns(stretch.first.start_ns),
             format_ns(stretch.dur_ns),
+            *slowed,
             str(stretch.first.rank),
             stretch.first.kind,
             _what(stretch, room),
@@ -146,7 +152,7 @@ def _what(stretch: Stretch, room: int) -> str:
     """Several operations go by their layers, which say more in less room: the kind is known."""
     if stretch.num_ops == 1:
         return safe(_name(stretch.first), max_chars=room)
-    count = f" ({stretch.num_ops:,} ops)"
+    count = f" ({stretch.num_ops:,})"
     room -= len(count)
     has_layers = all(segment.layer for segment in stretch.segments)
     ends = [s.layer if has_layers else _name(s) for s in (stretch.first, stretch.last)]
@@ -154,11 +160,10 @@ def _what(stretch: Stretch, room: int) -> str:
     if first == last:
         return safe(first, max_chars=room) + count
     last = last[shared_prefix(first, last) :]
-    joined = f"{safe(first)} .. {safe(last)}"
-    if len(joined) > room:
-        half = max(5, (room - 4) // 2)
-        joined = f"{safe(first, max_chars=half)} .. {safe(last, max_chars=half)}"
-    return joined + count
+    half = max(5, (room - 4) // 2)
+    first, last = safe(first), safe(last)
+    last = shorten(last, max(half, room - 4 - len(first)))
+    return f"{shorten(first, max(half, room - 4 - len(last)))} .. {last}{count}"
 
 
 def _name(segment: PathSegment) -> str:
@@ -172,9 +177,9 @@ def _ranks(console: Console, result: ReplayResult, top: int) -> None:
     shown = extreme_ranks(groups, top)
     left_out = len(result.ranks) - sum(len(group.members) for group in shown)
     title(console, "Ranks", f"{left_out:,} between these are left out" if left_out else "")
-    headers = ["rank", "role", *(["host"] if has_hosts else []), ">predicted"]
+    headers = ["rank", "role", *(["~host"] if has_hosts else []), ">predicted"]
     headers += [">measured", ">error"] if has_measured else []
-    table = columns(*headers, ">peak memory", "")
+    table = columns(*headers, ">peak memory", "~")
     for group in shown:
         role, *figures = _rank_figures(group.first, has_measured)
         hosts = [_hosts(group)] if has_hosts else []
