@@ -174,6 +174,34 @@ def test_a_reader_that_leaves_early(graph_path: Path) -> None:
         assert process.wait(60) == 128 + signal.SIGPIPE
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+def test_streams_that_are_closed(graph_path: Path, closed: str) -> None:
+    script = f'exec "$0" -m augury replay "$1" {closed}'
+    done = subprocess.run(
+        ["sh", "-c", script, sys.executable, str(graph_path)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_disk_that_is_full(graph_path: Path) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "augury", "replay", str(graph_path)],
+            env=environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr.startswith("augury: error: the system refused: No space left")
+    assert len(done.stderr.splitlines()) == 2
+
+
 def test_an_encoding_that_lacks_letters(run_process: Any, graph_path: Path) -> None:
     done = run_process(
         "replay", str(graph_path), env={**environment(), "PYTHONIOENCODING": "ascii"}

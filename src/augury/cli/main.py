@@ -15,10 +15,7 @@ PIPE_CLOSED = 141
 def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit code; never raises for what a user or a file did."""
     args = list(sys.argv[1:] if argv is None else argv)
-    for stream in (sys.stdout, sys.stderr):
-        # A name that the terminal's encoding lacks must not end the program.
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+    _prepare_streams()
     try:
         code = _run(args)
         sys.stdout.flush()
@@ -34,10 +31,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         return PIPE_CLOSED
     except MemoryError:
         return _tell(_out_of_memory(), args)
+    except OSError as error:
+        return _tell(_refused(error), args)
     except Exception as error:
         if os.environ.get("AUGURY_TRACEBACK"):
             raise
         return _tell(_unexpected(error), args)
+
+
+def _prepare_streams() -> None:
+    # Started with a stream closed, Python has None there.
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        # A name that the terminal's encoding lacks must not end the program.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _run(args: list[str]) -> int:
@@ -70,6 +79,14 @@ def _out_of_memory() -> AuguryError:
     return AuguryError(
         "the machine's memory does not suffice",
         remedy="record fewer steps or ranks, or use a larger machine",
+    )
+
+
+def _refused(error: OSError) -> AuguryError:
+    where = f" ({os.fspath(error.filename)!r})" if error.filename is not None else ""
+    return AuguryError(
+        f"the system refused: {error.strerror or error}{where}",
+        remedy="check space and permissions",
     )
 
 
