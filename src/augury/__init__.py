@@ -12,8 +12,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from augury.core.builder import GraphBuilder
     from augury.core.graph import Graph
     from augury.core.graph_file import load_graph as load
@@ -45,19 +43,21 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    import importlib  # noqa: PLC0415
+if not TYPE_CHECKING:  # a checker that saw this would let every name pass
 
-    if name == "replay":
-        # The subpackage itself: it can be called, so both meanings of the name agree.
-        return importlib.import_module("augury.replay")
-    if name == "__version__":
-        return _version()
-    if name not in _HOMES:
-        raise AttributeError(f"module 'augury' has no attribute {name!r}")
-    module, attribute = _HOMES[name]
-    value = globals()[name] = getattr(importlib.import_module(module), attribute)
-    return value
+    def __getattr__(name: str) -> object:
+        import importlib  # noqa: PLC0415
+
+        if name == "replay":
+            # The subpackage itself: it can be called, so both meanings of the name agree.
+            return importlib.import_module("augury.replay")
+        if name == "__version__":
+            return _version()
+        if name not in _HOMES:
+            raise AttributeError(f"module 'augury' has no attribute {name!r}")
+        module, attribute = _HOMES[name]
+        value = globals()[name] = getattr(importlib.import_module(module), attribute)
+        return value
 
 
 def _version() -> str:

@@ -32,7 +32,7 @@ def test_what_is_missing_fails_with_a_remedy(run: Runner, monkeypatch: pytest.Mo
 def test_traces(run: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def found() -> str:
         checks = json.loads(run("doctor", "--json").out)["checks"]
-        return next(check["status"] for check in checks if check["name"] == "traces")
+        return next(str(check["status"]) for check in checks if check["name"] == "traces")
 
     monkeypatch.setenv("AUGURY_TRACES", str(tmp_path))
     assert found() == "ok"

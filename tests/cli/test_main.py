@@ -167,8 +167,10 @@ def test_module_and_stdout_of_a_real_process(run_process: Any, graph_path: Path)
 
 def test_a_reader_that_leaves_early(graph_path: Path) -> None:
     command = [sys.executable, "-m", "augury", "replay", str(graph_path), "--json"]
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, env=environment(), **pipes) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=environment(), stdout=pipe, stderr=pipe) as process:
+        assert process.stdout
+        assert process.stderr
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(60) == 128 + signal.SIGPIPE

@@ -43,6 +43,17 @@ def with_servers() -> Timeline:
 
 
 @pytest.fixture(scope="session")
+def one_link() -> Timeline:
+    """Three ranks on a link that belongs to nobody; what leads there needs no resource."""
+    builder = GraphBuilder()
+    link = builder.shared_resource("backbone")
+    for rank in [builder.rank() for _ in range(3)]:
+        marks = [builder.op("mark", rank=rank, work_ns=10 * rank + i) for i in range(2)]
+        builder.op("send", rank=rank, resource=link, work_ns=100, after=marks)
+    return replay(builder.build())
+
+
+@pytest.fixture(scope="session")
 def hostile() -> Timeline:
     builder = GraphBuilder()
     rank = builder.rank(host=HOSTILE_NAMES[0])

@@ -30,7 +30,7 @@ def ns(value: Decimal) -> int:
     return int(exact)
 
 
-@pytest.fixture(params=["straggling", "with_servers", "hostile"])
+@pytest.fixture(params=["straggling", "with_servers", "one_link", "hostile"])
 def timeline(request: pytest.FixtureRequest) -> Timeline:
     return request.getfixturevalue(request.param)
 
@@ -85,6 +85,14 @@ def test_every_arrow_has_both_ends(timeline: Timeline, tmp_path: Path) -> None:
             finishes[number]["cat"],
         )
         assert start["tid"] != finishes[number]["tid"]
+
+
+def test_what_runs_at_once_has_lanes(one_link: Timeline, tmp_path: Path) -> None:
+    _, trace = written(one_link, tmp_path / "t.json")
+    meta = events(trace, "M")
+    shared = next(e["pid"] for e in meta if e["args"].get("name") == "shared")
+    lanes = {e["args"]["name"] for e in meta if e["pid"] == shared and e["name"] == "thread_name"}
+    assert lanes == {"backbone", "backbone #2", "backbone #3"}
 
 
 def test_waiting_of_gangs_is_apart(straggling: Timeline, tmp_path: Path) -> None:
