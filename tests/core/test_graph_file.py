@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from augury.core.builder import GraphBuilder
@@ -81,9 +81,7 @@ def test_what_was_loaded_cannot_be_written(scratch: Path):
         load_graph(scratch).ops.work_ns[0] = 1
 
 
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=150)
 @given(
     graph=st.one_of(
         graphs(gangs=True, may_deadlock=True, servers=True, extras=True),
@@ -99,7 +97,7 @@ def test_random_graphs_come_back_equal(scratch: Path, graph: Graph):
 _texts = st.text(max_size=12)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     names=st.lists(st.tuples(_texts, st.none() | _texts), min_size=1, max_size=6),
     host=_texts,

@@ -62,7 +62,7 @@ def test_every_byte_flipped(scratch: Path, good: bytes):
         _load(scratch, bytes(data))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     edits=st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=4),
     cut=st.integers(0, 40),

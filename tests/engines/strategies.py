@@ -10,7 +10,7 @@ topological order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from random import Random
 from typing import Any, NamedTuple
 
@@ -294,7 +294,8 @@ def _add_extras(
 
 class Template(NamedTuple):
     """One operation of every rank. ``reach`` 0: plain; 1: received from the rank before, where its
-    first parent is; 2: a gang of the rank's group; 3: a gang of all."""
+    first parent is; 2: a gang of the rank's group; 3: a gang of all; 4: two operations, one in a
+    gang with the rank behind, one with the rank before."""
 
     reach: int
     parent: int
@@ -321,9 +322,16 @@ class Symmetry(NamedTuple):
     def num_ranks(self) -> int:
         return len(self.scales)
 
-    def group(self, rank: int) -> int:
-        num_groups = self.num_ranks // self.group_size
-        return rank % num_groups if self.strided else rank // self.group_size
+    def gangs(self, reach: int, rank: int) -> list[tuple[int, ...]]:
+        """One name an operation; () is no gang."""
+        if reach == 2:
+            num_groups = self.num_ranks // self.group_size
+            return [(rank % num_groups if self.strided else rank // self.group_size,)]
+        if reach == 3:
+            return [(0,)]
+        if reach == 4:
+            return [(rank,), ((rank - 1) % self.num_ranks,)]
+        return [()]
 
 
 @st.composite
@@ -334,11 +342,15 @@ def symmetric_graphs(
     works: Sequence[int] = TIES,
     reaches: Sequence[int] = (0, 1, 2, 3),
     shared: bool = False,
+    interference: bool = False,
+    common: bool = False,
     extras: bool = False,
     max_templates: int = 10,
 ) -> Graph:
     """The same template on every rank, whose work is scaled by up to ``max_classes`` factors, in
-    turn or for one rank alone; with 1 all ranks are identical."""
+    turn or for one rank alone; with 1 all ranks are identical. ``shared``: one stream of every
+    rank is a link; ``common``: all ranks have one stream in common. Pairs (``reach`` 4) may
+    deadlock, and so may gangs on what is common."""
     num_ranks = draw(st.sampled_from((2, 3, 4, 6, 8)))
     scales = [1] * num_ranks
     if max_classes > 1:
@@ -351,15 +363,20 @@ def symmetric_graphs(
     )
     builder = GraphBuilder()
     streams = draw(_bytes(_STREAMS))
-    capacity, slowdown = draw(_bytes(2)) if shared else (0, 0)
+    capacity = draw(st.integers(0, 255)) if shared else 0
+    slowdowns = draw(_bytes(2)) if interference else b""
+    everybodys = _stream(builder, NONE, 0, draw(st.integers(0, 255))) if common else NONE
     resources = []
     for rank in range(num_ranks):
         builder.rank(host=f"host{rank // 2}")
         own = [_stream(builder, rank, number, value) for number, value in enumerate(streams)]
         if shared:
             own[1] = _link(builder, rank, capacity)
-            if slowdown % 2:
-                builder.interfere(victim=own[0], aggressor=own[2], rate=_RATES[slowdown % 6])
+        if common:
+            own[0] = everybodys
+        for aggressor, slowdown in zip(own[1:], slowdowns, strict=False):
+            rate = _RATES[slowdown % len(_RATES)]
+            builder.interfere(victim=own[0], aggressor=aggressor, rate=rate)
         resources.append(own)
     raw = draw(st.lists(_bytes(len(Template._fields)), min_size=2, max_size=max_templates))
     templates = [Template(reaches[reach % len(reaches)], *rest) for reach, *rest in raw]
@@ -367,8 +384,9 @@ def symmetric_graphs(
     _connect_templates(builder, templates, ops)
     if extras:
         for rank in range(num_ranks):
-            builder.buffer(10, rank=rank, taken_by=ops[0][rank], given_by=ops[-1][rank])
-            builder.carry(ops[-1][rank], ops[0][rank])
+            first, last = ops[0][rank][0], ops[-1][rank][0]
+            builder.buffer(10, rank=rank, taken_by=first, given_by=last)
+            builder.carry(last, first)
     return builder.build()
 
 
@@ -378,47 +396,51 @@ def _place_templates(
     resources: Sequence[Sequence[int]],
     symmetry: Symmetry,
     works: Sequence[int],
-) -> list[list[int]]:
-    """``[template][rank]`` -> operation."""
+) -> list[list[list[int]]]:
+    """``[template][rank]`` -> operations."""
     num_ranks = symmetry.num_ranks
     cells = [(t, rank) for t in range(len(templates)) for rank in range(num_ranks)]
     if symmetry.by_rank:
         cells.sort(key=lambda cell: cell[1])
-    gangs: dict[tuple[int, int], int] = {}
-    ops = [[NONE] * num_ranks for _ in templates]
+    numbers: dict[tuple[int, ...], int] = {}
+    ops: list[list[list[int]]] = [[[] for _ in range(num_ranks)] for _ in templates]
     for t, rank in cells:
         template = templates[t]
-        gang = NONE
-        if template.is_gang:
-            key = (t, symmetry.group(rank) if template.reach == 2 else NONE)
-            gang = gangs[key] if key in gangs else gangs.setdefault(key, builder.gang())
         work_ns = _pick(works, template.work)
-        ops[t][rank] = builder.op(
-            f"t{t}",
-            kind=OpKind.ALL_REDUCE if template.is_gang else OpKind.OTHER,
-            rank=rank,
-            resource=_choose(resources[rank], template.stream, template.is_gang, True),
-            work_ns=work_ns if template.is_gang else work_ns * symmetry.scales[rank],
-            priority=template.priority % 3,
-            gang=gang,
-        )
+        for gang in symmetry.gangs(template.reach, rank):
+            if gang and (t, *gang) not in numbers:
+                numbers[t, *gang] = builder.gang()
+            ops[t][rank].append(
+                builder.op(
+                    f"t{t}",
+                    kind=OpKind.ALL_REDUCE if gang else OpKind.OTHER,
+                    rank=rank,
+                    resource=_choose(resources[rank], template.stream, bool(gang), True),
+                    work_ns=work_ns if gang else work_ns * symmetry.scales[rank],
+                    priority=template.priority % 3,
+                    gang=numbers[t, *gang] if gang else NONE,
+                )
+            )
     return ops
 
 
 def _connect_templates(
-    builder: GraphBuilder, templates: Sequence[Template], ops: Sequence[Sequence[int]]
+    builder: GraphBuilder, templates: Sequence[Template], ops: Sequence[Sequence[Sequence[int]]]
 ) -> None:
     gangs = [t for t, template in enumerate(templates) if template.is_gang]
     previous_gang = dict(zip(gangs[1:], gangs, strict=False))
     for t, template in enumerate(templates):
-        for rank, op in enumerate(ops[t]):
-            if 0 < template.parent % 8 <= t:
-                source = rank - 1 if template.reach == 1 else rank
-                builder.edge(ops[t - template.parent % 8][source], op)
-            if 0 < template.other_parent % 8 <= t:
-                builder.edge(ops[t - template.other_parent % 8][rank], op)
-            if t in previous_gang:
-                builder.edge(ops[previous_gang[t]][rank], op)
+        parents = []
+        if 0 < template.parent % 8 <= t:
+            parents.append((t - template.parent % 8, 1 if template.reach == 1 else 0))
+        if 0 < template.other_parent % 8 <= t:
+            parents.append((t - template.other_parent % 8, 0))
+        if t in previous_gang:
+            parents.append((previous_gang[t], 0))
+        for parent, distance in parents:
+            for rank, own in enumerate(ops[t]):
+                for source, op in product(ops[parent][rank - distance], own):
+                    builder.edge(source, op)
 
 
 # -- pipelines -----------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from augury.core.builder import GraphBuilder
@@ -31,13 +31,8 @@ from .strategies import (
     symmetric_graphs,
 )
 
-_settings = settings(
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-some = settings(_settings, max_examples=300)
-many = settings(_settings, max_examples=800)
+some = settings(max_examples=300)
+many = settings(max_examples=800)
 """Several tests of each kind: more than 3,000 graphs go through SimPy, more than 8,000 through the
 kernel, more than 2,000 of them with shared resources."""
 
