@@ -4,22 +4,26 @@
 
 #include <cstdint>
 #include <memory>
-#include <stdexcept>
 #include <vector>
 
+#include "blueprint.hpp"
 #include "graph.hpp"
 #include "longest_path.hpp"
 #include "rank_classes.hpp"
 #include "simulate_eager.hpp"
 #include "simulate_rounds.hpp"
 #include "walk_back.hpp"
+#include "workspace.hpp"
 
 namespace nb = nanobind;
 
 namespace {
 
+using augury::Blueprint;
 using augury::GraphView;
+using augury::RankView;
 using augury::ScheduleView;
+using augury::Workspace;
 
 template <class T>
 using In = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -35,108 +39,88 @@ NewArray<T> to_numpy(std::vector<T>&& values) {
   return NewArray<T>(owned->data(), {owned->size()}, owner);
 }
 
-bool simulate(In<std::int64_t> work_ns, In<std::int32_t> resource, In<std::int32_t> priority,
-              In<std::int32_t> gang, std::int32_t num_gangs, In<std::int32_t> first,
-              In<std::int32_t> dst, In<std::int32_t> width, In<std::int64_t> capacity,
-              In<std::uint8_t> is_fifo, In<std::int32_t> victim, In<std::int32_t> aggressor,
-              In<std::int64_t> rate, bool rated, Out<std::int64_t> start_ns,
-              Out<std::int64_t> end_ns, Out<std::int32_t> cause) {
-  const GraphView graph{static_cast<std::int32_t>(work_ns.size()),
-                        static_cast<std::int32_t>(width.size()),
-                        num_gangs,
-                        static_cast<std::int32_t>(victim.size()),
-                        work_ns.data(),
-                        resource.data(),
-                        priority.data(),
-                        gang.data(),
-                        first.data(),
-                        dst.data(),
-                        width.data(),
-                        capacity.data(),
-                        is_fifo.data(),
-                        victim.data(),
-                        aggressor.data(),
-                        rate.data()};
+// A graph's columns by name ("ops.work_ns"), as augury.replay.kernel hands them over.
+class Columns {
+ public:
+  explicit Columns(nb::dict columns) : columns_(columns) {}
+
+  template <class T>
+  const T* of(const char* name) const {
+    return nb::cast<In<T>>(columns_[name]).data();
+  }
+
+  std::int32_t rows(const char* name) const {
+    return static_cast<std::int32_t>(nb::len(nb::object(columns_[name])));
+  }
+
+ private:
+  nb::dict columns_;
+};
+
+GraphView graph_view(const Columns& c, std::int32_t num_gangs) {
+  return {c.rows("ops.work_ns"),
+          c.rows("resources.width"),
+          num_gangs,
+          c.rows("interference.victim"),
+          c.of<std::int64_t>("ops.work_ns"),
+          c.of<std::int32_t>("ops.resource"),
+          c.of<std::int32_t>("ops.priority"),
+          c.of<std::int32_t>("ops.gang"),
+          c.of<std::int32_t>("edges.first"),
+          c.of<std::int32_t>("edges.dst"),
+          c.of<std::int32_t>("resources.width"),
+          c.of<std::int64_t>("resources.capacity"),
+          c.of<std::uint8_t>("resources.discipline"),
+          c.of<std::int32_t>("interference.victim"),
+          c.of<std::int32_t>("interference.aggressor"),
+          c.of<std::int64_t>("interference.rate")};
+}
+
+RankView rank_view(const Columns& c) {
+  return {c.rows("ranks.role"),
+          c.of<std::int32_t>("ops.rank"),
+          c.of<std::int32_t>("ops.step"),
+          c.rows("carries.src"),
+          c.of<std::int32_t>("carries.src"),
+          c.of<std::int32_t>("carries.dst"),
+          c.rows("buffers.rank"),
+          c.of<std::int32_t>("buffers.rank"),
+          c.of<std::int32_t>("buffers.taken_by"),
+          c.of<std::int32_t>("buffers.given_by"),
+          c.of<std::int64_t>("buffers.size_bytes"),
+          c.of<std::uint8_t>("buffers.kind"),
+          c.of<std::uint8_t>("buffers.later"),
+          c.of<std::int32_t>("resources.rank"),
+          c.of<std::uint8_t>("ranks.role")};
+}
+
+Blueprint* draw_blueprint(nb::dict columns, std::int32_t num_gangs) {
+  const GraphView graph = graph_view(Columns(columns), num_gangs);
+  nb::gil_scoped_release release;
+  return new Blueprint(graph);
+}
+
+// Without a blueprint the graph has shared resources or interference.
+bool simulate(nb::dict columns, std::int32_t num_gangs, const Blueprint* blueprint,
+              Workspace& workspace, Out<std::int64_t> start_ns, Out<std::int64_t> end_ns,
+              Out<std::int32_t> cause) {
+  const GraphView graph = graph_view(Columns(columns), num_gangs);
   const ScheduleView out{start_ns.data(), end_ns.data(), cause.data()};
   nb::gil_scoped_release release;
-  if (rated) return augury::RoundsSimulation<true>(graph, out).run();
-  if (augury::eager_can_run(graph)) return augury::EagerSimulation(graph, out).run();
+  if (blueprint == nullptr) return augury::RoundsSimulation<true>(graph, out).run();
+  augury::EagerSimulation eager(graph, *blueprint, out, workspace);
+  if (eager.prepare()) return eager.run();
   return augury::RoundsSimulation<false>(graph, out).run();
 }
 
-NewArray<std::int32_t> unsorted_remainder(In<std::int32_t> first, In<std::int32_t> dst) {
-  std::vector<std::int32_t> left;
-  {
-    nb::gil_scoped_release release;
-    const std::int32_t num_ops = static_cast<std::int32_t>(first.size()) - 1;
-    const std::int32_t* begin = first.data();
-    const std::int32_t* to = dst.data();
-    std::vector<std::int32_t> missing(num_ops, 0), stack;
-    for (std::size_t e = 0; e < dst.size(); ++e) ++missing[to[e]];
-    for (std::int32_t op = 0; op < num_ops; ++op)
-      if (missing[op] == 0) stack.push_back(op);
-    while (!stack.empty()) {
-      const std::int32_t op = stack.back();
-      stack.pop_back();
-      for (std::int32_t e = begin[op]; e < begin[op + 1]; ++e)
-        if (--missing[to[e]] == 0) stack.push_back(to[e]);
-    }
-    for (std::int32_t op = 0; op < num_ops; ++op)
-      if (missing[op] > 0) left.push_back(op);
-  }
-  return to_numpy(std::move(left));
-}
-
-nb::tuple rank_classes(nb::dict ops, nb::dict edges, nb::dict carries, nb::dict resources,
-                       nb::dict interference, nb::dict buffers, nb::dict ranks,
-                       std::int32_t num_gangs, std::uint64_t seed) {
-  const auto i4 = [](nb::dict table, const char* name) {
-    return nb::cast<In<std::int32_t>>(table[name]);
-  };
-  const auto i8 = [](nb::dict table, const char* name) {
-    return nb::cast<In<std::int64_t>>(table[name]);
-  };
-  const auto u1 = [](nb::dict table, const char* name) {
-    return nb::cast<In<std::uint8_t>>(table[name]);
-  };
-  GraphView graph{};
-  graph.num_ops = static_cast<std::int32_t>(i8(ops, "work_ns").size());
-  graph.num_resources = static_cast<std::int32_t>(i4(resources, "width").size());
-  graph.num_gangs = num_gangs;
-  graph.num_rules = static_cast<std::int32_t>(i4(interference, "victim").size());
-  graph.work_ns = i8(ops, "work_ns").data();
-  graph.resource = i4(ops, "resource").data();
-  graph.priority = i4(ops, "priority").data();
-  graph.gang = i4(ops, "gang").data();
-  graph.first = i4(edges, "first").data();
-  graph.dst = i4(edges, "dst").data();
-  graph.width = i4(resources, "width").data();
-  graph.capacity = i8(resources, "capacity").data();
-  graph.is_fifo = u1(resources, "discipline").data();
-  graph.victim = i4(interference, "victim").data();
-  graph.aggressor = i4(interference, "aggressor").data();
-  graph.rate = i8(interference, "rate").data();
-  augury::RankView view{};
-  view.num_ranks = static_cast<std::int32_t>(u1(ranks, "role").size());
-  view.rank = i4(ops, "rank").data();
-  view.step = i4(ops, "step").data();
-  view.num_carries = static_cast<std::int32_t>(i4(carries, "src").size());
-  view.carry_src = i4(carries, "src").data();
-  view.carry_dst = i4(carries, "dst").data();
-  view.num_buffers = static_cast<std::int32_t>(i4(buffers, "rank").size());
-  view.buffer_rank = i4(buffers, "rank").data();
-  view.taken_by = i4(buffers, "taken_by").data();
-  view.given_by = i4(buffers, "given_by").data();
-  view.size_bytes = i8(buffers, "size_bytes").data();
-  view.buffer_kind = u1(buffers, "kind").data();
-  view.later = u1(buffers, "later").data();
-  view.resource_rank = i4(resources, "rank").data();
-  view.role = u1(ranks, "role").data();
+nb::tuple rank_classes(nb::dict columns, std::int32_t num_gangs, std::uint64_t seed) {
+  const GraphView graph = graph_view(Columns(columns), num_gangs);
+  const RankView ranks = rank_view(Columns(columns));
   std::unique_ptr<augury::RankClasses> found;
   std::vector<std::uint64_t> prints;
   {
     nb::gil_scoped_release release;
-    found = std::make_unique<augury::RankClasses>(graph, view, seed);
+    found = std::make_unique<augury::RankClasses>(graph, ranks, seed);
     prints.reserve(2 * found->gang_print.size());
     for (const augury::Print& print : found->gang_print) {
       prints.push_back(print.a);
@@ -173,16 +157,41 @@ void longest_path(In<std::int64_t> work_ns, In<std::int32_t> first, In<std::int3
                        before.data(), start_ns.data(), end_ns.data());
 }
 
+NewArray<std::int32_t> unsorted_remainder(In<std::int32_t> first, In<std::int32_t> dst) {
+  std::vector<std::int32_t> left;
+  {
+    nb::gil_scoped_release release;
+    const std::int32_t num_ops = static_cast<std::int32_t>(first.size()) - 1;
+    const std::int32_t* begin = first.data();
+    const std::int32_t* to = dst.data();
+    std::vector<std::int32_t> missing(num_ops, 0), stack;
+    for (std::size_t e = 0; e < dst.size(); ++e) ++missing[to[e]];
+    for (std::int32_t op = 0; op < num_ops; ++op)
+      if (missing[op] == 0) stack.push_back(op);
+    while (!stack.empty()) {
+      const std::int32_t op = stack.back();
+      stack.pop_back();
+      for (std::int32_t e = begin[op]; e < begin[op + 1]; ++e)
+        if (--missing[to[e]] == 0) stack.push_back(to[e]);
+    }
+    for (std::int32_t op = 0; op < num_ops; ++op)
+      if (missing[op] > 0) left.push_back(op);
+  }
+  return to_numpy(std::move(left));
+}
+
 }  // namespace
 
 NB_MODULE(_native, m) {
-  m.doc() = "Augury's replay kernel; augury.replay.kernel is its typed face.";
   using namespace nb::literals;
-  m.def("simulate", &simulate, "work_ns"_a, "resource"_a, "priority"_a, "gang"_a, "num_gangs"_a,
-        "first"_a, "dst"_a, "width"_a, "capacity"_a, "is_fifo"_a, "victim"_a, "aggressor"_a,
-        "rate"_a, "rated"_a, "start_ns"_a, "end_ns"_a, "cause"_a);
-  m.def("rank_classes", &rank_classes, "ops"_a, "edges"_a, "carries"_a, "resources"_a,
-        "interference"_a, "buffers"_a, "ranks"_a, "num_gangs"_a, "seed"_a);
+  m.doc() = "Augury's replay kernel; augury.replay.kernel is its typed face.";
+  nb::class_<Workspace>(m, "Workspace").def(nb::init<>());
+  nb::class_<Blueprint>(m, "Blueprint");
+  m.def("draw_blueprint", &draw_blueprint, "columns"_a, "num_gangs"_a,
+        nb::rv_policy::take_ownership);
+  m.def("simulate", &simulate, "columns"_a, "num_gangs"_a, "blueprint"_a.none(), "workspace"_a,
+        "start_ns"_a, "end_ns"_a, "cause"_a);
+  m.def("rank_classes", &rank_classes, "columns"_a, "num_gangs"_a, "seed"_a);
   m.def("walk_back", &walk_back, "work_ns"_a, "gang"_a, "num_gangs"_a, "start_ns"_a, "end_ns"_a,
         "cause"_a, "last_op"_a, "since_ns"_a);
   m.def("longest_path", &longest_path, "work_ns"_a, "first"_a, "before"_a, "start_ns"_a,

@@ -3,15 +3,16 @@
 // an operation's end is known the moment it is granted, and only decisions need a clock:
 //
 //   in a row   each operation on the resource waits for the one before it: nothing to decide;
-//   in tandem  everything on the resource waits for one other resource of width 1 and nothing
-//              outranks anything: operations are served in the order in which that one ends;
+//   in tandem  each operation on the resource waits for one on the same other resource of width
+//              1, and none outranks another: served in the order in which those end, unless one
+//              is held up by something else; until it is served, the resource counts as contended;
 //   contended  all others: arrivals wait for their time on the event wheel.
 //
 // Ends run ahead of the clock through resources of the first two forms. The clock itself goes in
-// slices no longer than the shortest work on a contended resource: whatever is granted within a
-// slice ends after it, so all that can arrive within it is known when it begins, and every
-// resource can decide for itself, in any order. The outcome is that of the rounds engine, to the
-// nanosecond and to the cause.
+// slices no longer than the shortest work on the others: whatever is granted within a slice ends
+// after it, so all that can arrive within it is known when it begins, and every resource can
+// decide for itself, in any order. The outcome is that of the rounds engine, to the nanosecond
+// and to the cause.
 #pragma once
 
 #include <algorithm>
@@ -19,60 +20,71 @@
 #include <limits>
 #include <vector>
 
+#include "blueprint.hpp"
 #include "event_wheel.hpp"
-#include "gangs.hpp"
 #include "graph.hpp"
 #include "heap.hpp"
 #include "ready_queue.hpp"
+#include "workspace.hpp"
 
 namespace augury {
 
-inline bool eager_can_run(const GraphView& g) {
-  bool without_work = false;
-  for (std::int32_t op = 0; op < g.num_ops; ++op)
-    without_work |= (g.work_ns[op] == 0) & (g.resource[op] != kNone);
-  return !without_work;
-}
-
 class EagerSimulation {
  public:
-  EagerSimulation(const GraphView& graph, const ScheduleView& out)
-      : g_(graph), out_(out), gangs_(graph), nodes_(graph.num_ops), lanes_(graph.num_resources) {
-    for (std::int32_t op = 0; op < g_.num_ops; ++op)
-      nodes_[op] = {kPending, g_.work_ns[op], 0, kNoCause, g_.resource[op], g_.gang[op]};
+  EagerSimulation(const GraphView& graph, const Blueprint& blueprint, const ScheduleView& out,
+                  Workspace& workspace)
+      : g_(graph),
+        blueprint_(blueprint),
+        out_(out),
+        nodes_(workspace.room_for<Node>(graph.num_ops)),
+        lanes_(graph.num_resources) {}
+
+  // False when an operation that holds a place has no work: then rounds matter.
+  bool prepare() {
+    std::int64_t shortest_ns = kNever;
+    bool can_run = true;
+    for (std::int32_t op = 0; op < g_.num_ops; ++op) {
+      const std::int32_t first = g_.first[op], count = g_.first[op + 1] - first;
+      const std::int32_t role = blueprint_.role[op];
+      const std::int64_t work_ns = g_.work_ns[op];
+      nodes_[op] = {kPending, work_ns, blueprint_.missing[op], kNoCause, role,
+                    count == 1 ? g_.dst[first] : count == 0 ? kNone : kSeveral};
+      can_run &= work_ns != 0 || role >> Blueprint::kResourceShift == 0;
+      if (role & Blueprint::kHasChoice) shortest_ns = std::min(shortest_ns, work_ns);
+    }
+    int bits = 0;
+    while (bits < 40 && (std::int64_t{2} << bits) <= shortest_ns) ++bits;
+    wheel_.set_slice_bits(bits);
     gang_states_.reserve(g_.num_gangs);
     for (std::int32_t gang = 0; gang < g_.num_gangs; ++gang)
-      gang_states_.push_back({kPending, gangs_.size(gang)});
-    classify();
+      gang_states_.push_back({kPending, blueprint_.gangs.size(gang)});
+    for (std::int32_t r = 0; r < g_.num_resources; ++r) {
+      const Blueprint::Lane& known = blueprint_.lanes[r];
+      Lane& lane = lanes_[r];
+      lane.form = known.form;
+      lane.source = known.source;
+      lane.width = lane.free_places = known.width;
+      lane.is_fifo = known.is_fifo;
+    }
+    return can_run;
   }
 
   bool run() {
-    for (std::int32_t op = 0; op < g_.num_ops; ++op) {
-      // Pending times show that nobody has released it on the way here.
-      if (nodes_[op].missing != 0 || nodes_[op].at_ns != kPending) continue;
+    for (const std::int32_t op : blueprint_.roots) {
       nodes_[op].at_ns = 0;
-      arrive(op);
+      arrive(op, nodes_[op], kNone);
       cascade();
     }
     std::int32_t thing;
-    const auto look = [this](std::int32_t what) {
-      if (what < g_.num_ops) {
-        come_in(what);
-      } else {
-        Lane& lane = lanes_[what - g_.num_ops];
-        lane.will_wake = false;
-        touch(lane, what - g_.num_ops);
+    while (wheel_.advance(thing, far_)) {
+      if (!serve_alone(thing)) {
+        for (; thing != EventWheel::kEnd; thing = come_in(thing)) {
+        }
+        for (const std::int32_t far : far_) come_in(far);
+        far_.clear();
+        for (const std::int32_t r : touched_) decide(r);
+        touched_.clear();
       }
-    };
-    while (wheel_.advance(thing, look)) {
-      while (thing != EventWheel::kEnd) {
-        const std::int32_t next =
-            thing < g_.num_ops ? nodes_[thing].missing : lanes_[thing - g_.num_ops].link;
-        look(thing);
-        thing = next;
-      }
-      for (const std::int32_t r : touched_) decide(r);
-      touched_.clear();
       cascade();
     }
     return write_out();
@@ -84,30 +96,38 @@ class EagerSimulation {
   static constexpr std::int32_t kEnded = -3;
   static constexpr std::int32_t kHeld = -4;  // a gang's member that has its place
 
+  // One half of a cache line holds all that most operations need.
   struct Node {
     std::int64_t at_ns;    // the latest end of its predecessors, then its start
     std::int64_t end_ns;   // its work, then its end
     std::int32_t missing;  // predecessors not yet ended; then the link of the list it is in
     std::int32_t cause;
-    std::int32_t lane;  // its resource if there is something to decide on it
-    std::int32_t gang;
-  };
+    std::int32_t role;  // see Blueprint
+    std::int32_t next;  // its only successor, or kNone, or kSeveral
 
-  enum class Form : std::uint8_t { kInRow, kTandem, kContended };
+    bool in_gang() const { return (role & Blueprint::kInGang) != 0; }
+    bool has_choice() const { return (role & Blueprint::kHasChoice) != 0; }
+    bool is_free() const { return (role & (Blueprint::kInGang | Blueprint::kHasChoice)) == 0; }
+    std::int32_t resource() const { return (role >> Blueprint::kResourceShift) - 1; }
+  };
+  static constexpr std::int32_t kSeveral = -2;
 
   struct Lane {
     std::int64_t free_ns = 0;       // width 1: when the last one granted ends
     std::int32_t last_op = kNone;   // width 1: the last one granted
     std::int32_t width = 1;
-    std::int32_t head = kNone;      // tandem: arrived, not granted, in order;
-    std::int32_t tail = kNone;      // contended: head of what arrives within the slice
-    std::int32_t link = kNone;      // width 1: its place on the wheel
+    std::int32_t source = kNone;    // of a tandem
+    std::int32_t num_astray = 0;    // tandem: released by the source, not granted, not in line
+    std::int32_t head = kNone;      // tandem: the line of those that wait for a gang to end
+    std::int32_t tail = kNone;
+    std::int32_t link = kNone;      // its place on the wheel
+    std::int32_t incoming = kNone;  // head of what arrives within the slice
     Form form = Form::kContended;
     bool is_held = false;           // width 1: by a gang's member whose end is not known
     bool is_serving = false;
     bool is_touched = false;
     bool is_fifo = false;
-    bool will_wake = false;         // width 1: it is on the wheel
+    bool will_wake = false;         // width 1: it is on the wheel once
     std::int32_t free_places = 0;   // wide
     std::int64_t wake_ns = kNever;  // wide: the earliest of its events
     ReadyQueue waiting;
@@ -119,84 +139,34 @@ class EagerSimulation {
     std::int32_t ungranted;
   };
 
-  // -- which form each resource has, and what is missing ---------------------------------------
-
-  void classify() {
-    constexpr std::int32_t kMixed = -2;
-    struct Seen {
-      std::int32_t next_op = kNone, source = kNone, priority = 0;
-      bool in_row = true, tandem = true;
-      std::int64_t shortest_ns = kNever;
-    };
-    const std::int32_t n = g_.num_resources;
-    std::vector<Seen> seen(n);
-    for (std::int32_t op = g_.num_ops - 1; op >= 0; --op) {
-      const std::int32_t r = g_.resource[op];
-      const std::int32_t wanted = r == kNone ? kNone : seen[r].next_op;
-      bool leads = false;
-      for (std::int32_t e = g_.first[op]; e < g_.first[op + 1]; ++e) {
-        const std::int32_t next = g_.dst[e];
-        ++nodes_[next].missing;
-        leads |= next == wanted;
-        const std::int32_t s = g_.resource[next];
-        if (s == kNone) continue;
-        Seen& other = seen[s];
-        if (other.source == kNone) other.source = r == kNone ? kMixed : r;
-        if (other.source != r) other.source = kMixed;
-      }
-      if (r == kNone) continue;
-      Seen& own = seen[r];
-      if (wanted != kNone) {
-        own.in_row &= leads;
-        own.tandem &= own.priority == g_.priority[op] || g_.is_fifo[r] != 0;
-      }
-      own.next_op = op;
-      own.priority = g_.priority[op];
-      own.shortest_ns = std::min(own.shortest_ns, g_.work_ns[op]);
-    }
-    std::int64_t shortest_ns = kNever;
-    for (std::int32_t r = 0; r < n; ++r) {
-      const Seen& own = seen[r];
-      Lane& lane = lanes_[r];
-      lane.is_fifo = g_.is_fifo[r] != 0;
-      lane.width = lane.free_places = g_.width[r];
-      const bool one_source = own.source >= 0 && own.source != r && g_.width[own.source] == 1;
-      lane.form = own.in_row                                    ? Form::kInRow
-                  : own.tandem && one_source && lane.width == 1 ? Form::kTandem
-                                                                : Form::kContended;
-    }
-    for (std::int32_t op = 0; op < g_.num_ops; ++op) {
-      Node& node = nodes_[op];
-      if (node.lane == kNone) continue;
-      Lane& lane = lanes_[node.lane];
-      if (lane.form == Form::kInRow) {
-        node.lane = kNone;
-      } else if (node.missing == 0) {
-        lane.form = Form::kContended;  // it would arrive from nowhere, out of turn
-      }
-    }
-    for (std::int32_t r = 0; r < n; ++r)
-      if (lanes_[r].form == Form::kContended)
-        shortest_ns = std::min(shortest_ns, seen[r].shortest_ns);
-    int bits = 0;
-    while (bits < 40 && (std::int64_t{2} << bits) <= shortest_ns) ++bits;
-    wheel_.set_slice_bits(bits);
-  }
-
   // -- what is known without the clock ---------------------------------------------------------
 
-  // All predecessors' ends are known.
-  void arrive(std::int32_t op) {
-    Node& node = nodes_[op];
-    if (node.lane == kNone) {
+  // All predecessors' ends are known; `by` is the one whose end became known last.
+  void arrive(std::int32_t op, Node& node, std::int32_t by) {
+    if (node.is_free()) {
+      end(op, node, node.at_ns + node.end_ns);
+      return;
+    }
+    if (!node.has_choice()) {
       grant(op, node, node.at_ns);
       return;
     }
-    Lane& lane = lanes_[node.lane];
-    if (lane.form == Form::kContended) {
-      wheel_.push(node.at_ns, op, node.missing);
-      return;
+    Lane& lane = lanes_[node.resource()];
+    if (lane.form == Form::kTandem) {
+      const bool from_source = by != kNone && nodes_[by].resource() == lane.source;
+      if (lane.num_astray == 0 && from_source && nodes_[by].end_ns == node.at_ns) {
+        arrive_in_tandem(lane, op, node);
+        return;
+      }
+      // Those that another predecessor held up were counted when the source released them.
+      if (from_source) ++lane.num_astray;
     }
+    wheel_.push(node.at_ns, op, node.missing);
+    // What it will release is touched soon after it comes off the wheel.
+    if (node.next >= 0) __builtin_prefetch(&nodes_[node.next], 1);
+  }
+
+  void arrive_in_tandem(Lane& lane, std::int32_t op, Node& node) {
     if (lane.head == kNone && !lane.is_held && !lane.is_serving) {
       grant_tandem(lane, op, node);
       return;
@@ -230,43 +200,50 @@ class EagerSimulation {
 
   void grant(std::int32_t op, Node& node, std::int64_t start_ns) {
     node.at_ns = start_ns;
-    if (node.gang == kNone) {
+    if (!node.in_gang()) {
       finish(op, node, start_ns + node.end_ns);
       return;
     }
     node.missing = kHeld;
-    if (node.lane != kNone) lanes_[node.lane].is_held = true;
-    GangState& state = gang_states_[node.gang];
+    if (node.has_choice()) lanes_[node.resource()].is_held = true;
+    GangState& state = gang_states_[g_.gang[op]];
     state.begin_ns = std::max(state.begin_ns, start_ns);
-    if (--state.ungranted == 0) complete_gangs_.push_back(node.gang);
+    if (--state.ungranted == 0) complete_gangs_.push_back(g_.gang[op]);
+  }
+
+  void end(std::int32_t op, Node& node, std::int64_t end_ns) {
+    node.end_ns = end_ns;
+    node.missing = kEnded;
+    // Its turn in the cascade comes a little later: time enough to fetch what it will touch.
+    if (node.next >= 0) __builtin_prefetch(&nodes_[node.next], 1);
+    ended_.push_back(op);
   }
 
   void finish(std::int32_t op, Node& node, std::int64_t end_ns) {
-    node.end_ns = end_ns;
-    node.missing = kEnded;
-    ended_.push_back(op);
-    if (node.lane == kNone) return;
-    Lane& lane = lanes_[node.lane];
+    end(op, node, end_ns);
+    if (!node.has_choice()) return;
+    const std::int32_t r = node.resource();
+    Lane& lane = lanes_[r];
     if (lane.width == 1) {
       lane.is_held = false;
       lane.free_ns = end_ns;
       lane.last_op = op;
-      if (lane.form == Form::kTandem) {
-        if (lane.head != kNone && !lane.is_serving) serve_tandem(lane);
+      if (lane.head != kNone) {
+        if (!lane.is_serving) serve_tandem(lane);
       } else if (!lane.waiting.empty()) {
-        wake(lane, node.lane);
+        wake(lane, r);
       }
     } else {
       lane.ends.push({end_ns, 0, op});
-      if (!lane.waiting.empty()) wake_wide(lane, node.lane, end_ns);
+      if (!lane.waiting.empty()) wake_wide(lane, r, end_ns);
     }
   }
 
   // Apart from grant(), so that gangs behind gangs do not nest on the stack.
   void finish_gang(std::int32_t gang) {
-    const std::int32_t* const members = gangs_.begin(gang);
+    const std::int32_t* const members = blueprint_.gangs.begin(gang);
     const std::int64_t end_ns = gang_states_[gang].begin_ns + nodes_[*members].end_ns;
-    for (const std::int32_t* m = members; m != gangs_.end(gang); ++m)
+    for (const std::int32_t* m = members; m != blueprint_.gangs.end(gang); ++m)
       finish(*m, nodes_[*m], end_ns);
   }
 
@@ -285,29 +262,61 @@ class EagerSimulation {
   }
 
   void release_successors(std::int32_t op) {
-    const std::int64_t end_ns = nodes_[op].end_ns;
-    const std::int32_t last = g_.first[op + 1];
-    for (std::int32_t e = g_.first[op]; e < last; ++e) {
-      const std::int32_t next = g_.dst[e];
-      Node& node = nodes_[next];
-      if (end_ns > node.at_ns) {
-        node.at_ns = end_ns;
-        node.cause = op;
-      } else if (end_ns == node.at_ns && op < node.cause) {
-        node.cause = op;
-      }
-      if (--node.missing == 0) arrive(next);
+    const Node& node = nodes_[op];
+    if (node.next >= 0) {
+      release(node.next, op, node.end_ns);
+    } else if (node.next == kSeveral) {
+      const std::int32_t last = g_.first[op + 1];
+      for (std::int32_t e = g_.first[op]; e < last; ++e) release(g_.dst[e], op, node.end_ns);
+    }
+  }
+
+  void release(std::int32_t next, std::int32_t op, std::int64_t end_ns) {
+    Node& node = nodes_[next];
+    if (end_ns > node.at_ns) {
+      node.at_ns = end_ns;
+      node.cause = op;
+    } else if (end_ns == node.at_ns && op < node.cause) {
+      node.cause = op;
+    }
+    if (--node.missing == 0) {
+      arrive(next, node, op);
+    } else if (node.has_choice()) {
+      Lane& lane = lanes_[node.resource()];
+      if (lane.source != kNone && nodes_[op].resource() == lane.source) ++lane.num_astray;
     }
   }
 
   // -- what needs the clock --------------------------------------------------------------------
 
-  void come_in(std::int32_t op) {
-    Node& node = nodes_[op];
-    Lane& lane = lanes_[node.lane];
-    node.missing = lane.tail;
-    lane.tail = op;
-    touch(lane, node.lane);
+  // The common case: one arrival in the slice, and the place is free for it.
+  bool serve_alone(std::int32_t op) {
+    if (op == EventWheel::kEnd || op >= g_.num_ops || !far_.empty()) return false;
+    const Node& node = nodes_[op];
+    if (node.missing != EventWheel::kEnd) return false;
+    Lane& lane = lanes_[node.resource()];
+    if (lane.width != 1 || lane.is_held || lane.free_ns > node.at_ns || !lane.waiting.empty())
+      return false;
+    take(lane, op, node.at_ns);
+    return true;
+  }
+
+  // Puts an operation before its resource, or marks a resource that has to be looked at; returns
+  // what was linked behind it.
+  std::int32_t come_in(std::int32_t thing) {
+    if (thing >= g_.num_ops) {
+      Lane& lane = lanes_[thing - g_.num_ops];
+      lane.will_wake = false;
+      touch(lane, thing - g_.num_ops);
+      return lane.link;
+    }
+    Node& node = nodes_[thing];
+    Lane& lane = lanes_[node.resource()];
+    const std::int32_t next = node.missing;
+    node.missing = lane.incoming;
+    lane.incoming = thing;
+    touch(lane, node.resource());
+    return next;
   }
 
   void touch(Lane& lane, std::int32_t r) {
@@ -323,8 +332,8 @@ class EagerSimulation {
   // At most one operation gets the place within a slice: it ends after it.
   void decide(std::int32_t r) {
     Lane& lane = lanes_[r];
-    std::int32_t incoming = lane.tail;
-    lane.tail = kNone;
+    std::int32_t incoming = lane.incoming;
+    lane.incoming = kNone;
     lane.is_touched = false;
     if (lane.width != 1) {
       decide_wide(lane, r, incoming);
@@ -365,6 +374,7 @@ class EagerSimulation {
 
   void take(Lane& lane, std::int32_t op, std::int64_t at_ns) {
     Node& node = nodes_[op];
+    if (lane.form == Form::kTandem) --lane.num_astray;
     if (node.at_ns < at_ns) node.cause = -2 - lane.last_op;
     grant(op, node, at_ns);
   }
@@ -429,12 +439,12 @@ class EagerSimulation {
   }
 
   const GraphView g_;
+  const Blueprint& blueprint_;
   const ScheduleView out_;
-  const Gangs gangs_;
-  std::vector<Node> nodes_;
+  Node* const nodes_;
   std::vector<Lane> lanes_;
   std::vector<GangState> gang_states_;
-  std::vector<std::int32_t> ended_, complete_gangs_, touched_, late_;
+  std::vector<std::int32_t> ended_, complete_gangs_, touched_, late_, far_;
   EventWheel wheel_;
 };
 

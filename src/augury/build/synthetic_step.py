@@ -117,7 +117,9 @@ class StepEmitter:
         if number > 0:
             self._send(number, number - 1, task, stage.layers[0] - 1)
         if is_last:
-            self.updated |= update.emit(self._gradient)
+            last = self._last[number]
+            assert last is not None
+            self.updated |= update.emit(self._gradient, last)
 
     def _waits(self, number: int, incoming: Sequence[int] | None) -> PerReplica:
         waits: PerReplica = [[] for _ in range(self.job.num_replicas)]

@@ -30,11 +30,14 @@ class Update:
         )
         self._reduced.append((bucket, results))
 
-    def emit(self, gradients: Mapping[int, Sequence[int]]) -> dict[int, list[int]]:
+    def emit(
+        self, gradients: Mapping[int, Sequence[int]], last: Sequence[int]
+    ) -> dict[int, list[int]]:
         """By layer, the operation after which each replica has the new parameters.
-        ``gradients`` are those that first wrote a layer's gradient."""
+        ``gradients`` are those that first wrote a layer's gradient, ``last`` is what each
+        replica computed last."""
         job = self.world.job
-        updated = self._pulled() if job.uses_servers else self._computed()
+        updated = self._pulled() if job.uses_servers else self._computed(last)
         for i, ops in updated.items():
             layer = job.layers[i]
             self.stage.hold(
@@ -51,11 +54,14 @@ class Update:
         """Servers have updated what comes back from them."""
         return {i: results for bucket, results in self._reduced for i in bucket.layers}
 
-    def _computed(self) -> dict[int, list[int]]:
-        """With a barrier the first update waits for all results, each other for the one before."""
+    def _computed(self, last: Sequence[int]) -> dict[int, list[int]]:
+        """With a barrier the first update comes after backward, as the program says, and waits
+        for all results; each other waits for the one before."""
         has_barrier = self.world.job.has_barrier
         updated: dict[int, list[int]] = {}
-        waits = [list(ops) for ops in zip(*(ops for _, ops in self._reduced), strict=True)]
+        waits = [
+            list(ops) for ops in zip(last, *(ops for _, ops in self._reduced), strict=True)
+        ]
         for bucket, results in self._reduced:
             for i in bucket.layers:
                 layer = self.world.job.layers[i]

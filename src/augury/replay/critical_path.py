@@ -79,13 +79,13 @@ def _reason(cause: int) -> tuple[Reason, int]:
 def _clipped(rows: list[tuple[int, int, int, Reason]], since_ns: int) -> CriticalPath:
     """Earliest first, and nothing before ``since_ns``."""
     rows.reverse()
-    op, start_ns, dur_ns, reason = (np.array(column, np.int64) for column in zip(*rows, strict=True))
+    op, start_ns, dur_ns, reason = np.array(rows, np.int64).T
     end_ns = start_ns + dur_ns
     start_ns = np.maximum(start_ns, since_ns)
     kept = end_ns >= start_ns
     return CriticalPath(
-        op=op[kept],
+        op=op[kept].astype(np.int32),
         start_ns=start_ns[kept],
         dur_ns=(end_ns - start_ns)[kept],
-        reason=reason[kept],
+        reason=reason[kept].astype(np.uint8),
     )

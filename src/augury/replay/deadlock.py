@@ -7,9 +7,10 @@ from augury.core.graph import NONE, Graph
 from augury.replay.schedule import PENDING, Schedule
 
 
-def explain_deadlock(graph: Graph, schedule: Schedule) -> DeadlockError:
+def explain_deadlock(graph: Graph, schedule: Schedule, *, num_ops: int) -> DeadlockError:
     """An operation that never ended waits for another such one: going from one to the next must
-    come round, as nothing outside the circle is left to wait for."""
+    come round, as nothing outside the circle is left to wait for. ``num_ops`` are in one window
+    of the graph, which may be several in a row."""
     seen: dict[int, str] = {}
     op = int((schedule.end_ns == PENDING).argmax())
     while op not in seen:
@@ -17,13 +18,18 @@ def explain_deadlock(graph: Graph, schedule: Schedule) -> DeadlockError:
         op = after
     ops = list(seen)
     circle = ops[ops.index(op) :]
-    cycle = tuple(f"{graph.op_label(member)} {seen[member]}" for member in circle)
+    cycle = tuple(f"{_label(graph, member, num_ops)} {seen[member]}" for member in circle)
     shown = "; ".join(cycle[:8]) + (f"; and {len(cycle) - 8} more" if len(cycle) > 8 else "")
     return DeadlockError(
         f"the replay deadlocks: {shown}; which is where it began",
         cycle=cycle,
         remedy="make all ranks issue their collectives in the same order",
     )
+
+
+def _label(graph: Graph, op: int, num_ops: int) -> str:
+    window, number = divmod(op, num_ops)
+    return graph.op_label(number) + (f" in window {window + 1}" if window else "")
 
 
 def _waits_for(graph: Graph, schedule: Schedule, op: int) -> tuple[str, int]:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,7 +24,7 @@ from augury.core.graph import (
     Ranks,
     Resources,
 )
-from augury.core.table import I4, Table
+from augury.core.table import I4
 from augury.replay.engine import Engine, is_native_built
 from augury.replay.schedule import Schedule
 
@@ -63,25 +61,14 @@ def fold(graph: Graph) -> Folded | None:
     if len(graph.ranks) < 2 or not is_native_built():
         return None
     from augury._native import rank_classes  # noqa: PLC0415
+    from augury.replay.kernel import columns_of  # noqa: PLC0415
 
     class_of_rank, position, prints, num_classes = rank_classes(
-        ops=_columns(graph.ops),
-        edges=_columns(graph.edges),
-        carries=_columns(graph.carries),
-        resources=_columns(graph.resources),
-        interference=_columns(graph.interference),
-        buffers=_columns(graph.buffers),
-        ranks=_columns(graph.ranks),
-        num_gangs=graph.num_gangs,
-        seed=secrets.randbits(64),
+        columns_of(graph), graph.num_gangs, secrets.randbits(64)
     )
     if num_classes == len(graph.ranks):
         return None
     return _quotient(graph, class_of_rank, position, prints.reshape(-1, 2))
-
-
-def _columns(table: Table) -> dict[str, NDArray[Any]]:
-    return dict(table.columns())
 
 
 def _quotient(

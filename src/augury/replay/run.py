@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from augury.core.errors import DeadlockError
 from augury.core.graph import Graph
 from augury.core.timeline import PeakMemory, Timeline
 from augury.replay.deadlock import explain_deadlock
@@ -18,9 +19,14 @@ from augury.replay.window import replay_window
 def replay(graph: Graph, *, engine: EngineName = "auto", fold: bool = True) -> Timeline:
     """Replays the window; where its steps depend on the step before (``graph.carries``), as it
     runs once that has settled. ``fold`` simulates identical ranks once: exact, and faster."""
-    simulate = _refusing_deadlocks(find_engine(engine))
+    simulate = _refusing_deadlocks(find_engine(engine), num_ops=graph.num_ops)
     folded = fold_ranks(graph) if fold else None
-    window = replay_window(graph if folded is None else folded.graph, simulate)
+    try:
+        window = replay_window(graph if folded is None else folded.graph, simulate)
+    except DeadlockError:
+        if folded is None:
+            raise
+        return replay(graph, engine=engine, fold=False)  # the same circle, under its own names
     schedule, path, peaks = window.schedule, window.path, window.peaks
     rank_step_ns = window.rank_step_ns
     if folded is not None:
@@ -44,11 +50,11 @@ def replay(graph: Graph, *, engine: EngineName = "auto", fold: bool = True) -> T
     )
 
 
-def _refusing_deadlocks(engine: Engine) -> Engine:
+def _refusing_deadlocks(engine: Engine, *, num_ops: int) -> Engine:
     def simulate(graph: Graph) -> Schedule:
         schedule = engine(graph)
         if not schedule.is_complete:
-            raise explain_deadlock(graph, schedule)
+            raise explain_deadlock(graph, schedule, num_ops=num_ops)
         return schedule
 
     return simulate

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from augury.core.graph import Graph
+from augury.core.graph import NONE, Graph
 from augury.core.kinds import Role
 from augury.core.table import I8
 from augury.replay.schedule import Schedule
@@ -30,28 +30,33 @@ class Steady:
     pattern: int
     window_end_ns: I8
     """By window and rank; ranks that do not train count 0."""
+    last_op: int
+    """With which the last window ends."""
+    least_period_ns: float
     has_settled: bool
 
     @property
     def period_ns(self) -> float:
-        """Per window."""
-        ends = self.window_end_ns.max(axis=1)
-        return float(ends[-1] - ends[-1 - self.pattern]) / self.pattern
+        """Per window, of the slowest rank: in the end all others wait for it."""
+        return max(*self.rank_period_ns(), self.least_period_ns)
 
     def rank_period_ns(self) -> list[float]:
-        ends = self.window_end_ns
-        periods: list[float] = ((ends[-1] - ends[-1 - self.pattern]) / self.pattern).tolist()
-        return periods
+        return _periods(self.window_end_ns, self.pattern)
 
 
 def find_steady_state(graph: Graph, simulate: Callable[[Graph], Schedule]) -> Steady:
-    """Unrolls until the windows' ends recur: at least three in a row at the same distance."""
+    """Unrolls until every rank's ends recur: at least three in a row at the same distance."""
+    timed = _timed(graph)
+    least_period_ns = _busiest_ns(graph, timed)
     num_windows = FIRST_WINDOWS
     while True:
         unrolled = unroll(graph, num_windows)
         schedule = simulate(unrolled)
-        ends = _window_ends(graph, schedule, num_windows)
-        pattern = _pattern(np.diff(ends.max(axis=1)))
+        end_ns = schedule.end_ns.reshape(num_windows, graph.num_ops)[:, timed]
+        ends = _window_ends(graph, timed, end_ns)
+        pattern = _pattern(np.diff(ends, axis=0))
+        if pattern and max(_periods(ends, pattern)) < least_period_ns:
+            pattern = 0  # a backlog that only dissolves because no more windows come
         grows_too_large = (
             2 * num_windows > MAX_WINDOWS or 2 * num_windows * graph.num_ops > MAX_UNROLLED_OPS
         )
@@ -62,20 +67,40 @@ def find_steady_state(graph: Graph, simulate: Callable[[Graph], Schedule]) -> St
                 num_windows=num_windows,
                 pattern=pattern or num_windows // 2,
                 window_end_ns=ends,
+                last_op=(num_windows - 1) * graph.num_ops + int(timed[end_ns[-1].argmax()]),
+                least_period_ns=least_period_ns,
                 has_settled=bool(pattern),
             )
         num_windows *= 2
 
 
-def _window_ends(graph: Graph, schedule: Schedule, num_windows: int) -> I8:
+def _timed(graph: Graph) -> I8:
+    """The operations that make up the steps: those of ranks that train, if there are any."""
     is_worker = (graph.ranks.role == Role.WORKER)[graph.ops.rank]
     inside = np.flatnonzero(is_worker & (graph.ops.step >= 0))
-    rank = graph.ops.rank[inside]
-    ends = np.zeros((num_windows, len(graph.ranks)), dtype=np.int64)
-    end_ns = schedule.end_ns.reshape(num_windows, graph.num_ops)[:, inside]
-    for window in range(num_windows):
-        np.maximum.at(ends[window], rank, end_ns[window])
+    return inside if len(inside) else np.arange(graph.num_ops)
+
+
+def _busiest_ns(graph: Graph, timed: I8) -> float:
+    """The work of a window on the busiest resource: no faster can windows follow each other."""
+    placed = timed[graph.ops.resource[timed] != NONE]
+    work_ns = np.zeros(len(graph.resources), dtype=np.int64)
+    np.add.at(work_ns, graph.ops.resource[placed], graph.ops.work_ns[placed])
+    return float((work_ns / graph.resources.width).max(initial=0))
+
+
+def _window_ends(graph: Graph, timed: I8, end_ns: I8) -> I8:
+    """``end_ns`` is by window and timed operation."""
+    rank = graph.ops.rank[timed]
+    ends = np.zeros((len(end_ns), len(graph.ranks)), dtype=np.int64)
+    for window, of_ops in zip(ends, end_ns, strict=True):
+        np.maximum.at(window, rank, of_ops)
     return ends
+
+
+def _periods(ends: I8, pattern: int) -> list[float]:
+    periods: list[float] = ((ends[-1] - ends[-1 - pattern]) / pattern).tolist()
+    return periods
 
 
 def _pattern(gaps: I8) -> int:

@@ -25,9 +25,7 @@ def unfold_path(graph: Graph, folded: Folded, path: CriticalPath) -> CriticalPat
         reason, before = rows[i][1], rows[i - 1][0]
         op = _counterpart(graph, folded, copies, op, reason, before)
         whole[i - 1] = op
-    return CriticalPath(
-        op=whole, start_ns=path.start_ns, dur_ns=path.dur_ns, reason=path.reason
-    )
+    return CriticalPath(op=whole, start_ns=path.start_ns, dur_ns=path.dur_ns, reason=path.reason)
 
 
 def _counterpart(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from augury.core.errors import GraphError
 from augury.core.graph import NONE, Buffers, Carries, Edges, Graph, Ops
 from augury.core.table import I4
 
@@ -17,8 +18,7 @@ def unroll(graph: Graph, times: int) -> Graph:
     ops, num_ops = graph.ops, graph.num_ops
     columns = {name: np.tile(values, times) for name, values in ops.columns()}
     copy_of = np.repeat(np.arange(times, dtype=np.int32), num_ops)
-    span = int(ops.step.max(initial=NONE)) + 1
-    columns["step"] = _shifted(columns["step"], copy_of * span)
+    columns["step"] = _shifted(columns["step"], copy_of * _span(ops.step, times))
     columns["gang"] = _shifted(columns["gang"], copy_of * graph.num_gangs)
     return graph.evolve(
         ops=Ops(**columns),
@@ -26,6 +26,21 @@ def unroll(graph: Graph, times: int) -> Graph:
         carries=Carries(src=graph.carries.src + (times - 1) * num_ops, dst=graph.carries.dst),
         buffers=_buffers(graph, times),
     )
+
+
+def _span(step: I4, times: int) -> int:
+    """How far the numbers of steps move on from one copy to the next."""
+    steps = step[step != NONE]
+    if not len(steps):
+        return 0
+    first, last = int(steps.min()), int(steps.max())
+    span = last - first + 1
+    if last + (times - 1) * span > np.iinfo(np.int32).max:
+        raise GraphError(
+            f"steps {first} to {last} cannot be gone on with: their numbers get too large",
+            remedy="number the steps of the graph from 0",
+        )
+    return span
 
 
 def _shifted(values: I4, by: I4) -> I4:
@@ -48,9 +63,7 @@ def _edges(graph: Graph, times: int) -> Edges:
     )
 
 
-def _repeat_pairs(
-    src: I4, dst: I4, copies: NDArray[np.int64], num_ops: int
-) -> tuple[I4, I4]:
+def _repeat_pairs(src: I4, dst: I4, copies: NDArray[np.int64], num_ops: int) -> tuple[I4, I4]:
     offsets = (copies * num_ops).astype(np.int32)[:, None]
     return (src[None, :] + offsets).ravel(), (dst[None, :] + offsets).ravel()
 

@@ -51,14 +51,14 @@ def _covered_ns(graph: Graph, resource: I4, start_ns: I8, end_ns: I8) -> I8:
         return covered
     resource, start_ns, end_ns = resource[~alone], start_ns[~alone], end_ns[~alone]
     order = np.lexsort((start_ns, resource))
-    resource, start_ns, end_ns = resource[order], start_ns[order], end_ns[order]
+    resource = resource[order]
     # Each resource's intervals are moved behind the last one's, so that one running maximum
-    # serves all of them.
-    span = int(end_ns.max(initial=0)) + 1
-    shift = resource.astype(np.int64) * span
-    reach = np.maximum.accumulate(np.concatenate([[0], end_ns + shift]))[:-1]
-    gain = np.maximum(end_ns + shift - np.maximum(start_ns + shift, reach), 0)
-    np.add.at(covered, resource, gain)
+    # serves all of them; times are numbered first, as shifted ones would not fit 64 bits.
+    times, number = np.unique(np.concatenate([start_ns, end_ns]), return_inverse=True)
+    start, end = number[: len(order)][order], number[len(order) :][order]
+    shift = resource.astype(np.int64) * len(times)
+    reach = np.maximum.accumulate(np.concatenate([[0], end + shift]))[:-1] - shift
+    np.add.at(covered, resource, times[np.maximum(end, reach)] - times[np.maximum(start, reach)])
     return covered
 
 

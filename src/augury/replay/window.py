@@ -70,17 +70,17 @@ def _in_steady_state(graph: Graph, simulate: Callable[[Graph], Schedule]) -> Win
     steady = find_steady_state(graph, simulate)
     num_ops, schedule = graph.num_ops, steady.schedule
     last = slice((steady.num_windows - 1) * num_ops, steady.num_windows * num_ops)
-    last_op = last.start + int(schedule.end_ns[last].argmax())
     since_ns = int(steady.window_end_ns[-2].max())
     origin_ns = min(int(schedule.start_ns[last].min()), since_ns)
-    path = critical_path(steady.unrolled, schedule, last_op=last_op, since_ns=since_ns)
+    path = critical_path(steady.unrolled, schedule, last_op=steady.last_op, since_ns=since_ns)
     num_steps = max(graph.num_steps, 1)
     ledger = Ledger()
     if not steady.has_settled:
         ledger.note(
             "no-steady-period",
             f"step ends did not settle into a pattern within {steady.num_windows} windows:"
-            " the predicted step is the mean over the later half",
+            " the predicted step is the mean over the later half, or the work on the busiest"
+            " resource, if that is more",
             remedy="take the predicted step as an average, not as a period",
         )
     return Window(

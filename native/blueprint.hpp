@@ -1,0 +1,116 @@
+// What the eager engine knows of a graph before any duration is looked at: how many predecessors
+// each operation has, and on which resources there is anything to decide. Searches replay one
+// structure with many durations, so this is worked out once.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "gangs.hpp"
+#include "graph.hpp"
+
+namespace augury {
+
+enum class Form : std::uint8_t {
+  kInRow,     // each operation waits for the one before it: nothing to decide
+  kTandem,    // each waits for one of the same source of width 1, and none outranks another
+  kContended  // all others
+};
+
+class Blueprint {
+ public:
+  // Bits of a role; above them 1 + the operation's resource.
+  static constexpr std::int32_t kInGang = 1;
+  static constexpr std::int32_t kHasChoice = 2;  // it competes for its resource
+  static constexpr int kResourceShift = 2;
+
+  struct Lane {
+    Form form = Form::kContended;
+    std::int32_t source = kNone;  // of a tandem
+    std::int32_t width = 1;
+    bool is_fifo = false;
+  };
+
+  Gangs gangs;
+  std::vector<std::int32_t> missing;  // predecessors of every operation
+  std::vector<std::int32_t> role;
+  std::vector<std::int32_t> roots;  // operations without predecessors
+  std::vector<Lane> lanes;
+
+  explicit Blueprint(const GraphView& g)
+      : gangs(g), missing(g.num_ops, 0), role(g.num_ops), lanes(g.num_resources) {
+    look(g);
+    for (std::int32_t op = 0; op < g.num_ops; ++op) {
+      if (missing[op] == 0) roots.push_back(op);
+      const std::int32_t r = g.resource[op];
+      const bool has_choice = r != kNone && lanes[r].form != Form::kInRow;
+      role[op] = (g.gang[op] != kNone ? kInGang : 0) | (has_choice ? kHasChoice : 0) |
+                 ((r + 1) << kResourceShift);
+    }
+  }
+
+ private:
+  // What was seen of a resource, looking at operations from the last to the first.
+  struct Seen {
+    std::int32_t next_op = kNone;
+    std::int32_t priority = 0;
+    std::int32_t source = kNone;
+    std::int32_t num_ops = 0, num_served = 0;
+    bool in_row = true, one_rank = true, is_regular = true;
+  };
+
+  void look(const GraphView& g) {
+    std::vector<Seen> seen(g.num_resources);
+    for (std::int32_t op = g.num_ops - 1; op >= 0; --op) {
+      const std::int32_t r = g.resource[op];
+      const std::int32_t wanted = r == kNone ? kNone : seen[r].next_op;
+      bool leads = false;
+      for (std::int32_t e = g.first[op]; e < g.first[op + 1]; ++e) {
+        const std::int32_t next = g.dst[e];
+        ++missing[next];
+        leads |= next == wanted;
+      }
+      if (r == kNone) continue;
+      Seen& own = seen[r];
+      if (wanted != kNone) {
+        own.in_row &= leads;
+        own.one_rank &= own.priority == g.priority[op] || g.is_fifo[r] != 0;
+      }
+      own.next_op = op;
+      own.priority = g.priority[op];
+      ++own.num_ops;
+    }
+    find_sources(g, seen);
+    for (std::int32_t r = 0; r < g.num_resources; ++r) {
+      const Seen& own = seen[r];
+      const bool tandem = own.is_regular && own.one_rank && g.width[r] == 1 &&
+                          own.source != kNone && own.num_served == own.num_ops;
+      lanes[r] = {own.in_row ? Form::kInRow : tandem ? Form::kTandem : Form::kContended,
+                  tandem ? own.source : kNone, g.width[r], g.is_fifo[r] != 0};
+    }
+  }
+
+  // A tandem's source: the resource on which each of its operations has exactly one predecessor.
+  // The last edge between two resources of width 1 proposes it: early ones bring a rank's own
+  // contribution to a ring, later ones what its neighbour sends.
+  void find_sources(const GraphView& g, std::vector<Seen>& seen) const {
+    std::vector<std::int32_t> has_source((g.num_ops + 31) / 32, 0);
+    for (std::int32_t op = g.num_ops - 1; op >= 0; --op) {
+      const std::int32_t r = g.resource[op];
+      if (r == kNone || g.width[r] != 1) continue;
+      for (std::int32_t e = g.first[op]; e < g.first[op + 1]; ++e) {
+        const std::int32_t next = g.dst[e], s = g.resource[next];
+        if (s == kNone || s == r || seen[s].in_row) continue;
+        Seen& other = seen[s];
+        if (other.source == kNone) other.source = r;
+        if (other.source != r) continue;
+        const std::int32_t bit = 1 << (next & 31);
+        if (has_source[next >> 5] & bit) other.is_regular = false;
+        has_source[next >> 5] |= bit;
+        ++other.num_served;
+      }
+    }
+  }
+};
+
+}  // namespace augury
