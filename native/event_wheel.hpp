@@ -3,6 +3,7 @@
 // makes slices so narrow that none is needed. Things are linked through the caller's storage.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -13,7 +14,7 @@ namespace augury {
 class EventWheel {
  public:
   void set_slice_bits(int bits) { bits_ = bits; }
-  std::int64_t slice_end_ns() const { return (slice_ + 1) << bits_; }
+  std::int64_t slice_end_ns() const { return end_ns(slice_); }
 
   // Only for slices after the present one, once the clock has begun to move.
   void push(std::int64_t at_ns, std::int32_t thing, std::int32_t& link) {
@@ -31,34 +32,36 @@ class EventWheel {
 
   void push_far(std::int64_t at_ns, std::int32_t thing) { far_.push({at_ns, thing}); }
 
-  // Goes to the next slice with anything in it: `head` begins the list of what is linked there,
-  // `far` gets what had to be kept apart.
-  bool advance(std::int32_t& head, std::vector<std::int32_t>& far) {
+  static constexpr std::int64_t kNever = INT64_MAX;
+
+  // The next slice with anything in it, or kNever.
+  std::int64_t next_slice() const {
     std::int64_t next = kNever;
-    std::int32_t bucket = kEnd;
-    if (used_words_ != 0) {
-      bucket = next_bucket();
-      next = slice_ + ((bucket - static_cast<std::int32_t>(slice_ & kMask)) & kMask);
-    }
-    if (!far_.empty() && far_.top().at_ns >> bits_ < next) {
-      next = far_.top().at_ns >> bits_;
-      bucket = kEnd;
-    }
-    if (next == kNever) return false;
-    slice_ = next;
-    head = kEnd;
-    if (bucket != kEnd) {
-      head = heads_[bucket];
+    if (used_words_ != 0)
+      next = slice_ + ((next_bucket() - static_cast<std::int32_t>(slice_ & kMask)) & kMask);
+    if (!far_.empty()) next = std::min(next, far_.top().at_ns >> bits_);
+    return next;
+  }
+
+  std::int64_t end_ns(std::int64_t slice) const { return (slice + 1) << bits_; }
+
+  // Goes to that slice: returns the head of the list of what is linked there, and appends what
+  // had to be kept apart to `far`.
+  std::int32_t advance(std::int64_t slice, std::vector<std::int32_t>& far) {
+    slice_ = slice;
+    const auto bucket = static_cast<std::uint32_t>(slice) & kMask;
+    const std::int32_t head = heads_[bucket];
+    if (head != kEnd) {
       heads_[bucket] = kEnd;
       const std::uint64_t rest = used_[bucket >> 6] & ~(std::uint64_t{1} << (bucket & 63));
       used_[bucket >> 6] = rest;
       if (rest == 0) used_words_ &= ~(std::uint64_t{1} << (bucket >> 6));
     }
-    while (!far_.empty() && far_.top().at_ns >> bits_ == slice_) {
+    while (!far_.empty() && far_.top().at_ns >> bits_ == slice) {
       far.push_back(far_.top().thing);
       far_.pop();
     }
-    return true;
+    return head;
   }
 
   static constexpr std::int32_t kEnd = -1;
@@ -67,7 +70,6 @@ class EventWheel {
   static constexpr std::int32_t kBuckets = 4096;
   static constexpr std::uint32_t kMask = kBuckets - 1;
   static constexpr std::uint32_t kWords = kBuckets / 64;
-  static constexpr std::int64_t kNever = INT64_MAX;
 
   struct Far {
     std::int64_t at_ns;

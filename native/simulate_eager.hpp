@@ -73,25 +73,26 @@ class EagerSimulation {
     for (const std::int32_t op : blueprint_.roots) {
       nodes_[op].at_ns = 0;
       arrive(op, nodes_[op], kNone);
-      cascade();
     }
-    std::int32_t thing;
-    while (wheel_.advance(thing, far_)) {
-      if (!serve_alone(thing)) {
-        for (; thing != EventWheel::kEnd; thing = come_in(thing)) {
-        }
-        for (const std::int32_t far : far_) come_in(far);
-        far_.clear();
-        for (const std::int32_t r : touched_) decide(r);
-        touched_.clear();
+    for (;;) {
+      finish_gangs();
+      const std::int64_t slice = wheel_.next_slice();
+      // What has ended may release its successors late, but before their time comes. Meanwhile
+      // they are fetched from memory.
+      if (!ended_.empty() && (ended_.size() >= kMaxDeferred || slice == EventWheel::kNever ||
+                              first_end_ns_ < wheel_.end_ns(slice))) {
+        release_ended();
+        continue;
       }
-      cascade();
+      if (slice == EventWheel::kNever) break;
+      serve(slice);
     }
     return write_out();
   }
 
  private:
   static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+  static constexpr std::size_t kMaxDeferred = 64;
   // What Node::missing says once nothing is missing.
   static constexpr std::int32_t kEnded = -3;
   static constexpr std::int32_t kHeld = -4;  // a gang's member that has its place
@@ -162,8 +163,6 @@ class EagerSimulation {
       if (from_source) ++lane.num_astray;
     }
     wheel_.push(node.at_ns, op, node.missing);
-    // What it will release is touched soon after it comes off the wheel.
-    if (node.next >= 0) __builtin_prefetch(&nodes_[node.next], 1);
   }
 
   void arrive_in_tandem(Lane& lane, std::int32_t op, Node& node) {
@@ -214,8 +213,8 @@ class EagerSimulation {
   void end(std::int32_t op, Node& node, std::int64_t end_ns) {
     node.end_ns = end_ns;
     node.missing = kEnded;
-    // Its turn in the cascade comes a little later: time enough to fetch what it will touch.
     if (node.next >= 0) __builtin_prefetch(&nodes_[node.next], 1);
+    if (end_ns < first_end_ns_) first_end_ns_ = end_ns;
     ended_.push_back(op);
   }
 
@@ -247,18 +246,20 @@ class EagerSimulation {
       finish(*m, nodes_[*m], end_ns);
   }
 
-  // Lets what has ended release its successors: first ended, first served, which is what keeps
-  // tandems in order.
-  void cascade() {
-    std::size_t i = 0;
-    for (;;) {
-      for (; i < ended_.size(); ++i) release_successors(ended_[i]);
-      if (complete_gangs_.empty()) break;
+  void finish_gangs() {
+    while (!complete_gangs_.empty()) {
       const std::int32_t gang = complete_gangs_.back();
       complete_gangs_.pop_back();
       finish_gang(gang);
     }
-    ended_.clear();
+  }
+
+  // First ended, first served, which is what keeps tandems in order.
+  void release_ended() {
+    releasing_.swap(ended_);
+    first_end_ns_ = kNever;
+    for (const std::int32_t op : releasing_) release_successors(op);
+    releasing_.clear();
   }
 
   void release_successors(std::int32_t op) {
@@ -288,6 +289,16 @@ class EagerSimulation {
   }
 
   // -- what needs the clock --------------------------------------------------------------------
+
+  void serve(std::int64_t slice) {
+    std::int32_t thing = wheel_.advance(slice, far_);
+    if (serve_alone(thing)) return;
+    while (thing != EventWheel::kEnd) thing = come_in(thing);
+    for (const std::int32_t far : far_) come_in(far);
+    far_.clear();
+    for (const std::int32_t r : touched_) decide(r);
+    touched_.clear();
+  }
 
   // The common case: one arrival in the slice, and the place is free for it.
   bool serve_alone(std::int32_t op) {
@@ -444,7 +455,8 @@ class EagerSimulation {
   Node* const nodes_;
   std::vector<Lane> lanes_;
   std::vector<GangState> gang_states_;
-  std::vector<std::int32_t> ended_, complete_gangs_, touched_, late_, far_;
+  std::vector<std::int32_t> ended_, releasing_, complete_gangs_, touched_, late_, far_;
+  std::int64_t first_end_ns_ = kNever;  // of what is in ended_
   EventWheel wheel_;
 };
 
