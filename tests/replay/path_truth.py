@@ -1,0 +1,100 @@
+"""What a critical path says of each of its rows, held against the graph and its times."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from augury.core.graph import NONE, Graph
+from augury.core.timeline import CriticalPath, Reason, Timeline
+from augury.replay.schedule import Schedule
+
+
+def assert_tiles(path: CriticalPath, begin_ns: int, end_ns: int) -> None:
+    """Row after row without a gap."""
+    ends = path.start_ns + path.dur_ns
+    assert (path.dur_ns >= 0).all()
+    assert path.start_ns.tolist() == [begin_ns, *ends[:-1].tolist()]
+    assert ends[-1] == end_ns
+
+
+def assert_path_is_true(graph: Graph, schedule: Schedule, path: CriticalPath) -> None:
+    """Of a path that goes back to time 0; what took no time before its first row is left out."""
+    assert path.start_ns[0] == 0
+    assert Reason.START not in path.reason[1:]
+    if path.reason[0] == Reason.START:
+        assert not len(graph.predecessors.of(int(path.op[0])))
+    elif path.reason[0] == Reason.DATA:
+        assert not schedule.end_ns[graph.predecessors.of(int(path.op[0]))].any()
+    began_ns = _began_ns(graph, schedule)
+    for i in range(len(path)):
+        op, start_ns = int(path.op[i]), int(path.start_ns[i])
+        if path.reason[i] == Reason.SLOWED:
+            assert start_ns == began_ns[op] + graph.ops.work_ns[op]
+            assert start_ns + path.dur_ns[i] == schedule.end_ns[op]
+        else:
+            assert start_ns == began_ns[op]
+            is_arrival = i + 1 < len(path) and path.reason[i + 1] == Reason.GANG
+            assert path.dur_ns[i] == (0 if is_arrival else graph.ops.work_ns[op])
+        if i:
+            _assert_hop_is_true(graph, schedule, path, i)
+
+
+def _assert_hop_is_true(graph: Graph, schedule: Schedule, path: CriticalPath, i: int) -> None:
+    op, before, now_ns = int(path.op[i]), int(path.op[i - 1]), int(path.start_ns[i])
+    assert_hop_exists(graph, op, before, Reason(int(path.reason[i])))
+    waited_for = graph.predecessors.of(op)
+    match Reason(int(path.reason[i])):
+        case Reason.DATA:
+            assert schedule.end_ns[before] == now_ns == schedule.end_ns[waited_for].max()
+            assert schedule.start_ns[op] == now_ns
+        case Reason.RESOURCE:
+            assert schedule.end_ns[before] == now_ns
+            assert schedule.start_ns[op] == now_ns
+            assert schedule.end_ns[waited_for].max(initial=0) < now_ns
+        case Reason.GANG:
+            members = graph.gang_members.of(int(graph.ops.gang[op]))
+            assert schedule.start_ns[before] == now_ns == schedule.start_ns[members].max()
+
+
+def assert_hop_exists(
+    graph: Graph, op: int, before: int, reason: Reason, *, across_windows: bool = False
+) -> None:
+    """That there is something by which ``op`` can have waited for ``before``."""
+    match reason:
+        case Reason.DATA:
+            carried = graph.carries.src[graph.carries.dst == op]
+            assert before in graph.predecessors.of(op) or (across_windows and before in carried)
+        case Reason.RESOURCE:
+            assert graph.ops.resource[op] == graph.ops.resource[before] != NONE
+            assert across_windows or op != before
+        case Reason.GANG:
+            assert graph.ops.gang[op] == graph.ops.gang[before] != NONE
+            assert op != before
+        case Reason.SLOWED:
+            assert op == before
+        case Reason.START:
+            raise AssertionError("nothing comes before the start")
+
+
+def assert_steady_path_is_true(timeline: Timeline) -> None:
+    """Of one window in a run of equal ones: rows tile one period, and each hop exists, within
+    the window or from the one before."""
+    graph, path, period_ns = timeline.graph, timeline.critical_path, timeline.step_ns
+    assert_tiles(path, int(path.start_ns[0]), int(path.start_ns[0]) + period_ns)
+    schedule = Schedule(timeline.start_ns, timeline.end_ns, np.empty(0, np.int32))
+    began_ns = _began_ns(graph, schedule)
+    for i in range(1, len(path)):
+        op, before, reason = int(path.op[i]), int(path.op[i - 1]), Reason(int(path.reason[i]))
+        assert_hop_exists(graph, op, before, reason, across_windows=True)
+        if reason is not Reason.SLOWED:
+            # Whatever began in an earlier window began so many periods earlier.
+            assert (int(began_ns[op]) - int(path.start_ns[i])) % period_ns == 0
+
+
+def _began_ns(graph: Graph, schedule: Schedule) -> np.ndarray:
+    """When each operation began to progress."""
+    began_ns = schedule.start_ns.copy()
+    for gang in range(graph.num_gangs):
+        members = graph.gang_members.of(gang)
+        began_ns[members] = schedule.start_ns[members].max()
+    return began_ns
