@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "blueprint.hpp"
+#include "fixed_order.hpp"
 #include "graph.hpp"
 #include "longest_path.hpp"
 #include "rank_classes.hpp"
@@ -132,6 +133,22 @@ nb::tuple rank_classes(nb::dict columns, std::int32_t num_gangs, std::uint64_t s
                         found->num_classes);
 }
 
+augury::FixedOrder* fix_order(nb::dict columns, std::int32_t num_gangs, In<std::int32_t> order,
+                              In<std::int64_t> end_ns) {
+  const GraphView graph = graph_view(Columns(columns), num_gangs);
+  nb::gil_scoped_release release;
+  return new augury::FixedOrder(graph, order.data(), end_ns.data());
+}
+
+using Rows = nb::ndarray<const std::int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using OutRows = nb::ndarray<std::int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+void sweep(const augury::FixedOrder& order, Rows work_ns, OutRows latest_ns) {
+  nb::gil_scoped_release release;
+  order.sweep(work_ns.data(), static_cast<std::int32_t>(work_ns.shape(0)),
+              static_cast<std::int32_t>(latest_ns.shape(1)), latest_ns.data());
+}
+
 nb::tuple walk_back(In<std::int64_t> work_ns, In<std::int32_t> gang, std::int32_t num_gangs,
                     In<std::int64_t> start_ns, In<std::int64_t> end_ns, In<std::int32_t> cause,
                     std::int32_t last_op, std::int64_t since_ns) {
@@ -191,6 +208,10 @@ NB_MODULE(_native, m) {
         nb::rv_policy::take_ownership);
   m.def("simulate", &simulate, "columns"_a, "num_gangs"_a, "blueprint"_a.none(), "workspace"_a,
         "start_ns"_a, "end_ns"_a, "cause"_a);
+  nb::class_<augury::FixedOrder>(m, "FixedOrder")
+      .def("sweep", &sweep, "work_ns"_a, "latest_ns"_a);
+  m.def("fix_order", &fix_order, "columns"_a, "num_gangs"_a, "order"_a, "end_ns"_a,
+        nb::rv_policy::take_ownership);
   m.def("rank_classes", &rank_classes, "columns"_a, "num_gangs"_a, "seed"_a);
   m.def("walk_back", &walk_back, "work_ns"_a, "gang"_a, "num_gangs"_a, "start_ns"_a, "end_ns"_a,
         "cause"_a, "last_op"_a, "since_ns"_a);

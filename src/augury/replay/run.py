@@ -19,7 +19,7 @@ from augury.replay.window import replay_window
 def replay(graph: Graph, *, engine: EngineName = "auto", fold: bool = True) -> Timeline:
     """Replays the window; where its steps depend on the step before (``graph.carries``), as it
     runs once that has settled. ``fold`` simulates identical ranks once: exact, and faster."""
-    simulate = _refusing_deadlocks(find_engine(engine), num_ops=graph.num_ops)
+    simulate = refusing_deadlocks(find_engine(engine), num_ops=graph.num_ops)
     folded = fold_ranks(graph) if fold else None
     try:
         window = replay_window(graph if folded is None else folded.graph, simulate)
@@ -50,7 +50,7 @@ def replay(graph: Graph, *, engine: EngineName = "auto", fold: bool = True) -> T
     )
 
 
-def _refusing_deadlocks(engine: Engine, *, num_ops: int) -> Engine:
+def refusing_deadlocks(engine: Engine, *, num_ops: int) -> Engine:
     def simulate(graph: Graph) -> Schedule:
         schedule = engine(graph)
         if not schedule.is_complete:
