@@ -6,7 +6,9 @@ import numpy as np
 
 from augury.core.graph import NONE, Graph
 from augury.core.timeline import CriticalPath, Reason, Timeline
+from augury.replay import kernel
 from augury.replay.schedule import Schedule
+from augury.replay.steady import find_steady_state
 
 
 def assert_tiles(path: CriticalPath, begin_ns: int, end_ns: int) -> None:
@@ -89,6 +91,49 @@ def assert_steady_path_is_true(timeline: Timeline) -> None:
         if reason is not Reason.SLOWED:
             # Whatever began in an earlier window began so many periods earlier.
             assert (int(began_ns[op]) - int(path.start_ns[i])) % period_ns == 0
+
+
+def assert_true_of(timeline: Timeline) -> None:
+    """Of any path: against the whole graph, or all windows of it in a row."""
+    graph, path = timeline.graph, timeline.critical_path
+    if not len(graph.carries):
+        assert_tiles(path, 0, timeline.makespan_ns)
+        schedule = Schedule(timeline.start_ns, timeline.end_ns, np.empty(0, np.int32))
+        assert_path_is_true(graph, schedule, path)
+        return
+    steady = find_steady_state(graph, kernel.simulate)
+    start_ns, end_ns, began_ns = (
+        times.reshape(steady.num_windows, graph.num_ops)
+        for times in (
+            steady.schedule.start_ns,
+            steady.schedule.end_ns,
+            _began_ns(steady.unrolled, steady.schedule),
+        )
+    )
+    origin_ns = int(start_ns[-1, 0] - timeline.start_ns[0])
+    assert (start_ns[-1] - timeline.start_ns == origin_ns).all()
+    assert (end_ns[-1] - timeline.end_ns == origin_ns).all()
+    begin, end = (int(steady.window_end_ns[window].max()) - origin_ns for window in (-2, -1))
+    assert_tiles(path, begin, end)
+    window = steady.num_windows - 1
+    assert end_ns[window, path.op[-1]] == end + origin_ns
+    for i in range(len(path) - 1, 0, -1):
+        op, before, now_ns = int(path.op[i]), int(path.op[i - 1]), path.start_ns[i] + origin_ns
+        reason = Reason(int(path.reason[i]))
+        assert_hop_exists(graph, op, before, reason, across_windows=True)
+        if reason is Reason.SLOWED:
+            assert began_ns[window, op] + graph.ops.work_ns[op] == now_ns
+            continue
+        assert began_ns[window, op] == now_ns
+        if reason is Reason.GANG:
+            assert start_ns[window, before] == now_ns
+        elif reason is Reason.RESOURCE:
+            ended = np.flatnonzero(end_ns[:, before] == now_ns)
+            window = int(ended[-1])
+        elif before not in graph.predecessors.of(op) or end_ns[window, before] != now_ns:
+            window -= 1
+            assert before in graph.carries.src[graph.carries.dst == op]
+            assert end_ns[window, before] == now_ns
 
 
 def _began_ns(graph: Graph, schedule: Schedule) -> np.ndarray:

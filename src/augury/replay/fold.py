@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -137,9 +138,7 @@ def _edges(graph: Graph, is_kept: NDArray[np.bool_], op_of: I4, num_ops: int) ->
 
 def _carries(graph: Graph, is_kept: NDArray[np.bool_], op_of: I4) -> Carries:
     inside = is_kept[graph.ops.rank[graph.carries.dst]]
-    return Carries(
-        src=op_of[graph.carries.src[inside]], dst=op_of[graph.carries.dst[inside]]
-    )
+    return Carries(src=op_of[graph.carries.src[inside]], dst=op_of[graph.carries.dst[inside]])
 
 
 def _resources(graph: Graph, kept: NDArray[np.bool_], class_of_rank: I4) -> Resources:
@@ -159,9 +158,7 @@ def _interference(graph: Graph, kept: NDArray[np.bool_], resource_of: I4) -> Int
     )
 
 
-def _buffers(
-    graph: Graph, is_kept: NDArray[np.bool_], class_of_rank: I4, op_of: I4
-) -> Buffers:
+def _buffers(graph: Graph, is_kept: NDArray[np.bool_], class_of_rank: I4, op_of: I4) -> Buffers:
     inside = is_kept[graph.buffers.rank]
     columns = {name: values[inside] for name, values in graph.buffers.columns()}
     columns["rank"] = class_of_rank[columns["rank"]]

@@ -9,6 +9,7 @@ import numpy as np
 
 from augury.core.graph import NONE, Graph
 from augury.core.kinds import Role
+from augury.core.spec import MAX_SLOWED_NS
 from augury.core.table import I8
 from augury.replay.schedule import Schedule
 from augury.replay.unroll import unroll
@@ -58,7 +59,9 @@ def find_steady_state(graph: Graph, simulate: Callable[[Graph], Schedule]) -> St
         if pattern and max(_periods(ends, pattern)) < least_period_ns:
             pattern = 0  # a backlog that only dissolves because no more windows come
         grows_too_large = (
-            2 * num_windows > MAX_WINDOWS or 2 * num_windows * graph.num_ops > MAX_UNROLLED_OPS
+            2 * num_windows > MAX_WINDOWS
+            or 2 * num_windows * graph.num_ops > MAX_UNROLLED_OPS
+            or ends.max() > MAX_SLOWED_NS  # twice that might not fit the clock
         )
         if pattern or grows_too_large:
             return Steady(
