@@ -40,72 +40,72 @@ NewArray<T> to_numpy(std::vector<T>&& values) {
   return NewArray<T>(owned->data(), {owned->size()}, owner);
 }
 
-// A graph's columns by name ("ops.work_ns"), as augury.replay.kernel hands them over.
-class Columns {
+// A graph's columns, given by name ("ops.work_ns"), kept alive for as long as this is.
+class NativeGraph {
  public:
-  explicit Columns(nb::dict columns) : columns_(columns) {}
+  NativeGraph(nb::dict columns, std::int32_t num_gangs) : columns_(columns) {
+    graph = {rows("ops.work_ns"),
+             rows("resources.width"),
+             num_gangs,
+             rows("interference.victim"),
+             of<std::int64_t>("ops.work_ns"),
+             of<std::int32_t>("ops.resource"),
+             of<std::int32_t>("ops.priority"),
+             of<std::int32_t>("ops.gang"),
+             of<std::int32_t>("edges.first"),
+             of<std::int32_t>("edges.dst"),
+             of<std::int32_t>("resources.width"),
+             of<std::int64_t>("resources.capacity"),
+             of<std::uint8_t>("resources.discipline"),
+             of<std::int32_t>("interference.victim"),
+             of<std::int32_t>("interference.aggressor"),
+             of<std::int64_t>("interference.rate")};
+    ranks = {rows("ranks.role"),
+             of<std::int32_t>("ops.rank"),
+             of<std::int32_t>("ops.step"),
+             rows("carries.src"),
+             of<std::int32_t>("carries.src"),
+             of<std::int32_t>("carries.dst"),
+             rows("buffers.rank"),
+             of<std::int32_t>("buffers.rank"),
+             of<std::int32_t>("buffers.taken_by"),
+             of<std::int32_t>("buffers.given_by"),
+             of<std::int64_t>("buffers.size_bytes"),
+             of<std::uint8_t>("buffers.kind"),
+             of<std::uint8_t>("buffers.later"),
+             of<std::int32_t>("buffers.layer"),
+             of<std::int32_t>("resources.rank"),
+             of<std::uint8_t>("ranks.role")};
+  }
 
+  GraphView graph;
+  RankView ranks;
+
+ private:
   template <class T>
   const T* of(const char* name) const {
-    return nb::cast<In<T>>(columns_[name]).data();
+    // Not converting: a converted copy would be gone before it is used.
+    return nb::cast<In<T>>(columns_[name], false).data();
   }
 
   std::int32_t rows(const char* name) const {
     return static_cast<std::int32_t>(nb::len(nb::object(columns_[name])));
   }
 
- private:
   nb::dict columns_;
 };
 
-GraphView graph_view(const Columns& c, std::int32_t num_gangs) {
-  return {c.rows("ops.work_ns"),
-          c.rows("resources.width"),
-          num_gangs,
-          c.rows("interference.victim"),
-          c.of<std::int64_t>("ops.work_ns"),
-          c.of<std::int32_t>("ops.resource"),
-          c.of<std::int32_t>("ops.priority"),
-          c.of<std::int32_t>("ops.gang"),
-          c.of<std::int32_t>("edges.first"),
-          c.of<std::int32_t>("edges.dst"),
-          c.of<std::int32_t>("resources.width"),
-          c.of<std::int64_t>("resources.capacity"),
-          c.of<std::uint8_t>("resources.discipline"),
-          c.of<std::int32_t>("interference.victim"),
-          c.of<std::int32_t>("interference.aggressor"),
-          c.of<std::int64_t>("interference.rate")};
-}
-
-RankView rank_view(const Columns& c) {
-  return {c.rows("ranks.role"),
-          c.of<std::int32_t>("ops.rank"),
-          c.of<std::int32_t>("ops.step"),
-          c.rows("carries.src"),
-          c.of<std::int32_t>("carries.src"),
-          c.of<std::int32_t>("carries.dst"),
-          c.rows("buffers.rank"),
-          c.of<std::int32_t>("buffers.rank"),
-          c.of<std::int32_t>("buffers.taken_by"),
-          c.of<std::int32_t>("buffers.given_by"),
-          c.of<std::int64_t>("buffers.size_bytes"),
-          c.of<std::uint8_t>("buffers.kind"),
-          c.of<std::uint8_t>("buffers.later"),
-          c.of<std::int32_t>("resources.rank"),
-          c.of<std::uint8_t>("ranks.role")};
-}
-
-Blueprint* draw_blueprint(nb::dict columns, std::int32_t num_gangs) {
-  const GraphView graph = graph_view(Columns(columns), num_gangs);
+Blueprint* draw_blueprint(const NativeGraph& native) {
   nb::gil_scoped_release release;
-  return new Blueprint(graph);
+  return new Blueprint(native.graph);
 }
 
 // Without a blueprint the graph has shared resources or interference.
-bool simulate(nb::dict columns, std::int32_t num_gangs, const Blueprint* blueprint,
+bool simulate(const NativeGraph& native, In<std::int64_t> work_ns, const Blueprint* blueprint,
               Workspace& workspace, Out<std::int64_t> start_ns, Out<std::int64_t> end_ns,
               Out<std::int32_t> cause) {
-  const GraphView graph = graph_view(Columns(columns), num_gangs);
+  GraphView graph = native.graph;
+  graph.work_ns = work_ns.data();
   const ScheduleView out{start_ns.data(), end_ns.data(), cause.data()};
   nb::gil_scoped_release release;
   if (blueprint == nullptr) return augury::RoundsSimulation<true>(graph, out).run();
@@ -114,14 +114,12 @@ bool simulate(nb::dict columns, std::int32_t num_gangs, const Blueprint* bluepri
   return augury::RoundsSimulation<false>(graph, out).run();
 }
 
-nb::tuple rank_classes(nb::dict columns, std::int32_t num_gangs, std::uint64_t seed) {
-  const GraphView graph = graph_view(Columns(columns), num_gangs);
-  const RankView ranks = rank_view(Columns(columns));
+nb::tuple rank_classes(const NativeGraph& native, std::uint64_t seed) {
   std::unique_ptr<augury::RankClasses> found;
   std::vector<std::uint64_t> prints;
   {
     nb::gil_scoped_release release;
-    found = std::make_unique<augury::RankClasses>(graph, ranks, seed);
+    found = std::make_unique<augury::RankClasses>(native.graph, native.ranks, seed);
     prints.reserve(2 * found->gang_print.size());
     for (const augury::Print& print : found->gang_print) {
       prints.push_back(print.a);
@@ -133,11 +131,10 @@ nb::tuple rank_classes(nb::dict columns, std::int32_t num_gangs, std::uint64_t s
                         found->num_classes);
 }
 
-augury::FixedOrder* fix_order(nb::dict columns, std::int32_t num_gangs, In<std::int32_t> order,
+augury::FixedOrder* fix_order(const NativeGraph& native, In<std::int32_t> order,
                               In<std::int64_t> end_ns) {
-  const GraphView graph = graph_view(Columns(columns), num_gangs);
   nb::gil_scoped_release release;
-  return new augury::FixedOrder(graph, order.data(), end_ns.data());
+  return new augury::FixedOrder(native.graph, order.data(), end_ns.data());
 }
 
 using Rows = nb::ndarray<const std::int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
@@ -204,15 +201,16 @@ NB_MODULE(_native, m) {
   m.doc() = "Augury's replay kernel; augury.replay.kernel is its typed face.";
   nb::class_<Workspace>(m, "Workspace").def(nb::init<>());
   nb::class_<Blueprint>(m, "Blueprint");
-  m.def("draw_blueprint", &draw_blueprint, "columns"_a, "num_gangs"_a,
-        nb::rv_policy::take_ownership);
-  m.def("simulate", &simulate, "columns"_a, "num_gangs"_a, "blueprint"_a.none(), "workspace"_a,
+  nb::class_<NativeGraph>(m, "NativeGraph")
+      .def(nb::init<nb::dict, std::int32_t>(), "columns"_a, "num_gangs"_a);
+  m.def("draw_blueprint", &draw_blueprint, "graph"_a, nb::rv_policy::take_ownership);
+  m.def("simulate", &simulate, "graph"_a, "work_ns"_a, "blueprint"_a.none(), "workspace"_a,
         "start_ns"_a, "end_ns"_a, "cause"_a);
   nb::class_<augury::FixedOrder>(m, "FixedOrder")
       .def("sweep", &sweep, "work_ns"_a, "latest_ns"_a);
-  m.def("fix_order", &fix_order, "columns"_a, "num_gangs"_a, "order"_a, "end_ns"_a,
+  m.def("fix_order", &fix_order, "graph"_a, "order"_a, "end_ns"_a,
         nb::rv_policy::take_ownership);
-  m.def("rank_classes", &rank_classes, "columns"_a, "num_gangs"_a, "seed"_a);
+  m.def("rank_classes", &rank_classes, "graph"_a, "seed"_a);
   m.def("walk_back", &walk_back, "work_ns"_a, "gang"_a, "num_gangs"_a, "start_ns"_a, "end_ns"_a,
         "cause"_a, "last_op"_a, "since_ns"_a);
   m.def("longest_path", &longest_path, "work_ns"_a, "first"_a, "before"_a, "start_ns"_a,

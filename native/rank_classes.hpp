@@ -4,7 +4,8 @@
 // all that timing depends on: work, priority, step, place, gang, memory, and what they wait for,
 // where another rank counts as its class. The result is stable: alike ranks see alike ranks, so
 // they do the same things at the same times. Contents are compared by two independent 64-bit
-// sums, seeded anew by the caller, so that no file can be made to collide.
+// hashes, seeded anew by the caller, so that no file can be made to collide: in order what has an
+// order within its rank, as sums what has none.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +31,7 @@ struct RankView {
   const std::int64_t* size_bytes;
   const std::uint8_t* buffer_kind;
   const std::uint8_t* later;
+  const std::int32_t* buffer_layer;
   const std::int32_t* resource_rank;
   const std::uint8_t* role;
 };
@@ -71,6 +73,8 @@ class RankClasses {
   }
 
  private:
+  static constexpr std::int32_t kEverybodys = -2;
+
   static std::uint64_t mixed(std::uint64_t x) {
     x += 0x9e3779b97f4a7c15u;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -78,37 +82,52 @@ class RankClasses {
     return x ^ (x >> 31);
   }
 
+  static std::uint64_t folded_product(std::uint64_t x, std::uint64_t y) {
+    const auto product = static_cast<unsigned __int128>(x) * y;
+    return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+  }
+
+  static std::uint64_t pair(std::int32_t high, std::int32_t low) {
+    return (std::uint64_t{static_cast<std::uint32_t>(high)} << 32) |
+           static_cast<std::uint32_t>(low);
+  }
+
+  // What comes next in a rank's order.
+  void absorb(std::int32_t rank, std::uint64_t x, std::uint64_t y) {
+    Print& own = own_[rank];
+    own.a = folded_product(own.a ^ x ^ seed_a_, y ^ 0x2d358dccaa6c78a5u);
+    own.b = folded_product(own.b ^ y ^ seed_b_, x ^ 0x8bb84b93962eacc9u);
+  }
+
+  // A part of a sum.
   Print print(std::uint64_t x, std::uint64_t y, std::uint64_t tag) const {
     const std::uint64_t inner = y + tag * 0xd6e8feb86659fd93u;
     return {mixed(mixed(x ^ seed_a_) ^ inner), mixed(mixed(x ^ seed_b_) + inner)};
   }
 
   // What only one rank can have makes it unlike any other.
-  void set_apart(std::int32_t rank) { own_[rank] += print(rank, 0, 1); }
+  void set_apart(std::int32_t rank) { absorb(rank, static_cast<std::uint64_t>(rank), 1); }
 
   void look_at_resources(const GraphView& g, const RankView& v) {
+    for (std::int32_t rank = 0; rank < v.num_ranks; ++rank) absorb(rank, v.role[rank], 2);
     local_.resize(g.num_resources);
     std::vector<std::int32_t> count(v.num_ranks, 0);
     for (std::int32_t r = 0; r < g.num_resources; ++r) {
       const std::int32_t rank = v.resource_rank[r];
       if (rank == kNone) {
-        local_[r] = -1 - r;  // everybody's: named by itself
+        local_[r] = kEverybodys;
         continue;
       }
       local_[r] = count[rank]++;
-      own_[rank] += print(local_[r], g.width[r], 2);
-      own_[rank] += print(local_[r], (g.capacity[r] << 1) | g.is_fifo[r], 3);
+      absorb(rank, pair(g.width[r], g.is_fifo[r]), static_cast<std::uint64_t>(g.capacity[r]));
     }
-    for (std::int32_t rank = 0; rank < v.num_ranks; ++rank)
-      own_[rank] += print(v.role[rank], 0, 4);
     for (std::int32_t i = 0; i < g.num_rules; ++i) {
       const std::int32_t victim = v.resource_rank[g.victim[i]];
       const std::int32_t aggressor = v.resource_rank[g.aggressor[i]];
       if (victim == aggressor && victim != kNone) {
-        own_[victim] += print(local_[g.victim[i]], local_[g.aggressor[i]], 5 + (i << 8));
-        own_[victim] += print(local_[g.victim[i]], g.rate[i], 6);
-      }
-      if (victim != aggressor || victim == kNone) {
+        absorb(victim, pair(local_[g.victim[i]], local_[g.aggressor[i]]),
+               static_cast<std::uint64_t>(g.rate[i]));
+      } else {
         if (victim != kNone) set_apart(victim);
         if (aggressor != kNone) set_apart(aggressor);
       }
@@ -119,19 +138,18 @@ class RankClasses {
     std::vector<std::int32_t> count(v.num_ranks, 0);
     for (std::int32_t op = 0; op < g.num_ops; ++op) {
       const std::int32_t rank = v.rank[op], r = g.resource[op];
-      const std::int32_t at = position[op] = count[rank]++;
-      const std::int32_t place = r == kNone ? -1 : local_[r] >= 0 ? local_[r] : -2;
-      if (place == -2) set_apart(rank);
-      own_[rank] += print((std::uint64_t(at) << 32) ^ std::uint32_t(place), g.work_ns[op], 7);
-      own_[rank] += print((std::uint64_t(at) << 32) ^ std::uint32_t(g.priority[op]),
-                          (std::uint64_t(v.step[op]) << 1) | (g.gang[op] != kNone), 8);
+      position[op] = count[rank]++;
+      const std::int32_t place = r == kNone ? kNone : local_[r];
+      if (place == kEverybodys) set_apart(rank);
+      absorb(rank, static_cast<std::uint64_t>(g.work_ns[op]), pair(place, g.priority[op]));
+      absorb(rank, pair(v.step[op], g.gang[op] != kNone), 3);
     }
   }
 
   void look_at_edges(const GraphView& g, const RankView& v) {
     const auto look = [&](std::int32_t src, std::int32_t dst, std::uint64_t tag) {
       if (v.rank[src] == v.rank[dst]) {
-        own_[v.rank[dst]] += print(position[src], position[dst], tag);
+        absorb(v.rank[dst], pair(position[src], position[dst]), tag);
       } else {
         crossing_.push_back({src, dst, tag});
       }
@@ -142,22 +160,22 @@ class RankClasses {
   }
 
   void look_at_buffers(const RankView& v) {
-    for (std::int32_t i = 0; i < v.num_buffers; ++i) {
-      const auto at = [&](std::int32_t op) { return op == kNone ? -1 : position[op]; };
-      const std::uint64_t when =
-          (std::uint64_t(at(v.taken_by[i])) << 32) ^ std::uint32_t(at(v.given_by[i]));
-      own_[v.buffer_rank[i]] +=
-          print(when, v.size_bytes[i], 11 + (std::uint64_t(v.buffer_kind[i]) << 8) +
-                                           (std::uint64_t(v.later[i]) << 16));
-    }
+    const auto at = [this](std::int32_t op) { return op == kNone ? kNone : position[op]; };
+    std::vector<Print> sums(v.num_ranks);
+    for (std::int32_t i = 0; i < v.num_buffers; ++i)
+      sums[v.buffer_rank[i]] +=
+          print(pair(at(v.taken_by[i]), at(v.given_by[i])),
+                static_cast<std::uint64_t>(v.size_bytes[i]),
+                pair(v.buffer_kind[i] << 1 | v.later[i], v.buffer_layer[i]));
+    for (std::int32_t rank = 0; rank < v.num_ranks; ++rank)
+      absorb(rank, sums[rank].a, sums[rank].b);
   }
 
   void refine(const GraphView& g, const RankView& v) {
     std::vector<Print> prints = own_;
     for (const Crossing& edge : crossing_) {
-      const std::uint64_t from =
-          (std::uint64_t(class_of_rank[v.rank[edge.src]]) << 32) | std::uint32_t(position[edge.src]);
-      prints[v.rank[edge.dst]] += print(from, position[edge.dst], edge.tag + 100);
+      const std::uint64_t from = pair(class_of_rank[v.rank[edge.src]], position[edge.src]);
+      prints[v.rank[edge.dst]] += print(from, position[edge.dst], edge.tag);
     }
     if (g.num_gangs > 0) {
       std::fill(gang_print.begin(), gang_print.end(), Print{});

@@ -3,16 +3,19 @@ from typing import Any
 from numpy import int32, int64, uint8, uint64
 from numpy.typing import NDArray
 
+class NativeGraph:
+    def __init__(self, columns: dict[str, NDArray[Any]], num_gangs: int) -> None: ...
+
 class Workspace: ...
 class Blueprint: ...
 
 class FixedOrder:
     def sweep(self, work_ns: NDArray[int64], latest_ns: NDArray[int64]) -> None: ...
 
-def draw_blueprint(columns: dict[str, NDArray[Any]], num_gangs: int) -> Blueprint: ...
+def draw_blueprint(graph: NativeGraph) -> Blueprint: ...
 def simulate(
-    columns: dict[str, NDArray[Any]],
-    num_gangs: int,
+    graph: NativeGraph,
+    work_ns: NDArray[int64],
     blueprint: Blueprint | None,
     workspace: Workspace,
     start_ns: NDArray[int64],
@@ -20,13 +23,10 @@ def simulate(
     cause: NDArray[int32],
 ) -> bool: ...
 def fix_order(
-    columns: dict[str, NDArray[Any]],
-    num_gangs: int,
-    order: NDArray[int32],
-    end_ns: NDArray[int64],
+    graph: NativeGraph, order: NDArray[int32], end_ns: NDArray[int64]
 ) -> FixedOrder: ...
 def rank_classes(
-    columns: dict[str, NDArray[Any]], num_gangs: int, seed: int
+    graph: NativeGraph, seed: int
 ) -> tuple[NDArray[int32], NDArray[int32], NDArray[uint64], int]: ...
 def walk_back(
     work_ns: NDArray[int64],

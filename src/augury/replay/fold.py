@@ -62,10 +62,10 @@ def fold(graph: Graph) -> Folded | None:
     if len(graph.ranks) < 2 or not is_native_built():
         return None
     from augury._native import rank_classes  # noqa: PLC0415
-    from augury.replay.kernel import columns_of  # noqa: PLC0415
+    from augury.replay.kernel import native_graph  # noqa: PLC0415
 
     class_of_rank, position, prints, num_classes = rank_classes(
-        columns_of(graph), graph.num_gangs, secrets.randbits(64)
+        native_graph(graph), secrets.randbits(64)
     )
     if num_classes == len(graph.ranks):
         return None

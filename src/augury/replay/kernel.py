@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from augury import _native
 from augury.core.graph import Graph
@@ -24,12 +21,10 @@ class Replayer:
     """
 
     def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-        self._columns = columns_of(graph)
+        self._graph = native_graph(graph)
+        self._work_ns = graph.ops.work_ns
         self._workspace = _native.Workspace()
-        self._blueprint = (
-            _native.draw_blueprint(self._columns, graph.num_gangs) if graph.is_exclusive else None
-        )
+        self._blueprint = _native.draw_blueprint(self._graph) if graph.is_exclusive else None
         self._schedule = Schedule(
             np.empty(graph.num_ops, np.int64),
             np.empty(graph.num_ops, np.int64),
@@ -37,26 +32,25 @@ class Replayer:
         )
 
     def simulate(self, work_ns: I8 | None = None) -> Schedule:
-        columns = self._columns
-        if work_ns is not None:
-            columns = columns | {"ops.work_ns": np.ascontiguousarray(work_ns, np.int64)}
-            assert len(work_ns) == self._graph.num_ops
+        if work_ns is None:
+            work_ns = self._work_ns
+        assert len(work_ns) == len(self._work_ns)
         out = self._schedule
         _native.simulate(
-            columns=columns,
-            num_gangs=self._graph.num_gangs,
-            blueprint=self._blueprint,
-            workspace=self._workspace,
-            start_ns=out.start_ns,
-            end_ns=out.end_ns,
-            cause=out.cause,
+            self._graph,
+            work_ns,
+            self._blueprint,
+            self._workspace,
+            out.start_ns,
+            out.end_ns,
+            out.cause,
         )
         return out
 
 
-def columns_of(graph: Graph) -> dict[str, NDArray[Any]]:
+def native_graph(graph: Graph) -> _native.NativeGraph:
     """Every column under its name in the graph's file."""
-    return {
+    columns = {
         f"{name}.{column}": values
         for name in (
             "ops",
@@ -69,3 +63,4 @@ def columns_of(graph: Graph) -> dict[str, NDArray[Any]]:
         )
         for column, values in getattr(graph, name).columns()
     }
+    return _native.NativeGraph(columns, graph.num_gangs)

@@ -35,7 +35,7 @@ class FixedOrder:
 
     def __init__(self, graph: Graph) -> None:
         from augury._native import fix_order  # noqa: PLC0415
-        from augury.replay.kernel import columns_of  # noqa: PLC0415
+        from augury.replay.kernel import native_graph  # noqa: PLC0415
 
         simulate = refusing_deadlocks(find_engine("native"), num_ops=graph.num_ops)
         if len(graph.carries):
@@ -49,7 +49,7 @@ class FixedOrder:
         # Of several windows the last one is the settled one.
         self._stretch = _stretch(whole, schedule)[-graph.num_ops :]
         self._order = fix_order(
-            columns_of(whole), whole.num_gangs, _service_order(whole, schedule), schedule.end_ns
+            native_graph(whole), _service_order(whole, schedule), schedule.end_ns
         )
 
     def step_ns(self, work_ns: I8) -> I8:
