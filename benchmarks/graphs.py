@@ -1,0 +1,50 @@
+"""The graphs that benchmarks replay: realistic data-parallel training, of a stated size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from augury.build.layers import ModelSize, conv_layers
+from augury.build.synthetic import SyntheticJob, synthesize
+from augury.core.cluster import Cluster, Link
+from augury.core.graph import Graph
+from augury.replay.unroll import unroll
+
+NETWORK = Link(latency_ns=15_000, bandwidth_bytes_per_s=10_000_000_000, overhead_ns=2_000)
+STYLES = ("buckets", "ring")
+"""All-reduce of each bucket as one gang, or expanded into every send and receive of a ring."""
+
+
+def training(style: str, num_ops: int) -> Graph:
+    """Eight ranks, step after step, about ``num_ops`` operations in all; durations vary by 5 %."""
+    window = synthesize(_job(style, num_ranks=8, jitter=0.05))
+    return unroll(window, max(1, round(num_ops / window.num_ops)))
+
+
+def many_ranks(style: str, num_ranks: int, num_classes: int) -> Graph:
+    """Ranks of the same class (rank modulo ``num_classes``) are identical. Gangs of a large
+    model's buckets over three steps, or one bucket's ring: four million transfers."""
+    slower = tuple(
+        (rank, 1 + rank % num_classes / 100) for rank in range(num_ranks) if rank % num_classes
+    )
+    is_ring = style == "ring"
+    layers = conv_layers(ModelSize(num_layers=16 if is_ring else 160))
+    return synthesize(
+        _job(
+            style,
+            num_ranks=num_ranks,
+            stragglers=slower,
+            layers=layers,
+            bucket_bytes=10**10 if is_ring else 5 << 20,
+            num_steps=1 if is_ring else 3,
+        )
+    )
+
+
+def _job(style: str, *, num_ranks: int, **options: Any) -> SyntheticJob:
+    return SyntheticJob(
+        cluster=Cluster(num_hosts=num_ranks, ranks_per_host=1, intra=NETWORK, inter=NETWORK),
+        algorithm="gang" if style == "buckets" else "ring",
+        seed=1,
+        **options,
+    )

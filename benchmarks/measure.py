@@ -1,0 +1,104 @@
+"""Measuring side by side: what is compared runs in turn, in one process, and medians are taken."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+Work = Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    value: float
+    is_upper: bool
+
+    def holds(self, value: float) -> bool:
+        return value <= self.value if self.is_upper else value >= self.value
+
+    def __str__(self) -> str:
+        return f"{'<=' if self.is_upper else '>='} {self.value:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """Of medians; ``low`` and ``high`` are the extremes over the rounds."""
+
+    value: float
+    low: float
+    high: float
+
+
+def at_most(value: float) -> Bound:
+    return Bound(value, is_upper=True)
+
+
+def at_least(value: float) -> Bound:
+    return Bound(value, is_upper=False)
+
+
+def ratio(numerator: Work, denominator: Work, *, rounds: int) -> Ratio:
+    """CPU time of one over CPU time of the other, in alternation."""
+    pairs = [(cpu_seconds(numerator), cpu_seconds(denominator)) for _ in range(rounds)]
+    over = statistics.median(a for a, _ in pairs)
+    under = statistics.median(b for _, b in pairs)
+    each = [a / b for a, b in pairs]
+    return Ratio(over / under, min(each), max(each))
+
+
+def cpu_seconds(work: Work) -> float:
+    begin = time.process_time()
+    work()
+    return time.process_time() - begin
+
+
+def cpu_seconds_of_command(*arguments: str, rounds: int = 7) -> float:
+    """User and system time of a fresh process, the median over ``rounds``."""
+    spent = []
+    for _ in range(rounds):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(arguments, check=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
+    return statistics.median(spent)
+
+
+def extra_bytes_at_peak(work: Work) -> int:
+    """Resident memory at its highest during ``work``, beyond what was resident before."""
+    ctypes.CDLL(None).malloc_trim(0)  # what earlier work left behind must not be used up first
+    Path("/proc/self/clear_refs").write_text("5")  # forgets the highest so far
+    before = _status_bytes("VmRSS")
+    work()
+    return _status_bytes("VmHWM") - before
+
+
+def _status_bytes(field: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) * 1024
+    raise LookupError(field)
+
+
+def report(name: str, value: float, unit: str, bound: Bound | None, **details: object) -> bool:
+    """One JSON line; False if a bound is broken."""
+    holds = bound is None or bound.holds(value)
+    line = {"name": name, "value": round(value, 3), "unit": unit}
+    if bound is not None:
+        line |= {"bound": str(bound), "holds": holds}
+    print(json.dumps(line | details), flush=True)
+    return holds
+
+
+def say(text: str) -> None:
+    """Progress, apart from the results."""
+    if sys.stderr.isatty() or os.environ.get("AUGURY_BENCH_VERBOSE"):
+        print(text, file=sys.stderr, flush=True)

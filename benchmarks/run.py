@@ -1,0 +1,201 @@
+"""``make bench``: performance as ratios, one JSON line each, all measured in this one run.
+
+Every figure is taken on bucket-style and on ring-expanded graphs; the worse one is reported.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from augury import _native  # noqa: E402
+from augury.core.graph import Carries, Graph  # noqa: E402
+from augury.core.graph_file import save_graph  # noqa: E402
+from augury.replay import reference  # noqa: E402
+from augury.replay.critical_path import critical_path  # noqa: E402
+from augury.replay.fold import fold  # noqa: E402
+from augury.replay.kernel import Replayer  # noqa: E402
+from augury.replay.screen import FixedOrder  # noqa: E402
+from benchmarks.graphs import STYLES, many_ranks, training  # noqa: E402
+from benchmarks.measure import (  # noqa: E402
+    Bound,
+    Ratio,
+    Work,
+    at_least,
+    at_most,
+    cpu_seconds_of_command,
+    extra_bytes_at_peak,
+    ratio,
+    report,
+    say,
+)
+from tests.engines.simpy_model import simulate as simulate_in_simpy  # noqa: E402
+
+
+def main() -> int:
+    held = [
+        *against_other_engines(),
+        against_sweep(),
+        growth(),
+        *folding(),
+        memory(),
+        *screening(),
+        *commands(),
+    ]
+    return 0 if all(held) else 5
+
+
+def against_other_engines() -> list[bool]:
+    references: dict[str, Ratio] = {}
+    models: dict[str, Ratio] = {}
+    for style in STYLES:
+        graph = training(style, 100_000)
+        replayer = Replayer(graph)
+        kernel = ten_times(replayer.simulate)
+        say(f"100k {style}: reference")
+        references[style] = times_ten(ratio(lambda: reference.simulate(graph), kernel, rounds=3))
+        say(f"100k {style}: SimPy")
+        models[style] = times_ten(ratio(lambda: simulate_in_simpy(graph), kernel, rounds=1))
+    return [
+        report_worse("replay_vs_reference_100k", references, "x", at_least(10)),
+        report_worse("replay_vs_simpy_100k", models, "x", at_least(200)),
+    ]
+
+
+def against_sweep() -> bool:
+    found: dict[str, Ratio] = {}
+    for style in STYLES:
+        say(f"1m {style}: longest-path sweep")
+        graph = training(style, 1_000_000)
+        found[style] = ratio(Replayer(graph).simulate, plain_sweep(graph), rounds=15)
+    return report_worse("replay_vs_sweep_1m", found, "x", at_most(15))
+
+
+def plain_sweep(graph: Graph) -> Work:
+    before = graph.predecessors
+    start_ns, end_ns = np.empty(graph.num_ops, np.int64), np.empty(graph.num_ops, np.int64)
+    return lambda: _native.longest_path(
+        graph.ops.work_ns, before.first, before.dst, start_ns, end_ns
+    )
+
+
+def growth() -> bool:
+    """Nanoseconds per node, with the critical path."""
+    found: dict[str, Ratio] = {}
+    for style in STYLES:
+        say(f"5m {style}: growth")
+        small, large = training(style, 100_000), training(style, 5_000_000)
+        per_node = large.num_ops / small.num_ops / 10
+        measured = ratio(with_path(large), ten_times(with_path(small)), rounds=5)
+        found[style] = Ratio(*(part / per_node for part in (measured.value, measured.low, measured.high)))
+    return report_worse("growth_5m_vs_100k", found, "x", at_most(4))
+
+
+def with_path(graph: Graph) -> Callable[[], object]:
+    replayer = Replayer(graph)
+    return lambda: critical_path(graph, replayer.simulate())
+
+
+def folding() -> list[bool]:
+    """How much faster the folded graph replays; finding the classes is a line of its own."""
+    held = []
+    for name, num_classes, bound in (
+        ("fold_1024_identical", 1, at_least(200)),
+        ("fold_1024_16_classes", 16, at_least(40)),
+    ):
+        found: dict[str, Ratio] = {}
+        detection: dict[str, Ratio] = {}
+        for style in STYLES:
+            say(f"{name} {style}")
+            graph = many_ranks(style, 1024, num_classes)
+            folded = fold(graph)
+            assert folded is not None
+            assert folded.num_classes == num_classes
+            whole, small = Replayer(graph), Replayer(folded.graph)
+            assert np.array_equal(
+                whole.simulate().start_ns, folded.expand(small.simulate()).start_ns
+            )
+            found[style] = times_ten(ratio(whole.simulate, ten_times(small.simulate), rounds=7))
+            detection[style] = ratio(lambda: fold(graph), whole.simulate, rounds=3)  # noqa: B023
+        held.append(report_worse(name, found, "x", bound))
+        report_worse(f"{name}_finding_classes_vs_replay", detection, "x")
+    return held
+
+
+def memory() -> bool:
+    found: dict[str, Ratio] = {}
+    for style in STYLES:
+        say(f"5m {style}: memory")
+        graph = training(style, 5_000_000)
+        assert graph.num_gangs >= 0  # worked out once, part of the input
+        extra = extra_bytes_at_peak(lambda: Replayer(graph).simulate()) / graph.num_ops  # noqa: B023
+        found[style] = Ratio(extra, extra, extra)
+    return report_worse("replay_bytes_per_node", found, "B", at_most(64))
+
+
+def screening() -> list[bool]:
+    """What a candidate costs in a batch of 64, against an exact replay of it."""
+    found: dict[str, Ratio] = {}
+    for style in STYLES:
+        say(f"screening {style}")
+        graph = training(style, 20_000).evolve(carries=Carries.empty())
+        order = FixedOrder(graph)
+        rows = np.repeat(graph.ops.work_ns[None, :], 64, axis=0)
+        replayer = Replayer(graph)
+        measured = ratio(
+            lambda: [replayer.simulate(row) for row in rows],  # noqa: B023
+            lambda: order.step_ns(rows),  # noqa: B023
+            rounds=7,
+        )
+        found[style] = measured
+    return [report_worse("replay_vs_screening_20k", found, "x", at_least(1))]
+
+
+def commands() -> list[bool]:
+    augury = str(Path(sys.executable).parent / "augury")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "run.augury"
+        save_graph(training("ring", 10_000), file)
+        replay_s = cpu_seconds_of_command(augury, "replay", str(file))
+    help_s = cpu_seconds_of_command(augury, "--help")
+    return [
+        report("help_cpu", help_s, "s", at_most(0.25)),
+        report("replay_10k_cpu", replay_s, "s", at_most(0.6)),
+    ]
+
+
+def ten_times(work: Work) -> Work:
+    """Short work is measured ten at a time."""
+    return lambda: [work() for _ in range(10)]
+
+
+def times_ten(measured: Ratio) -> Ratio:
+    return Ratio(measured.value * 10, measured.low * 10, measured.high * 10)
+
+
+def report_worse(
+    name: str, found: dict[str, Ratio], unit: str, bound: Bound | None = None
+) -> bool:
+    is_upper = bound is None or bound.is_upper
+    worst = (max if is_upper else min)(found, key=lambda style: found[style].value)
+    return report(
+        name,
+        found[worst].value,
+        unit,
+        bound,
+        worse=worst,
+        low=round(found[worst].low, 3),
+        high=round(found[worst].high, 3),
+        **{style: round(measured.value, 3) for style, measured in found.items()},
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
