@@ -53,10 +53,12 @@ def _refused(graph: Graph, engine: EngineName = "auto", *, fold: bool = True) ->
 def test_two_ranks_that_order_two_gangs_differently(engine: EngineName, shared: bool, fold: bool):
     error = _refused(_crossed(["AB", "BA"], shared=shared), engine, fold=fold)
     assert error.cycle == (
-        "'A' (other, rank 0, op 0) holds its place and waits for its peer",
-        "'A' (other, rank 1, op 3) waits for a place on 'comm', held by",
-        "'B' (other, rank 1, op 2) holds its place and waits for its peer",
-        "'B' (other, rank 0, op 1) waits for a place on 'comm', held by",
+        "'A' (other, rank 0, op 0) holds its place and waits for its peer"
+        " 'A' (other, rank 1, op 3)",
+        "'A' (other, rank 1, op 3) waits for a place on 'comm', held by 'B' (other, rank 1, op 2)",
+        "'B' (other, rank 1, op 2) holds its place and waits for its peer"
+        " 'B' (other, rank 0, op 1)",
+        "'B' (other, rank 0, op 1) waits for a place on 'comm', held by 'A' (other, rank 0, op 0)",
     )
     assert "deadlocks" in error.cause
     assert all(line in error.cause for line in error.cycle)
@@ -99,7 +101,7 @@ def test_a_long_circle_is_cut_short(engine: EngineName):
         _crossed([a + b for a, b in zip(names, names[1:] + names[0], strict=True)]), engine
     )
     assert len(error.cycle) == 20
-    assert "; and 12 more; which is where it began" in error.cause
+    assert error.cause.endswith("; and 12 more")
 
 
 @every_engine
@@ -132,10 +134,12 @@ def test_through_a_result(engine: EngineName):
     recv = b.op("recv", rank=ranks[1], work_ns=1, after=[send])
     b.op("reduce", rank=ranks[1], work_ns=5, gang=gang, after=[recv])
     assert _refused(b.build(), engine).cycle == (
-        "'reduce' (other, rank 0, op 0) holds its place and waits for its peer",
-        "'reduce' (other, rank 1, op 3) waits for the result of",
-        "'recv' (other, rank 1, op 2) waits for the result of",
-        "'send' (other, rank 0, op 1) waits for a place on 'stream', held by",
+        "'reduce' (other, rank 0, op 0) holds its place and waits for its peer"
+        " 'reduce' (other, rank 1, op 3)",
+        "'reduce' (other, rank 1, op 3) waits for the result of 'recv' (other, rank 1, op 2)",
+        "'recv' (other, rank 1, op 2) waits for the result of 'send' (other, rank 0, op 1)",
+        "'send' (other, rank 0, op 1) waits for a place on 'stream', held by"
+        " 'reduce' (other, rank 0, op 0)",
     )
 
 

@@ -158,7 +158,9 @@ class Graph:
     @cached_property
     def num_steps(self) -> int:
         """Distinct steps in the window."""
-        return len(np.unique(self.ops.step[self.ops.step >= 0]))
+        # Asking for counts spares numpy the import of its masked arrays.
+        steps, _ = np.unique(self.ops.step[self.ops.step >= 0], return_counts=True)
+        return len(steps)
 
     @cached_property
     def predecessors(self) -> Edges:

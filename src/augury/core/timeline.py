@@ -83,8 +83,9 @@ class PeakMemory:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Timeline:
-    """``graph`` is what was replayed: the window itself or, where steps depend on the step
-    before, the window unrolled until its period was steady."""
+    """One window of ``graph``: as recorded or, where its steps depend on the step before, as it
+    runs once it is steady; then time zero is the end of the window before it, or its own first
+    start, if that is earlier."""
 
     graph: Graph
     start_ns: I8

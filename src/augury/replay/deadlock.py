@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from augury.core.errors import DeadlockError
 from augury.core.graph import NONE, Graph
 from augury.replay.schedule import PENDING, Schedule
@@ -18,10 +20,14 @@ def explain_deadlock(graph: Graph, schedule: Schedule, *, num_ops: int) -> Deadl
         op = after
     ops = list(seen)
     circle = ops[ops.index(op) :]
-    cycle = tuple(f"{_label(graph, member, num_ops)} {seen[member]}" for member in circle)
+    labels = [_label(graph, member, num_ops) for member in [*circle, circle[0]]]
+    cycle = tuple(
+        f"{label} {seen[member]} {awaited}"
+        for member, (label, awaited) in zip(circle, pairwise(labels), strict=True)
+    )
     shown = "; ".join(cycle[:8]) + (f"; and {len(cycle) - 8} more" if len(cycle) > 8 else "")
     return DeadlockError(
-        f"the replay deadlocks: {shown}; which is where it began",
+        f"the replay deadlocks: {shown}",
         cycle=cycle,
         remedy="make all ranks issue their collectives in the same order",
     )
