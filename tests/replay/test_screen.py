@@ -1,0 +1,106 @@
+"""Screening: estimates in a fixed order, verdicts by exact replays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from augury.build.layers import ModelSize, conv_layers
+from augury.build.ports import PortKind
+from augury.build.synthetic import SyntheticJob, synthesize
+from augury.core.builder import GraphBuilder
+from augury.replay import screen as screening
+from augury.replay.engine import find_engine
+from augury.replay.run import replay
+from augury.replay.screen import FixedOrder, screen, with_work
+from tests.engines import strategies
+
+
+def a_job(algorithm: str, **options) -> SyntheticJob:
+    return SyntheticJob(
+        layers=conv_layers(ModelSize(num_layers=6)), algorithm=algorithm, jitter=0.1, **options
+    )
+
+
+def varied(graph, count: int, by: float, seed: int = 0):
+    """Rows of durations; members of a gang keep theirs, which they must agree about."""
+    rng = np.random.default_rng(seed)
+    factor = rng.uniform(1 - by, 1 + by, size=(count, graph.num_ops))
+    factor[:, graph.ops.gang >= 0] = 1.0
+    return np.maximum(1, np.rint(graph.ops.work_ns * factor)).astype(np.int64)
+
+
+@pytest.mark.parametrize("algorithm", ["gang", "ring", "tree", "two-level", "parameter-server"])
+@pytest.mark.parametrize("has_barrier", [True, False])
+def test_with_unchanged_durations_the_sweep_is_the_replay(algorithm: str, has_barrier: bool):
+    graph = synthesize(a_job(algorithm, has_barrier=has_barrier))
+    exact = replay(graph, fold=False)
+    assert FixedOrder(graph).step_ns(graph.ops.work_ns).tolist() == [exact.step_ns]
+
+
+@pytest.mark.parametrize("algorithm", ["gang", "ring", "parameter-server"])
+def test_small_changes_are_estimated_closely(algorithm: str):
+    graph = synthesize(a_job(algorithm))
+    rows = varied(graph, 11, by=0.02)  # not a multiple of what goes side by side
+    estimates = FixedOrder(graph).step_ns(rows)
+    exact = [replay(with_work(graph, row), fold=False).step_ns for row in rows]
+    np.testing.assert_allclose(estimates, exact, rtol=0.01)
+
+
+def test_sharing_is_taken_to_slow_as_it_did():
+    graph = synthesize(a_job("ring", ports=PortKind.FAIR))
+    estimate = FixedOrder(graph).step_ns(graph.ops.work_ns)[0]
+    assert estimate == pytest.approx(replay(graph, fold=False).step_ns, rel=0.01)
+
+
+@settings(max_examples=150)
+@given(strategies.graphs(gangs=True, straggler=True))
+def test_a_sweep_in_the_replays_own_order_gives_its_makespan(graph):
+    graph = graph.evolve(carries=type(graph.carries).empty())
+    makespan_ns = int(find_engine()(graph).end_ns.max())
+    steps = max(graph.num_steps, 1)
+    try:
+        order = FixedOrder(graph)
+    except ValueError:
+        # Things without work at one time stamp: screen() replays every candidate instead.
+        assert (graph.ops.work_ns == 0).any()
+        return
+    assert order.step_ns(graph.ops.work_ns).tolist() == [round(makespan_ns / steps)]
+
+
+def test_winners_are_exact_and_best_first():
+    graph = synthesize(a_job("ring"))
+    rows = varied(graph, 40, by=0.3)
+    winners = screen(graph, rows, keep=5)
+    assert len(winners) == 5
+    assert [w.step_ns for w in winners] == sorted(w.step_ns for w in winners)
+    for winner in winners:
+        assert winner.step_ns == replay(with_work(graph, rows[winner.candidate])).step_ns
+    best = min(replay(with_work(graph, row)).step_ns for row in rows)
+    assert winners[0].step_ns <= best * 1.01
+
+
+def test_without_a_kernel_every_candidate_is_replayed(monkeypatch: pytest.MonkeyPatch):
+    graph = synthesize(a_job("gang"))
+    rows = varied(graph, 4, by=0.3)
+    with_kernel = screen(graph, rows, keep=4)
+    monkeypatch.setattr(screening, "is_native_built", lambda: False)
+    without = screen(graph, rows, keep=4, engine="reference")
+    assert [(w.candidate, w.step_ns) for w in without] == [
+        (w.candidate, w.step_ns) for w in with_kernel
+    ]
+    assert all(w.estimated_step_ns == w.step_ns for w in without)
+
+
+def test_places_of_a_wide_resource_go_to_whoever_is_next():
+    b = GraphBuilder()
+    rank = b.rank()
+    pool = b.resource("pool", rank=rank, width=2)
+    for work_ns in (5, 7, 4, 3):
+        b.op("task", rank=rank, resource=pool, work_ns=work_ns)
+    graph = b.build()
+    # 0-5 and 0-7; the third starts at 5, the fourth at 7: all done at 10.
+    assert FixedOrder(graph).step_ns(graph.ops.work_ns).tolist() == [10]
+    # The third still follows the first, the fourth the second: 2 + 4 and 9 + 3.
+    assert FixedOrder(graph).step_ns(np.array([2, 9, 4, 3])).tolist() == [12]
