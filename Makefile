@@ -35,7 +35,7 @@ lint: $(INSTALLED) ## ruff, mypy --strict, import-linter
 	@echo "lint: ruff, mypy --strict and import-linter are content"
 
 bench: $(INSTALLED) ## measure, as JSON lines
-	@$(BIN)/python benchmarks/run.py
+	@$(BIN)/python -m benchmarks.run
 
 validate: $(INSTALLED) ## compare predictions with real runs
 	@echo "nothing to validate yet: comparing predictions with real runs comes with recording them"

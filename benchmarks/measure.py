@@ -37,6 +37,9 @@ class Ratio:
     low: float
     high: float
 
+    def scaled(self, factor: float) -> Ratio:
+        return Ratio(self.value * factor, self.low * factor, self.high * factor)
+
 
 def at_most(value: float) -> Bound:
     return Bound(value, is_upper=True)

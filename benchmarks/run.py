@@ -8,23 +8,23 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+from tests.engines.simpy_model import simulate as simulate_in_simpy
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from augury import _native  # noqa: E402
-from augury.core.graph import Carries, Graph  # noqa: E402
-from augury.core.graph_file import save_graph  # noqa: E402
-from augury.replay import reference  # noqa: E402
-from augury.replay.critical_path import critical_path  # noqa: E402
-from augury.replay.fold import fold  # noqa: E402
-from augury.replay.kernel import Replayer  # noqa: E402
-from augury.replay.screen import FixedOrder  # noqa: E402
-from benchmarks.graphs import STYLES, many_ranks, training  # noqa: E402
-from benchmarks.measure import (  # noqa: E402
+from augury import _native
+from augury.core.graph import Carries, Graph
+from augury.core.graph_file import save_graph
+from augury.core.table import I8
+from augury.replay import reference
+from augury.replay.critical_path import critical_path
+from augury.replay.fold import fold
+from augury.replay.kernel import Replayer, simulate
+from augury.replay.screen import FixedOrder
+from benchmarks.graphs import STYLES, many_ranks, training
+from benchmarks.measure import (
     Bound,
     Ratio,
     Work,
@@ -36,7 +36,6 @@ from benchmarks.measure import (  # noqa: E402
     report,
     say,
 )
-from tests.engines.simpy_model import simulate as simulate_in_simpy  # noqa: E402
 
 
 def main() -> int:
@@ -60,9 +59,9 @@ def against_other_engines() -> list[bool]:
         replayer = Replayer(graph)
         kernel = ten_times(replayer.simulate)
         say(f"100k {style}: reference")
-        references[style] = times_ten(ratio(lambda: reference.simulate(graph), kernel, rounds=3))
+        references[style] = ratio(partial(reference.simulate, graph), kernel, rounds=3).scaled(10)
         say(f"100k {style}: SimPy")
-        models[style] = times_ten(ratio(lambda: simulate_in_simpy(graph), kernel, rounds=1))
+        models[style] = ratio(partial(simulate_in_simpy, graph), kernel, rounds=1).scaled(10)
     return [
         report_worse("replay_vs_reference_100k", references, "x", at_least(10)),
         report_worse("replay_vs_simpy_100k", models, "x", at_least(200)),
@@ -94,7 +93,7 @@ def growth() -> bool:
         small, large = training(style, 100_000), training(style, 5_000_000)
         per_node = large.num_ops / small.num_ops / 10
         measured = ratio(with_path(large), ten_times(with_path(small)), rounds=5)
-        found[style] = Ratio(*(part / per_node for part in (measured.value, measured.low, measured.high)))
+        found[style] = measured.scaled(1 / per_node)
     return report_worse("growth_5m_vs_100k", found, "x", at_most(4))
 
 
@@ -122,8 +121,8 @@ def folding() -> list[bool]:
             assert np.array_equal(
                 whole.simulate().start_ns, folded.expand(small.simulate()).start_ns
             )
-            found[style] = times_ten(ratio(whole.simulate, ten_times(small.simulate), rounds=7))
-            detection[style] = ratio(lambda: fold(graph), whole.simulate, rounds=3)  # noqa: B023
+            found[style] = ratio(whole.simulate, ten_times(small.simulate), rounds=7).scaled(10)
+            detection[style] = ratio(partial(fold, graph), whole.simulate, rounds=3)
         held.append(report_worse(name, found, "x", bound))
         report_worse(f"{name}_finding_classes_vs_replay", detection, "x")
     return held
@@ -135,7 +134,7 @@ def memory() -> bool:
         say(f"5m {style}: memory")
         graph = training(style, 5_000_000)
         assert graph.num_gangs >= 0  # worked out once, part of the input
-        extra = extra_bytes_at_peak(lambda: Replayer(graph).simulate()) / graph.num_ops  # noqa: B023
+        extra = extra_bytes_at_peak(partial(simulate, graph)) / graph.num_ops
         found[style] = Ratio(extra, extra, extra)
     return report_worse("replay_bytes_per_node", found, "B", at_most(64))
 
@@ -148,14 +147,14 @@ def screening() -> list[bool]:
         graph = training(style, 20_000).evolve(carries=Carries.empty())
         order = FixedOrder(graph)
         rows = np.repeat(graph.ops.work_ns[None, :], 64, axis=0)
-        replayer = Replayer(graph)
-        measured = ratio(
-            lambda: [replayer.simulate(row) for row in rows],  # noqa: B023
-            lambda: order.step_ns(rows),  # noqa: B023
-            rounds=7,
-        )
-        found[style] = measured
+        one_by_one = partial(replay_each, Replayer(graph), rows)
+        found[style] = ratio(one_by_one, partial(order.step_ns, rows), rounds=7)
     return [report_worse("replay_vs_screening_20k", found, "x", at_least(1))]
+
+
+def replay_each(replayer: Replayer, rows: I8) -> None:
+    for row in rows:
+        replayer.simulate(row)
 
 
 def commands() -> list[bool]:
@@ -176,13 +175,7 @@ def ten_times(work: Work) -> Work:
     return lambda: [work() for _ in range(10)]
 
 
-def times_ten(measured: Ratio) -> Ratio:
-    return Ratio(measured.value * 10, measured.low * 10, measured.high * 10)
-
-
-def report_worse(
-    name: str, found: dict[str, Ratio], unit: str, bound: Bound | None = None
-) -> bool:
+def report_worse(name: str, found: dict[str, Ratio], unit: str, bound: Bound | None = None) -> bool:
     is_upper = bound is None or bound.is_upper
     worst = (max if is_upper else min)(found, key=lambda style: found[style].value)
     return report(

@@ -59,9 +59,7 @@ class Update:
         for all results; each other waits for the one before."""
         has_barrier = self.world.job.has_barrier
         updated: dict[int, list[int]] = {}
-        waits = [
-            list(ops) for ops in zip(last, *(ops for _, ops in self._reduced), strict=True)
-        ]
+        waits = [list(ops) for ops in zip(last, *(ops for _, ops in self._reduced), strict=True)]
         for bucket, results in self._reduced:
             for i in bucket.layers:
                 layer = self.world.job.layers[i]

@@ -117,9 +117,7 @@ class GraphBuilder:
         discipline: Discipline = Discipline.PRIORITY,
     ) -> int:
         """An exclusive resource: ``width`` operations at a time, each at full speed."""
-        return self._resources.append(
-            kind, rank, width, 0, discipline, self._pool.number(name)
-        )
+        return self._resources.append(kind, rank, width, 0, discipline, self._pool.number(name))
 
     def shared_resource(
         self,
@@ -204,9 +202,7 @@ class GraphBuilder:
         layer: str | None = None,
     ) -> int:
         layer_number = NONE if layer is None else self._pool.number(layer)
-        return self._buffers.append(
-            rank, size_bytes, kind, taken_by, given_by, later, layer_number
-        )
+        return self._buffers.append(rank, size_bytes, kind, taken_by, given_by, later, layer_number)
 
     def measured_step(self, *, rank: int, step: int, dur_ns: int, explained_ns: int) -> None:
         self._measured.append(rank, step, dur_ns, explained_ns)

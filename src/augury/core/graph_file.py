@@ -187,9 +187,7 @@ def _read(file: BinaryIO, path: Path, max_bytes: int) -> Graph:
         raise _damaged(path, f"{file_bytes - expected} bytes follow its end")
     columns = {s.name: _read_column(file, path, s, dtypes[s.name]) for s in header.sections}
     tables: dict[str, Any] = {
-        table_name: table(
-            **{name: columns[f"{table_name}.{name}"] for name, _ in table.schema()}
-        )
+        table_name: table(**{name: columns[f"{table_name}.{name}"] for name, _ in table.schema()})
         for table_name, table in _TABLES.items()
     }
     graph = Graph(

@@ -1,4 +1,4 @@
-"""The closed vocabularies of a Graph. Numbers are part of the file format: append, never renumber."""
+"""The closed vocabularies of a Graph. Files hold their numbers: append, never renumber."""
 
 from __future__ import annotations
 

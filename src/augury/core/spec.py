@@ -66,9 +66,7 @@ def verify(graph: Graph) -> None:
     )
 
 
-def _found(
-    rule: str, bad: NDArray[np.bool_], tell: Callable[[int], str]
-) -> Iterator[Problem]:
+def _found(rule: str, bad: NDArray[np.bool_], tell: Callable[[int], str]) -> Iterator[Problem]:
     """At most one problem: how many rows are bad, in words for the first of them."""
     where = np.flatnonzero(bad)
     if len(where):
@@ -195,8 +193,10 @@ def _edges(graph: Graph) -> Iterator[Problem]:
     yield from _found(
         "dangling-edge",
         _outside(carries.src, 0, num_ops) | _outside(carries.dst, 0, num_ops),
-        lambda i: f"a carried edge leads from operation {carries.src[i]} to {carries.dst[i]},"
-        f" but there are {num_ops}",
+        lambda i: (
+            f"a carried edge leads from operation {carries.src[i]} to {carries.dst[i]},"
+            f" but there are {num_ops}"
+        ),
     )
 
 
@@ -218,21 +218,26 @@ def _resources(graph: Graph) -> Iterator[Problem]:
         (resources.width < 1)
         | (resources.capacity < 0)
         | ((resources.capacity > 0) & (resources.width > MAX_SHARED_WIDTH)),
-        lambda i: f"resource {i} has width {resources.width[i]}"
-        f" and capacity {resources.capacity[i]}",
+        lambda i: (
+            f"resource {i} has width {resources.width[i]} and capacity {resources.capacity[i]}"
+        ),
     )
     rules = graph.interference
     yield from _found(
         "unknown-resource",
         _outside(rules.victim, 0, count) | _outside(rules.aggressor, 0, count),
-        lambda i: f"interference {i} is between resources {rules.victim[i]}"
-        f" and {rules.aggressor[i]} of {count}",
+        lambda i: (
+            f"interference {i} is between resources {rules.victim[i]}"
+            f" and {rules.aggressor[i]} of {count}"
+        ),
     )
     yield from _found(
         "bad-interference",
         (rules.rate < MIN_RATE) | (rules.rate > RATE_ONE) | (rules.victim == rules.aggressor),
-        lambda i: f"interference {i} slows resource {rules.victim[i]} to"
-        f" {rules.rate[i] / RATE_ONE:.4f} of its speed (0.001 to 1, by another resource)",
+        lambda i: (
+            f"interference {i} slows resource {rules.victim[i]} to"
+            f" {rules.rate[i] / RATE_ONE:.4f} of its speed (0.001 to 1, by another resource)"
+        ),
     )
 
 
@@ -246,8 +251,10 @@ def _buffers(graph: Graph) -> Iterator[Problem]:
     yield from _found(
         "dangling-buffer",
         _outside(buffers.taken_by, NONE, num_ops) | _outside(buffers.given_by, NONE, num_ops),
-        lambda i: f"buffer {i} is taken by operation {buffers.taken_by[i]} and given back by"
-        f" {buffers.given_by[i]}, but there are {num_ops}",
+        lambda i: (
+            f"buffer {i} is taken by operation {buffers.taken_by[i]} and given back by"
+            f" {buffers.given_by[i]}, but there are {num_ops}"
+        ),
     )
     yield from _found(
         "negative-size",
@@ -286,15 +293,18 @@ def _values(graph: Graph) -> Iterator[Problem]:
     yield from _found(
         "bad-measurement",
         (measured.dur_ns <= 0) | (measured.explained_ns < 0) | (measured.step < 0),
-        lambda i: f"step {measured.step[i]} of rank {measured.rank[i]} was measured as"
-        f" {measured.dur_ns[i]} ns, {measured.explained_ns[i]} ns of it explained",
+        lambda i: (
+            f"step {measured.step[i]} of rank {measured.rank[i]} was measured as"
+            f" {measured.dur_ns[i]} ns, {measured.explained_ns[i]} ns of it explained"
+        ),
     )
     # Ids index arrays: a sparse numbering would let a tiny file ask for all memory.
     yield from _found(
         "bad-gang",
         _outside(ops.gang, NONE, graph.num_ops),
-        lambda i: f"operation {i} is in gang {ops.gang[i]}, but there are"
-        f" only {graph.num_ops} operations",
+        lambda i: (
+            f"operation {i} is in gang {ops.gang[i]}, but there are only {graph.num_ops} operations"
+        ),
     )
 
 
@@ -308,8 +318,10 @@ def _own_resources(graph: Graph) -> Iterator[Problem]:
     yield from _found(
         "foreign-resource",
         (owner != NONE) & (owner != ops.rank),
-        lambda i: f"{graph.op_label(i)} runs on"
-        f" {graph.resource_name(int(ops.resource[i]))!r} of rank {owner[i]}",
+        lambda i: (
+            f"{graph.op_label(i)} runs on"
+            f" {graph.resource_name(int(ops.resource[i]))!r} of rank {owner[i]}"
+        ),
     )
     buffers = graph.buffers
     of_op = np.append(ops.rank, NONE)
@@ -317,8 +329,10 @@ def _own_resources(graph: Graph) -> Iterator[Problem]:
         yield from _found(
             "foreign-buffer",
             (column != NONE) & (of_op[column] != buffers.rank),
-            lambda i, c=column: f"buffer {i} of rank {buffers.rank[i]} is handled by"  # type: ignore[misc]
-            f" {graph.op_label(int(c[i]))}",
+            lambda i, c=column: (
+                f"buffer {i} of rank {buffers.rank[i]} is handled by"  # type: ignore[misc]
+                f" {graph.op_label(int(c[i]))}"
+            ),
         )
 
 

@@ -70,9 +70,7 @@ def parse_bandwidth(text: str) -> int:
     elif match and amount != unit and amount.lower() in _BYTE_UNITS:
         value = float(match.group(1)) * _BYTE_UNITS[amount.lower()]
     else:
-        raise UsageError(
-            f"{text!r} is not a bandwidth", remedy="write it as 10Gbit/s or 1.25GB/s"
-        )
+        raise UsageError(f"{text!r} is not a bandwidth", remedy="write it as 10Gbit/s or 1.25GB/s")
     if value < 1:
         raise UsageError(f"a bandwidth of {text!r} is zero", remedy="give at least 8bit/s")
     return _whole(value, text)
@@ -83,9 +81,7 @@ def _parse(text: str, units: dict[str, int], *, default: str, example: str) -> f
     scale = units.get(match.group(2).lower() or default) if match else None
     if match is None or scale is None:
         known = ", ".join(units)
-        raise UsageError(
-            f"{text!r} is not a quantity in {known}", remedy=f"write it as {example}"
-        )
+        raise UsageError(f"{text!r} is not a quantity in {known}", remedy=f"write it as {example}")
     return float(match.group(1)) * scale
 
 
