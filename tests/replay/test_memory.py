@@ -75,7 +75,7 @@ def _peak(graph: Graph, rank: int, lives: list[tuple[int, int, int]]) -> PeakMem
     return PeakMemory(rank=rank, size_bytes=peak_bytes, at_ns=at_ns, holders=tuple(holders))
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(st.data())
 def test_peak_of_every_rank(data: st.DataObject):
     graph = data.draw(graphs(gangs=True))
