@@ -26,7 +26,7 @@ demo: $(INSTALLED) ## replay a made-up run and show its critical path
 	@$(BIN)/augury demo --force --out build/demo
 
 test: lint ## lint, then all tests with coverage
-	@$(BIN)/python -m pytest --hypothesis-profile ci --cov --cov-fail-under 90
+	@$(BIN)/python -m pytest --cov --cov-fail-under 90
 
 lint: $(INSTALLED) ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff check --quiet --output-format concise
