@@ -308,6 +308,21 @@ def test_the_path_leads_through_ranks_that_are_joined():
     assert (sent, got) in zip((0, 2, 4), received, strict=True)
 
 
+def test_the_path_leads_back_into_the_window_before():
+    # What happens between two steps belongs to none: the step after waits for it.
+    ranks = Ranks(3)
+    saved = []
+    for rank, op in enumerate(ranks.ops):
+        saved.append(ranks.builder.op("save", rank=rank, work_ns=5, step=-1, after=[op]))
+        ranks.builder.carry(saved[-1], op)
+    timeline = assert_folds_exactly(ranks.builder.build())
+    assert timeline is not None
+    assert timeline.step_ns == 15
+    before, step = timeline.critical_path.op.tolist()
+    assert (before, step) in zip(saved, ranks.ops, strict=True)
+    assert timeline.critical_path.dur_ns.tolist() == [5, 10]
+
+
 @pytest.mark.xfail(reason="what a rank's rules and resources are is hashed alike", strict=True)
 def test_a_rule_is_not_taken_for_a_resource():
     ranks = Ranks(2)
