@@ -60,7 +60,8 @@ class RankClasses {
         gang_print(g.num_gangs),
         seed_a_(mixed(seed)),
         seed_b_(mixed(seed + 1)),
-        own_(v.num_ranks) {
+        own_(v.num_ranks),
+        is_apart_(v.num_ranks, 0) {
     look_at_resources(g, v);
     look_at_ops(g, v);
     look_at_edges(g, v);
@@ -92,7 +93,8 @@ class RankClasses {
            static_cast<std::uint32_t>(low);
   }
 
-  // What comes next in a rank's order.
+  // What comes next in a rank's order. Counts go before what they count, so that nothing can be
+  // taken for something else.
   void absorb(std::int32_t rank, std::uint64_t x, std::uint64_t y) {
     Print& own = own_[rank];
     own.a = folded_product(own.a ^ x ^ seed_a_, y ^ 0x2d358dccaa6c78a5u);
@@ -106,12 +108,18 @@ class RankClasses {
   }
 
   // What only one rank can have makes it unlike any other.
-  void set_apart(std::int32_t rank) { absorb(rank, static_cast<std::uint64_t>(rank), 1); }
+  void set_apart(std::int32_t rank) { is_apart_[rank] = 1; }
 
   void look_at_resources(const GraphView& g, const RankView& v) {
-    for (std::int32_t rank = 0; rank < v.num_ranks; ++rank) absorb(rank, v.role[rank], 2);
     local_.resize(g.num_resources);
-    std::vector<std::int32_t> count(v.num_ranks, 0);
+    std::vector<std::int32_t> count(v.num_ranks, 0), num_resources(v.num_ranks, 0);
+    std::vector<std::int32_t> num_rules(v.num_ranks, 0);
+    for (std::int32_t r = 0; r < g.num_resources; ++r)
+      if (v.resource_rank[r] != kNone) ++num_resources[v.resource_rank[r]];
+    for (std::int32_t i = 0; i < g.num_rules; ++i)
+      if (is_within_rank(g, v, i)) ++num_rules[v.resource_rank[g.victim[i]]];
+    for (std::int32_t rank = 0; rank < v.num_ranks; ++rank)
+      absorb(rank, v.role[rank], pair(num_resources[rank], num_rules[rank]));
     for (std::int32_t r = 0; r < g.num_resources; ++r) {
       const std::int32_t rank = v.resource_rank[r];
       if (rank == kNone) {
@@ -124,7 +132,7 @@ class RankClasses {
     for (std::int32_t i = 0; i < g.num_rules; ++i) {
       const std::int32_t victim = v.resource_rank[g.victim[i]];
       const std::int32_t aggressor = v.resource_rank[g.aggressor[i]];
-      if (victim == aggressor && victim != kNone) {
+      if (is_within_rank(g, v, i)) {
         absorb(victim, pair(local_[g.victim[i]], local_[g.aggressor[i]]),
                static_cast<std::uint64_t>(g.rate[i]));
       } else {
@@ -134,8 +142,15 @@ class RankClasses {
     }
   }
 
+  static bool is_within_rank(const GraphView& g, const RankView& v, std::int32_t rule) {
+    const std::int32_t victim = v.resource_rank[g.victim[rule]];
+    return victim != kNone && victim == v.resource_rank[g.aggressor[rule]];
+  }
+
   void look_at_ops(const GraphView& g, const RankView& v) {
-    std::vector<std::int32_t> count(v.num_ranks, 0);
+    std::vector<std::int32_t> count(v.num_ranks, 0), num_ops(v.num_ranks, 0);
+    for (std::int32_t op = 0; op < g.num_ops; ++op) ++num_ops[v.rank[op]];
+    for (std::int32_t rank = 0; rank < v.num_ranks; ++rank) absorb(rank, num_ops[rank], 0);
     for (std::int32_t op = 0; op < g.num_ops; ++op) {
       const std::int32_t rank = v.rank[op], r = g.resource[op];
       position[op] = count[rank]++;
@@ -167,8 +182,10 @@ class RankClasses {
           print(pair(at(v.taken_by[i]), at(v.given_by[i])),
                 static_cast<std::uint64_t>(v.size_bytes[i]),
                 pair(v.buffer_kind[i] << 1 | v.later[i], v.buffer_layer[i]));
-    for (std::int32_t rank = 0; rank < v.num_ranks; ++rank)
+    for (std::int32_t rank = 0; rank < v.num_ranks; ++rank) {
       absorb(rank, sums[rank].a, sums[rank].b);
+      absorb(rank, is_apart_[rank] != 0 ? rank + 1 : 0, 0);
+    }
   }
 
   void refine(const GraphView& g, const RankView& v) {
@@ -208,6 +225,7 @@ class RankClasses {
 
   std::uint64_t seed_a_, seed_b_;
   std::vector<Print> own_;
+  std::vector<char> is_apart_;
   std::vector<std::int32_t> local_;
   std::vector<Crossing> crossing_;
 };

@@ -323,7 +323,6 @@ def test_the_path_leads_back_into_the_window_before():
     assert timeline.critical_path.dur_ns.tolist() == [5, 10]
 
 
-@pytest.mark.xfail(reason="what a rank's rules and resources are is hashed alike", strict=True)
 def test_a_rule_is_not_taken_for_a_resource():
     ranks = Ranks(2)
     comms = [ranks.builder.resource("comm", rank=rank) for rank in ranks.ranks]
@@ -334,7 +333,6 @@ def test_a_rule_is_not_taken_for_a_resource():
     assert ranks.classes() == [0, 1]
 
 
-@pytest.mark.xfail(reason="what a rank's operations and resources are is hashed alike", strict=True)
 def test_an_operation_is_not_taken_for_resources():
     b = GraphBuilder()
     streams = [b.resource("stream", rank=b.rank()) for _ in range(2)]

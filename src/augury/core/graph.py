@@ -110,7 +110,7 @@ class Buffers(Table):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ranks(Table):
-    """One row a process; its row number is its rank. Servers come after the workers."""
+    """One row a process; its row number is its rank."""
 
     role: U1 = column("<u1")
     host: I4 = column("<i4")

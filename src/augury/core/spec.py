@@ -26,6 +26,9 @@ MAX_TOTAL_WORK_NS = 1 << 52
 MAX_SLOWED_NS = 1 << 60
 """All together at their slowest: the clock has 64 bits, and rounding rates needs some room."""
 
+MAX_TOTAL_BYTES = 1 << 60
+"""An exabyte of memory: sums of buffers must not overflow either."""
+
 MIN_RATE = RATE_ONE >> 10
 MAX_SHARED_WIDTH = 1 << 16
 POINT_TO_POINT = {OpKind.SEND, OpKind.RECV, OpKind.PUSH, OpKind.PULL}
@@ -260,6 +263,13 @@ def _buffers(graph: Graph) -> Iterator[Problem]:
         "negative-size",
         buffers.size_bytes < 0,
         lambda i: f"buffer {i} has {buffers.size_bytes[i]} bytes",
+    )
+    if float(buffers.size_bytes.astype(np.float64).sum()) > MAX_TOTAL_BYTES:
+        yield Problem("excessive-size", "all buffers together have more than 2^60 bytes")
+    yield from _found(
+        "bad-buffer",
+        buffers.later > 1,
+        lambda i: f"buffer {i} is given back {buffers.later[i]} windows later; 0 or 1 is known",
     )
 
 
