@@ -44,11 +44,8 @@ class EagerSimulation {
     std::int64_t shortest_ns = kNever;
     bool can_run = true;
     for (std::int32_t op = 0; op < g_.num_ops; ++op) {
-      const std::int32_t first = g_.first[op], count = g_.first[op + 1] - first;
       const std::int32_t role = blueprint_.role[op];
       const std::int64_t work_ns = g_.work_ns[op];
-      nodes_[op] = {kPending, work_ns, blueprint_.missing[op], kNoCause, role,
-                    count == 1 ? g_.dst[first] : count == 0 ? kNone : kSeveral};
       can_run &= work_ns != 0 || role >> Blueprint::kResourceShift == 0;
       if (role & Blueprint::kHasChoice) shortest_ns = std::min(shortest_ns, work_ns);
     }
@@ -71,6 +68,7 @@ class EagerSimulation {
 
   bool run() {
     for (const std::int32_t op : blueprint_.roots) {
+      if (op >= num_filled_) fill_nodes(op);
       nodes_[op].at_ns = 0;
       arrive(op, nodes_[op], kNone);
     }
@@ -93,6 +91,7 @@ class EagerSimulation {
  private:
   static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
   static constexpr std::size_t kMaxDeferred = 64;
+  static constexpr std::int32_t kFillAhead = 512;
   // What Node::missing says once nothing is missing.
   static constexpr std::int32_t kEnded = -3;
   static constexpr std::int32_t kHeld = -4;  // a gang's member that has its place
@@ -139,6 +138,19 @@ class EagerSimulation {
     std::int64_t begin_ns;
     std::int32_t ungranted;
   };
+
+  // Nodes are made when the replay first comes near them: by then memory has brought the columns,
+  // and the nodes are still in the cache when they are used.
+  void fill_nodes(std::int32_t until) {
+    const std::int32_t end = until < g_.num_ops - kFillAhead ? until + kFillAhead : g_.num_ops;
+    for (std::int32_t op = num_filled_; op < end; ++op) {
+      const std::int32_t first = g_.first[op], count = g_.first[op + 1] - first;
+      nodes_[op] = {kPending, g_.work_ns[op], blueprint_.missing[op], kNoCause,
+                    blueprint_.role[op],
+                    count == 1 ? g_.dst[first] : count == 0 ? kNone : kSeveral};
+    }
+    num_filled_ = end;
+  }
 
   // -- what is known without the clock ---------------------------------------------------------
 
@@ -273,6 +285,7 @@ class EagerSimulation {
   }
 
   void release(std::int32_t next, std::int32_t op, std::int64_t end_ns) {
+    if (next >= num_filled_) fill_nodes(next);
     Node& node = nodes_[next];
     if (end_ns > node.at_ns) {
       node.at_ns = end_ns;
@@ -437,6 +450,7 @@ class EagerSimulation {
 
   // In a deadlock what never got its place has no start, and what never ended has no end.
   bool write_out() {
+    fill_nodes(g_.num_ops);
     std::int32_t num_ended = 0;
     for (std::int32_t op = 0; op < g_.num_ops; ++op) {
       const Node& node = nodes_[op];
@@ -453,6 +467,7 @@ class EagerSimulation {
   const Blueprint& blueprint_;
   const ScheduleView out_;
   Node* const nodes_;
+  std::int32_t num_filled_ = 0;
   std::vector<Lane> lanes_;
   std::vector<GangState> gang_states_;
   std::vector<std::int32_t> ended_, releasing_, complete_gangs_, touched_, late_, far_;
