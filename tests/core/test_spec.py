@@ -187,7 +187,11 @@ _BROKEN: list[tuple[str, str, Callable[[Graph], Graph]]] = [
         f"operation 3 takes {MAX_WORK_NS + 1} ns, more than",
         _with("ops", work_ns={3: MAX_WORK_NS + 1}),
     ),
-    ("excessive-size", "more than 2^60 bytes", _with("buffers", size_bytes={1: 1 << 61})),
+    (
+        "excessive-size",
+        "the buffers of rank 1 add up to more than 2^62 bytes",
+        _with("buffers", size_bytes={1: 5 << 60}),
+    ),
     ("bad-buffer", "buffer 0 is given back 7 windows later", _with("buffers", later={0: 7})),
     ("negative-size", "operation 0 moves -1 bytes", _with("ops", size_bytes={0: -1})),
     ("bad-step", "operation 0 is in step -2", _with("ops", step={0: -2})),

@@ -26,8 +26,8 @@ MAX_TOTAL_WORK_NS = 1 << 52
 MAX_SLOWED_NS = 1 << 60
 """All together at their slowest: the clock has 64 bits, and rounding rates needs some room."""
 
-MAX_TOTAL_BYTES = 1 << 60
-"""An exabyte of memory: sums of buffers must not overflow either."""
+MAX_RANK_BYTES = 1 << 62
+"""Of buffers on one rank: their sum must not overflow either."""
 
 MIN_RATE = RATE_ONE >> 10
 MAX_SHARED_WIDTH = 1 << 16
@@ -264,8 +264,6 @@ def _buffers(graph: Graph) -> Iterator[Problem]:
         buffers.size_bytes < 0,
         lambda i: f"buffer {i} has {buffers.size_bytes[i]} bytes",
     )
-    if float(buffers.size_bytes.astype(np.float64).sum()) > MAX_TOTAL_BYTES:
-        yield Problem("excessive-size", "all buffers together have more than 2^60 bytes")
     yield from _found(
         "bad-buffer",
         buffers.later > 1,
@@ -344,6 +342,15 @@ def _own_resources(graph: Graph) -> Iterator[Problem]:
                 f" {graph.op_label(int(c[i]))}"
             ),
         )
+
+
+def _memory(graph: Graph) -> Iterator[Problem]:
+    held = np.bincount(graph.buffers.rank, weights=graph.buffers.size_bytes)
+    yield from _found(
+        "excessive-size",
+        held > MAX_RANK_BYTES,
+        lambda i: f"the buffers of rank {i} add up to more than 2^62 bytes",
+    )
 
 
 def _gangs(graph: Graph) -> Iterator[Problem]:
@@ -435,5 +442,5 @@ def _acyclic(graph: Graph) -> Iterator[Problem]:
 _STAGES: tuple[tuple[Callable[[Graph], Iterator[Problem]], ...], ...] = (
     (_shape,),
     (_not_empty, _ranks, _strings, _edges, _resources, _buffers, _values),
-    (_own_resources, _gangs, _slowest, _steps, _acyclic),
+    (_own_resources, _memory, _gangs, _slowest, _steps, _acyclic),
 )
