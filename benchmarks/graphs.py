@@ -15,9 +15,9 @@ STYLES = ("buckets", "ring")
 """All-reduce of each bucket as one gang, or expanded into every send and receive of a ring."""
 
 
-def training(style: str, num_ops: int) -> Graph:
-    """Eight ranks, step after step, about ``num_ops`` operations in all; durations vary by 5 %."""
-    window = synthesize(_job(style, num_ranks=8, jitter=0.05))
+def training(style: str, num_ops: int, *, num_ranks: int = 8) -> Graph:
+    """Step after step, about ``num_ops`` operations in all; durations vary by 5 %."""
+    window = synthesize(_job(style, num_ranks=num_ranks, jitter=0.05))
     return unroll(window, max(1, round(num_ops / window.num_ops)))
 
 
