@@ -226,7 +226,7 @@ class EagerSimulation {
     node.end_ns = end_ns;
     node.missing = kEnded;
     if (node.next >= 0) __builtin_prefetch(&nodes_[node.next], 1);
-    if (end_ns < first_end_ns_) first_end_ns_ = end_ns;
+    first_end_ns_ = std::min(first_end_ns_, end_ns);
     ended_.push_back(op);
   }
 
