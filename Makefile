@@ -24,6 +24,7 @@ install: $(INSTALLED) ## make .venv with augury, its kernel and the tools
 
 demo: $(INSTALLED) ## replay a made-up run and show its critical path
 	@$(BIN)/augury demo --force --out build/demo
+	@echo "(augury is $(BIN)/augury here)"
 
 test: lint ## lint, then all tests with coverage
 	@$(BIN)/python -m pytest --cov --cov-fail-under 90
