@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from augury.build.collective import Collective
+from augury.build.collective import Call, Collective
 from augury.build.ports import PortKind, open_ports
 from augury.core.builder import GraphBuilder
 from augury.core.cluster import Cluster, Link
@@ -57,7 +57,8 @@ def play(
     inputs = [
         builder.op("input", rank=rank, work_ns=input_ns[rank] if input_ns else 5) for rank in ranks
     ]
-    results = collective(builder, ports, size_bytes=size_bytes, after=inputs, name="it")
+    call = Call(builder=builder, ports=ports, size_bytes=size_bytes, after=inputs, name="it")
+    results = collective(call)
     return Played(builder.build(), inputs, results)
 
 

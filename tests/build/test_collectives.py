@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from augury.build import ring, tree, two_level
 from augury.build.algorithms import ALGORITHMS, find_algorithm
+from augury.build.collective import Call
 from augury.build.ports import PortKind
 from augury.core.cluster import Cluster
 from augury.core.errors import UsageError
@@ -146,12 +147,9 @@ def test_unequal_hosts_reduce_through_leaders():
     """Five members of a cluster with three ranks a host: one host has only two of them."""
     cluster = Cluster(num_hosts=2, ranks_per_host=3, intra=FAST, inter=SLOW)
 
-    def of_five(builder, ports, *, after, **what):
-        five = ports.group(range(5))
-        return [
-            *two_level.all_reduce(builder, five, after=after[:5], **what),
-            after[5],
-        ]
+    def of_five(call: Call) -> list[int]:
+        five = call.among(range(5), size_bytes=call.size_bytes)
+        return [*two_level.all_reduce(five), call.after[5]]
 
     played = play(of_five, cluster, size_bytes=1_001)
     needs = contributions(played.graph, played.inputs)

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from augury.build.chunks import capped_chunks
+from augury.build.collective import Call
 from augury.build.parameter_server import open_servers, push_pull
 from augury.build.placement import place
 from augury.build.ports import PortKind, open_ports
@@ -38,13 +37,17 @@ def _play(num_workers: int, size_bytes: int, kind: PortKind, priorities=(0,)) ->
     )
     inputs = [builder.op("input", rank=rank, work_ns=5) for rank in workers]
     results = [
-        partial(push_pull, servers=servers, home=home)(
-            builder,
-            ports,
-            size_bytes=size_bytes,
-            after=inputs,
-            name=f"tensor{number}",
-            priority=priority,
+        push_pull(
+            Call(
+                builder=builder,
+                ports=ports,
+                size_bytes=size_bytes,
+                after=inputs,
+                name=f"tensor{number}",
+                priority=priority,
+            ),
+            servers=servers,
+            home=home,
         )
         for number, (home, priority) in enumerate(zip(homes, priorities, strict=True))
     ]

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from augury.build import gang, pairwise, ring, tree, two_level
 from augury.build.collective import Collective
-from augury.build.gang import Gang
+from augury.build.gang import Gang, OverWidestLink, WorkOf
 from augury.core.errors import UsageError
 from augury.core.kinds import OpKind
+from augury.costs import network
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,48 +23,22 @@ class Algorithm:
     is_gang: bool = False
 
 
+def _gang(name: str, kind: OpKind, work_of: WorkOf) -> Algorithm:
+    return Algorithm(name=name, kind=kind, collective=Gang(kind, work_of), is_gang=True)
+
+
 ALGORITHMS: tuple[Algorithm, ...] = (
-    Algorithm(
-        name="gang",
-        kind=OpKind.ALL_REDUCE,
-        collective=Gang(OpKind.ALL_REDUCE, gang.ring_ns),
-        is_gang=True,
-    ),
-    Algorithm(
-        name="gang-tree",
-        kind=OpKind.ALL_REDUCE,
-        collective=Gang(OpKind.ALL_REDUCE, gang.tree_ns),
-        is_gang=True,
-    ),
-    Algorithm(
-        name="gang-two-level",
-        kind=OpKind.ALL_REDUCE,
-        collective=Gang(OpKind.ALL_REDUCE, gang.two_level_ns),
-        is_gang=True,
-    ),
+    _gang("gang", OpKind.ALL_REDUCE, OverWidestLink(network.all_reduce_ring_ns)),
+    _gang("gang-tree", OpKind.ALL_REDUCE, OverWidestLink(network.all_reduce_tree_ns)),
+    _gang("gang-two-level", OpKind.ALL_REDUCE, gang.two_level_ns),
     Algorithm(name="ring", kind=OpKind.ALL_REDUCE, collective=ring.all_reduce),
     Algorithm(name="tree", kind=OpKind.ALL_REDUCE, collective=tree.all_reduce),
     Algorithm(name="two-level", kind=OpKind.ALL_REDUCE, collective=two_level.all_reduce),
-    Algorithm(
-        name="gang",
-        kind=OpKind.REDUCE_SCATTER,
-        collective=Gang(OpKind.REDUCE_SCATTER, gang.reduce_scatter_ns),
-        is_gang=True,
-    ),
+    _gang("gang", OpKind.REDUCE_SCATTER, OverWidestLink(network.reduce_scatter_ns)),
     Algorithm(name="ring", kind=OpKind.REDUCE_SCATTER, collective=ring.reduce_scatter),
-    Algorithm(
-        name="gang",
-        kind=OpKind.ALL_GATHER,
-        collective=Gang(OpKind.ALL_GATHER, gang.all_gather_ns),
-        is_gang=True,
-    ),
+    _gang("gang", OpKind.ALL_GATHER, OverWidestLink(network.all_gather_ns)),
     Algorithm(name="ring", kind=OpKind.ALL_GATHER, collective=ring.all_gather),
-    Algorithm(
-        name="gang",
-        kind=OpKind.ALL_TO_ALL,
-        collective=Gang(OpKind.ALL_TO_ALL, gang.all_to_all_ns),
-        is_gang=True,
-    ),
+    _gang("gang", OpKind.ALL_TO_ALL, OverWidestLink(network.all_to_all_ns)),
     Algorithm(name="pairwise", kind=OpKind.ALL_TO_ALL, collective=pairwise.all_to_all),
     Algorithm(name="gang", kind=OpKind.BROADCAST, collective=gang.broadcast),
     Algorithm(name="ring", kind=OpKind.BROADCAST, collective=ring.broadcast),

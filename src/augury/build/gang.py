@@ -6,23 +6,27 @@ on another is a deadlock.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Protocol
 
+from augury.build.collective import Call
 from augury.build.ports import Ports
-from augury.core.builder import GraphBuilder
+from augury.core.cluster import Link
 from augury.core.kinds import OpKind
 from augury.costs import network
 
+WorkOf = Callable[[int, Ports], int]
+"""Nanoseconds, of the bytes and the members."""
 
-def ring_ns(size_bytes: int, ports: Ports) -> int:
-    return network.all_reduce_ring_ns(size_bytes, len(ports), ports.widest_link())
 
+@dataclass(frozen=True)
+class OverWidestLink:
+    """A closed form of bytes, members and one link, with the link that holds all of them up."""
 
-def tree_ns(size_bytes: int, ports: Ports) -> int:
-    return network.all_reduce_tree_ns(size_bytes, len(ports), ports.widest_link())
+    closed_form: Callable[[int, int, Link], int]
+
+    def __call__(self, size_bytes: int, ports: Ports) -> int:
+        return self.closed_form(size_bytes, len(ports), ports.widest_link())
 
 
 def two_level_ns(size_bytes: int, ports: Ports) -> int:
@@ -36,22 +40,6 @@ def two_level_ns(size_bytes: int, ports: Ports) -> int:
     )
 
 
-def reduce_scatter_ns(size_bytes: int, ports: Ports) -> int:
-    return network.reduce_scatter_ns(size_bytes, len(ports), ports.widest_link())
-
-
-def all_gather_ns(size_bytes: int, ports: Ports) -> int:
-    return network.all_gather_ns(size_bytes, len(ports), ports.widest_link())
-
-
-def all_to_all_ns(size_bytes: int, ports: Ports) -> int:
-    return network.all_to_all_ns(size_bytes, len(ports), ports.widest_link())
-
-
-class WorkOf(Protocol):
-    def __call__(self, size_bytes: int, ports: Ports) -> int: ...
-
-
 @dataclass(frozen=True)
 class Gang:
     """A Collective of one kind whose work a closed form tells."""
@@ -59,63 +47,33 @@ class Gang:
     kind: OpKind
     work_of: WorkOf
 
-    def __call__(
-        self,
-        builder: GraphBuilder,
-        ports: Ports,
-        *,
-        size_bytes: int,
-        after: Sequence[int],
-        name: str,
-        step: int = 0,
-        priority: int = 0,
-    ) -> list[int]:
-        if len(ports) == 1:
-            return list(after)
-        gang = builder.gang()
-        work_ns = self.work_of(size_bytes, ports)
+    def __call__(self, call: Call) -> list[int]:
+        if len(call.ports) == 1:
+            return list(call.after)
+        gang = call.builder.gang()
+        work_ns = self.work_of(call.size_bytes, call.ports)
         return [
-            builder.op(
-                name,
-                kind=self.kind,
+            call.op(
+                self.kind,
                 rank=port.rank,
                 resource=port.stream,
                 work_ns=work_ns,
-                size_bytes=size_bytes,
                 after=(before,),
-                priority=priority,
                 gang=gang,
-                step=step,
             )
-            for port, before in zip(ports.members, after, strict=True)
+            for port, before in zip(call.ports.members, call.after, strict=True)
         ]
 
 
-def broadcast(
-    builder: GraphBuilder,
-    ports: Ports,
-    *,
-    size_bytes: int,
-    after: Sequence[int],
-    name: str,
-    step: int = 0,
-    priority: int = 0,
-    root: int = 0,
-) -> list[int]:
+def broadcast(call: Call, *, root: int = 0) -> list[int]:
     """No gang: the root does not wait for those who listen, and they wait only for it."""
+    ports, after = call.ports, call.after
     if len(ports) == 1:
         return list(after)
     link = ports.widest_link()
-    whole_ns = network.broadcast_ns(size_bytes, len(ports), link)
-    speak = partial(
-        builder.op,
-        name,
-        kind=OpKind.BROADCAST,
-        size_bytes=size_bytes,
-        priority=priority,
-        step=step,
-    )
-    sent = speak(
+    whole_ns = network.broadcast_ns(call.size_bytes, len(ports), link)
+    sent = call.op(
+        OpKind.BROADCAST,
         rank=ports[root].rank,
         resource=ports[root].stream,
         work_ns=whole_ns - link.latency_ns,
@@ -124,7 +82,8 @@ def broadcast(
     return [
         sent
         if position == root
-        else speak(
+        else call.op(
+            OpKind.BROADCAST,
             rank=port.rank,
             resource=port.stream,
             work_ns=link.latency_ns,

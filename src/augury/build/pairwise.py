@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from augury.build.chunks import even_chunks
-from augury.build.ports import Ports
-from augury.build.transfer import Move, Wire
-from augury.core.builder import GraphBuilder
+from augury.build.collective import Call
+from augury.build.transfer import Move
 
 
-def all_to_all(
-    builder: GraphBuilder,
-    ports: Ports,
-    *,
-    size_bytes: int,
-    after: Sequence[int],
-    name: str,
-    step: int = 0,
-    priority: int = 0,
-) -> list[int]:
-    wire = Wire(builder=builder, ports=ports, name=name, step=step, priority=priority)
+def all_to_all(call: Call) -> list[int]:
+    wire, ports, after = call.wire(), call.ports, call.after
     size = len(ports)
-    chunks = even_chunks(size_bytes, size)
+    chunks = even_chunks(call.size_bytes, size)
     have = list(after)
     for distance in range(1, size):
         targets = [(i + distance) % size for i in range(size)]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from augury.build.chunks import capped_chunks
+from augury.build.collective import Call
 from augury.build.ports import Ports
-from augury.build.transfer import Move, Wire
+from augury.build.transfer import Move
 from augury.core.builder import GraphBuilder
 from augury.core.kinds import OpKind, ResourceKind
 from augury.core.units import NS_PER_S
@@ -52,62 +53,42 @@ def open_servers(
     )
 
 
-def push_pull(
-    builder: GraphBuilder,
-    ports: Ports,
-    *,
-    servers: Servers,
-    home: Sequence[int],
-    size_bytes: int,
-    after: Sequence[int],
-    name: str,
-    step: int = 0,
-    priority: int = 0,
-) -> list[int]:
+def push_pull(call: Call, *, servers: Servers, home: Sequence[int]) -> list[int]:
     """A Collective once ``servers`` and ``home``, the server of each partition, are given."""
-    parts = capped_chunks(size_bytes, servers.partition_bytes)
-    pulled: list[list[int]] = [[] for _ in after]
-    done = Wire(builder=builder, ports=ports, name=name, step=step)
+    parts = capped_chunks(call.size_bytes, servers.partition_bytes)
+    pulled: list[list[int]] = [[] for _ in call.after]
     for number, (server, part_bytes) in enumerate(zip(home, parts, strict=True)):
-        call = _Partition(
-            builder=builder,
-            workers=ports,
-            servers=servers,
-            server=server,
-            size_bytes=part_bytes,
-            name=f"{name}/part{number}" if len(parts) > 1 else name,
-            step=step,
-            priority=priority,
-        )
-        updated = call.update(call.push(after))
-        for arrivals, arrival in zip(pulled, call.pull(updated), strict=True):
+        part = call.stage(f"part{number}") if len(parts) > 1 else call
+        arrived = _Partition(replace(part, size_bytes=part_bytes), servers, server).push_pull()
+        for arrivals, arrival in zip(pulled, arrived, strict=True):
             arrivals.append(arrival)
-    return [done.join(port, arrivals) for port, arrivals in zip(ports.members, pulled, strict=True)]
+    wire = call.wire()
+    return [
+        wire.join(port, arrivals) for port, arrivals in zip(call.ports.members, pulled, strict=True)
+    ]
 
 
-@dataclass(frozen=True, kw_only=True)
 class _Partition:
-    builder: GraphBuilder
-    workers: Ports
-    servers: Servers
-    server: int
-    size_bytes: int
-    name: str
-    step: int
-    priority: int
+    """``call`` of the workers, who share the partition with the one server."""
 
-    def push(self, after: Sequence[int]) -> list[int]:
-        wire = self._wire(OpKind.PUSH, OpKind.RECV)
-        there = self.servers.ports[self.server]
-        return wire.move(
-            [
-                Move(port, there, self.size_bytes, (before,))
-                for port, before in zip(self.workers.members, after, strict=True)
-            ],
-            "push",
-        )
+    def __init__(self, call: Call, servers: Servers, server: int) -> None:
+        self.call = call
+        self.servers = servers
+        self.port = servers.ports[server]
+        self.threads = servers.threads[server]
 
-    def update(self, arrived: Sequence[int]) -> int:
+    def push_pull(self) -> list[int]:
+        return self._pull(self._update(self._push()))
+
+    def _push(self) -> list[int]:
+        call = self.call
+        moves = [
+            Move(port, self.port, call.size_bytes, (before,))
+            for port, before in zip(call.ports.members, call.after, strict=True)
+        ]
+        return call.wire(send_kind=OpKind.PUSH).move(moves, "push")
+
+    def _update(self, arrived: Sequence[int]) -> int:
         """The first to arrive is copied, the others are added to it. Which one is first only
         replay can tell, and only its cost differs: the first worker's stands for it."""
         costs = self.servers
@@ -119,34 +100,16 @@ class _Partition:
             summed.append(self._work(kind, rate, (arrival,)))
         return self._work(OpKind.SERVER_UPDATE, costs.update_bytes_per_s, summed)
 
-    def pull(self, updated: int) -> list[int]:
-        wire = self._wire(OpKind.SEND, OpKind.PULL)
-        there = self.servers.ports[self.server]
-        return wire.move(
-            [Move(there, port, self.size_bytes, (updated,)) for port in self.workers.members],
-            "pull",
-        )
-
-    def _wire(self, send_kind: OpKind, receive_kind: OpKind) -> Wire:
-        return Wire(
-            builder=self.builder,
-            ports=self.workers,
-            name=self.name,
-            step=self.step,
-            priority=self.priority,
-            send_kind=send_kind,
-            receive_kind=receive_kind,
-        )
+    def _pull(self, updated: int) -> list[int]:
+        call = self.call
+        moves = [Move(self.port, port, call.size_bytes, (updated,)) for port in call.ports.members]
+        return call.wire(receive_kind=OpKind.PULL).move(moves, "pull")
 
     def _work(self, kind: OpKind, bytes_per_s: int, after: Sequence[int]) -> int:
-        return self.builder.op(
-            f"{self.name}/{kind.label}",
-            kind=kind,
-            rank=self.servers.ports[self.server].rank,
-            resource=self.servers.threads[self.server],
-            work_ns=-(-self.size_bytes * NS_PER_S // bytes_per_s),
-            size_bytes=self.size_bytes,
+        return self.call.stage(kind.label).op(
+            kind,
+            rank=self.port.rank,
+            resource=self.threads,
+            work_ns=-(-self.call.size_bytes * NS_PER_S // bytes_per_s),
             after=after,
-            priority=self.priority,
-            step=self.step,
         )

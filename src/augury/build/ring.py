@@ -6,72 +6,31 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from augury.build.chunks import even_chunks
-from augury.build.ports import Ports
+from augury.build.collective import Call
 from augury.build.transfer import Move, Wire
-from augury.core.builder import GraphBuilder
 from augury.costs.network import TREE_CHUNKS
 
 
-def all_reduce(
-    builder: GraphBuilder,
-    ports: Ports,
-    *,
-    size_bytes: int,
-    after: Sequence[int],
-    name: str,
-    step: int = 0,
-    priority: int = 0,
-) -> list[int]:
-    wire = Wire(builder=builder, ports=ports, name=name, step=step, priority=priority)
-    chunks = even_chunks(size_bytes, len(ports))
-    return _gather(wire, chunks, _scatter(wire, chunks, after))
+def all_reduce(call: Call) -> list[int]:
+    wire, chunks = call.wire(), even_chunks(call.size_bytes, len(call.ports))
+    return _gather(wire, chunks, _scatter(wire, chunks, call.after))
 
 
-def reduce_scatter(
-    builder: GraphBuilder,
-    ports: Ports,
-    *,
-    size_bytes: int,
-    after: Sequence[int],
-    name: str,
-    step: int = 0,
-    priority: int = 0,
-) -> list[int]:
+def reduce_scatter(call: Call) -> list[int]:
     """The member at position i ends up with the sum of chunk i."""
-    wire = Wire(builder=builder, ports=ports, name=name, step=step, priority=priority)
-    return _scatter(wire, even_chunks(size_bytes, len(ports)), after)
+    return _scatter(call.wire(), even_chunks(call.size_bytes, len(call.ports)), call.after)
 
 
-def all_gather(
-    builder: GraphBuilder,
-    ports: Ports,
-    *,
-    size_bytes: int,
-    after: Sequence[int],
-    name: str,
-    step: int = 0,
-    priority: int = 0,
-) -> list[int]:
-    wire = Wire(builder=builder, ports=ports, name=name, step=step, priority=priority)
-    return _gather(wire, even_chunks(size_bytes, len(ports)), after)
+def all_gather(call: Call) -> list[int]:
+    return _gather(call.wire(), even_chunks(call.size_bytes, len(call.ports)), call.after)
 
 
-def broadcast(
-    builder: GraphBuilder,
-    ports: Ports,
-    *,
-    size_bytes: int,
-    after: Sequence[int],
-    name: str,
-    step: int = 0,
-    priority: int = 0,
-    root: int = 0,
-) -> list[int]:
+def broadcast(call: Call, *, root: int = 0) -> list[int]:
     """From neighbour to neighbour, chunk behind chunk."""
-    wire = Wire(builder=builder, ports=ports, name=name, step=step, priority=priority)
-    have = list(after)
+    wire, ports = call.wire(), call.ports
+    have = list(call.after)
     order = [(root + i) % len(ports) for i in range(len(ports))]
-    for number, chunk_bytes in enumerate(even_chunks(size_bytes, TREE_CHUNKS)):
+    for number, chunk_bytes in enumerate(even_chunks(call.size_bytes, TREE_CHUNKS)):
         for src, dst in pairwise(order):
             move = Move(ports[src], ports[dst], chunk_bytes, (have[src],), (have[dst],))
             (have[dst],) = wire.move([move], f"chunk{number}")

@@ -69,20 +69,11 @@ class StepEmitter:
             is_first = i not in self.first_forward
             if is_first:
                 waits = [[*ops, *more] for ops, more in zip(waits, self.awaited[i], strict=True)]
-            layer = self.job.layers[i]
-            ops = self.world.compute(
-                stage,
-                layer,
-                OpKind.FORWARD,
-                name=self._name(f"{layer.name}.forward", task),
-                work_ns=self._share(layer.forward_ns, task),
-                waits=waits,
-                step=self.step,
-            )
+            ops = self._compute(number, task, i, waits)
             if is_first:
                 self.first_forward[i] = ops
             self._forward[i, task.micro_batch] = ops
-            self._last[number], incoming = ops, None
+            incoming = None
         if number + 1 < self.job.num_stages:
             self._send(number, number + 1, task, stage.layers[-1])
 
@@ -93,15 +84,7 @@ class StepEmitter:
         update = Update(self.world, stage, self.step)
         for i in reversed(stage.layers):
             layer = self.job.layers[i]
-            ops = self.world.compute(
-                stage,
-                layer,
-                OpKind.BACKWARD,
-                name=self._name(f"{layer.name}.backward", task),
-                work_ns=self._share(layer.backward_ns, task),
-                waits=self._waits(number, incoming),
-                step=self.step,
-            )
+            ops = self._compute(number, task, i, self._waits(number, incoming))
             self._gradient.setdefault(i, ops)
             stage.hold(
                 self.builder,
@@ -111,7 +94,7 @@ class StepEmitter:
                 taken_by=self._forward.pop((i, task.micro_batch)),
                 given_by=ops,
             )
-            self._last[number], incoming = ops, None
+            incoming = None
             if i in closing:
                 update.reduce(closing[i], ops)
         if number > 0:
@@ -120,6 +103,24 @@ class StepEmitter:
             last = self._last[number]
             assert last is not None
             self.updated |= update.emit(self._gradient, last)
+
+    def _compute(self, number: int, task: Task, i: int, waits: PerReplica) -> list[int]:
+        """Layer ``i``, on every replica of the stage."""
+        layer = self.job.layers[i]
+        kind, whole_ns = OpKind.BACKWARD, layer.backward_ns
+        if task.is_forward:
+            kind, whole_ns = OpKind.FORWARD, layer.forward_ns
+        ops = self.world.compute(
+            self.world.stages[number],
+            layer,
+            kind,
+            name=self._name(f"{layer.name}.{kind.label}", task),
+            work_ns=self._share(whole_ns, task),
+            waits=waits,
+            step=self.step,
+        )
+        self._last[number] = ops
+        return ops
 
     def _waits(self, number: int, incoming: Sequence[int] | None) -> PerReplica:
         waits: PerReplica = [[] for _ in range(self.job.num_replicas)]

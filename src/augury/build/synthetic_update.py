@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from augury.build.collective import Call
 from augury.build.synthetic_stage import Bucket, PerReplica, Stage
 from augury.build.synthetic_world import World
 from augury.core.kinds import MemoryKind, OpKind
@@ -19,16 +20,16 @@ class Update:
         self._reduced: list[tuple[Bucket, list[int]]] = []
 
     def reduce(self, bucket: Bucket, after: Sequence[int]) -> None:
-        results = bucket.collective(
-            self.world.builder,
-            self.stage.ports,
+        call = Call(
+            builder=self.world.builder,
+            ports=self.stage.ports,
             size_bytes=bucket.size_bytes,
             after=after,
             name=f"gradients.{bucket.layers.start}-{bucket.layers[-1]}",
             step=self.step,
             priority=bucket.priority,
         )
-        self._reduced.append((bucket, results))
+        self._reduced.append((bucket, bucket.collective(call)))
 
     def emit(
         self, gradients: Mapping[int, Sequence[int]], last: Sequence[int]

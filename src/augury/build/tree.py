@@ -2,82 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from augury.build.chunks import even_chunks
-from augury.build.ports import Ports
-from augury.build.transfer import Move, Wire
-from augury.core.builder import GraphBuilder
+from augury.build.collective import Call
+from augury.build.transfer import Move
 from augury.costs.network import TREE_CHUNKS
 
 
-def all_reduce(
-    builder: GraphBuilder,
-    ports: Ports,
-    *,
-    size_bytes: int,
-    after: Sequence[int],
-    name: str,
-    step: int = 0,
-    priority: int = 0,
-) -> list[int]:
-    wire = Wire(builder=builder, ports=ports, name=name, step=step, priority=priority)
-    tree = _Tree(wire, after, root=0)
-    for number, chunk_bytes in enumerate(even_chunks(size_bytes, TREE_CHUNKS)):
-        tree.up(chunk_bytes, f"up{number}")
-        tree.down(chunk_bytes, f"down{number}")
-    return tree.done()
+def all_reduce(call: Call) -> list[int]:
+    return _Tree(call, root=0).travel(goes_up=True, goes_down=True)
 
 
-def reduce(
-    builder: GraphBuilder,
-    ports: Ports,
-    *,
-    size_bytes: int,
-    after: Sequence[int],
-    name: str,
-    step: int = 0,
-    priority: int = 0,
-    root: int = 0,
-) -> list[int]:
+def reduce(call: Call, *, root: int = 0) -> list[int]:
     """Only the root's answer stands for the result; the others' say nothing new."""
-    wire = Wire(builder=builder, ports=ports, name=name, step=step, priority=priority)
-    tree = _Tree(wire, after, root=root)
-    for number, chunk_bytes in enumerate(even_chunks(size_bytes, TREE_CHUNKS)):
-        tree.up(chunk_bytes, f"up{number}")
-    return tree.done()
+    return _Tree(call, root=root).travel(goes_up=True)
 
 
-def broadcast(
-    builder: GraphBuilder,
-    ports: Ports,
-    *,
-    size_bytes: int,
-    after: Sequence[int],
-    name: str,
-    step: int = 0,
-    priority: int = 0,
-    root: int = 0,
-) -> list[int]:
-    wire = Wire(builder=builder, ports=ports, name=name, step=step, priority=priority)
-    tree = _Tree(wire, after, root=root)
-    for number, chunk_bytes in enumerate(even_chunks(size_bytes, TREE_CHUNKS)):
-        tree.down(chunk_bytes, f"down{number}")
-    return tree.done()
+def broadcast(call: Call, *, root: int = 0) -> list[int]:
+    return _Tree(call, root=root).travel(goes_down=True)
 
 
 class _Tree:
     """A complete binary tree over the members, numbered from the root as in a heap. A node
     takes each neighbour's chunks in order, so that the last one stands for all."""
 
-    def __init__(self, wire: Wire, after: Sequence[int], *, root: int) -> None:
-        self.wire = wire
-        self.size = len(after)
+    def __init__(self, call: Call, *, root: int) -> None:
+        self.wire = call.wire()
+        self.size_bytes = call.size_bytes
+        self.size = len(call.after)
         self.root = root
-        self.own = [after[self.position(node)] for node in range(self.size)]
+        self.own = [call.after[self.position(node)] for node in range(self.size)]
         self.from_above: dict[int, int] = {}
         self.from_below: dict[int, int] = {}
         """The last arrival at the parent, by child."""
+
+    def travel(self, *, goes_up: bool = False, goes_down: bool = False) -> list[int]:
+        for number, chunk_bytes in enumerate(even_chunks(self.size_bytes, TREE_CHUNKS)):
+            if goes_up:
+                self.up(chunk_bytes, f"up{number}")
+            if goes_down:
+                self.down(chunk_bytes, f"down{number}")
+        return self.done()
 
     def position(self, node: int) -> int:
         return (self.root + node) % self.size
