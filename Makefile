@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+TORCH := $(VENV)/.torch
 
 # Tests on real traces run where the traces are.
 TRACES := $(realpath $(CURDIR)/../shared/traces)
@@ -26,7 +27,7 @@ demo: $(INSTALLED) ## replay a made-up run and show its critical path
 	@$(BIN)/augury demo --force --out build/demo
 	@echo "(augury is $(BIN)/augury here)"
 
-test: lint ## lint, then all tests with coverage
+test: lint $(TORCH) ## lint, then all tests with coverage
 	@$(BIN)/python -m pytest --cov --cov-fail-under 90
 
 lint: $(INSTALLED) ## ruff, mypy --strict, import-linter
@@ -60,4 +61,10 @@ $(INSTALLED): pyproject.toml constraints.txt CMakeLists.txt $(wildcard native/*)
 	  fi; \
 	  PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_BUILD_CONSTRAINT=constraints.txt \
 	  $(BIN)/python -m pip install -qq --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+# Only tests of recording need a framework: what does not should not wait for it.
+$(TORCH): constraints.txt | $(INSTALLED)
+	@echo "installing torch into $(VENV), once ..." >&2
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq --constraint constraints.txt torch
 	@touch $@

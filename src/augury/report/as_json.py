@@ -20,8 +20,16 @@ def encode(result: Any) -> str:
 
 def encode_document(**fields: Any) -> str:
     """For answers too small to have a type of their own; Structs in them are encoded, too."""
-    document = {"schema_version": SCHEMA_VERSION, **fields}
-    return _plain(json.dumps(document, indent=2, default=_builtins))
+    return _plain(json.dumps(_versioned(fields), indent=2, default=_builtins))
+
+
+def encode_line(**fields: Any) -> str:
+    """The same in one line, for answers that follow other output."""
+    return _plain(json.dumps(_versioned(fields), default=_builtins))
+
+
+def _versioned(fields: dict[str, Any]) -> dict[str, Any]:
+    return {"schema_version": SCHEMA_VERSION, **fields}
 
 
 def _builtins(value: Any) -> Any:

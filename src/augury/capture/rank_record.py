@@ -1,0 +1,38 @@
+"""What one rank says of itself, in a small file beside its trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def rank_name(rank: int) -> str:
+    """Sorts as it counts."""
+    return f"rank-{rank:05d}"
+
+
+def own_rank() -> tuple[int, int]:
+    """Rank and world size, as launchers tell them; alone, rank 0 of 1."""
+    return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def write_rank_record(folder: Path, record: dict[str, Any]) -> None:
+    """Whole or not at all: a reader may come at any time."""
+    path = folder / f"{rank_name(record['rank'])}.json"
+    partial = path.with_suffix(f".{os.getpid()}.partial")
+    partial.write_text(json.dumps(record))
+    partial.replace(path)
+
+
+def host_facts() -> dict[str, Any]:
+    return {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "python": sys.version.split()[0],
+        "cores": os.cpu_count(),
+        "command": sys.argv,
+    }

@@ -1,0 +1,67 @@
+"""Small real training jobs, and how tests start them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+TRAINING = """
+import sys
+import torch
+import torch.distributed as dist
+from torch import nn
+
+torch.set_num_threads(1)
+torch.manual_seed(0)
+num_steps = int(sys.argv[1])
+model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 4))
+is_distributed = dist.is_torchelastic_launched()
+if is_distributed:
+    dist.init_process_group("gloo")
+    model = nn.parallel.DistributedDataParallel(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+inputs, targets = torch.randn(8, 32), torch.randn(8, 4)
+for step in range(1, num_steps + 1):
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(inputs), targets)
+    loss.backward()
+    optimizer.step()
+    {each_step}
+print("loss", loss.item().hex(), flush=True)
+{at_end}
+if is_distributed:
+    dist.destroy_process_group()
+"""
+
+
+def write_training(folder: Path, *, each_step: str = "pass", at_end: str = "") -> Path:
+    """``each_step`` and ``at_end`` are what a job of one's own might do besides training."""
+    path = folder / "train.py"
+    path.write_text(TRAINING.format(each_step=each_step, at_end=at_end))
+    return path
+
+
+def torchrun(script: Path, *arguments: str, num_ranks: int = 2) -> list[str]:
+    """On loopback, on a port that torch finds free by itself."""
+    return [
+        *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
+        *(f"--nproc-per-node={num_ranks}", "--local-addr=127.0.0.1", str(script), *arguments),
+    ]
+
+
+def start(command: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+def record(out: Path, command: list[str], *options: str, **environment: str):
+    augury = [sys.executable, "-m", "augury", "run", "--out", str(out), *options, "--"]
+    return start([*augury, *command], **environment)

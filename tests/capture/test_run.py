@@ -1,0 +1,169 @@
+"""``augury run`` on real jobs: records them, and leaves them as they are."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.capture.jobs import record, start, torchrun, write_training
+
+pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+
+
+def with_path(folder: Path) -> str:
+    return os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+def losses(output: str) -> list[str]:
+    return [line for line in output.splitlines() if line.startswith("loss")]
+
+
+def read(out: Path, rank: int) -> dict:
+    return json.loads((out / f"rank-{rank:05d}.json").read_text())
+
+
+def events(out: Path, rank: int) -> list[dict]:
+    with gzip.open(out / f"rank-{rank:05d}.trace.json.gz") as file:
+        return json.load(file)["traceEvents"]
+
+
+def test_two_ranks_are_recorded_and_train_the_same(tmp_path: Path):
+    job = torchrun(write_training(tmp_path), "14")
+    plain = start(job)
+    assert plain.returncode == 0, plain.stderr
+    out = tmp_path / "run"
+    done = record(out, job, "--steps", "5:9")
+    assert done.returncode == 0, done.stderr
+    assert losses(done.stdout) == losses(plain.stdout)
+    assert len(losses(done.stdout)) == 2
+    for rank in (0, 1):
+        told = read(out, rank)
+        assert (told["rank"], told["world_size"], told["trouble"]) == (rank, 2, None)
+        assert len(told["step_end_ns"]) == 14
+        assert told["step_end_ns"] == sorted(told["step_end_ns"])
+        names = [event.get("name", "") for event in events(out, rank)]
+        assert sum(name.startswith("Optimizer.step") for name in names) == 4
+        assert sum(name == "gloo:all_reduce" for name in names) >= 4
+    assert "2 ranks recorded" in done.stderr
+
+
+def test_a_single_process_needs_no_launcher(tmp_path: Path):
+    out = tmp_path / "run"
+    script = write_training(tmp_path)
+    done = record(out, [sys.executable, str(script), "8"], "--steps", "3:6", "--json")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert said["exit_code"] == 0
+    (rank,) = said["result"]["ranks"]
+    assert (rank["rank"], rank["num_steps"]) == (0, 8)
+    assert rank["recorded_step_ns"] > 0
+    assert rank["plain_step_ns"] > 0
+    assert said["result"]["ledger"] == []
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_exit_codes_pass_through(tmp_path: Path, code: int):
+    script = write_training(tmp_path, at_end=f"sys.exit({code})")
+    done = record(tmp_path / "run", [sys.executable, str(script), "4"], "--steps", "1:3")
+    assert done.returncode == code
+    assert read(tmp_path / "run", 0)["trace"] == "rank-00000.trace.json.gz"
+
+
+def test_the_programs_own_sitecustomize_still_runs(tmp_path: Path):
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "sitecustomize.py").write_text("import builtins\nbuiltins.was_here = 'yes'\n")
+    script = write_training(tmp_path, at_end="print('own', was_here)")
+    command = [sys.executable, str(script), "4"]
+    done = record(tmp_path / "run", command, "--steps", "1:3", PYTHONPATH=with_path(own))
+    assert "own yes" in done.stdout
+    assert read(tmp_path / "run", 0)["trace"] is not None
+
+
+def test_a_job_that_ends_before_the_window_says_so(tmp_path: Path):
+    script = write_training(tmp_path)
+    done = record(tmp_path / "run", [sys.executable, str(script), "4"], "--steps", "3:9")
+    assert done.returncode == 0
+    assert "before the window's end at 9" in done.stderr
+    assert len(read(tmp_path / "run", 0)["step_end_ns"]) == 4
+
+
+def test_a_job_that_never_steps_is_let_alone(tmp_path: Path):
+    script = tmp_path / "idle.py"
+    script.write_text("import torch\nprint('sum', torch.ones(3).sum().item())\n")
+    done = record(tmp_path / "run", [sys.executable, str(script)])
+    assert done.returncode == 0
+    assert "sum 3.0" in done.stdout
+    assert "no optimizer stepped" in done.stderr
+
+
+def test_a_profiler_of_the_programs_own_takes_over(tmp_path: Path):
+    script = write_training(
+        tmp_path,
+        each_step="""
+    if step == 4:
+        own = torch.profiler.profile()
+        own.start()
+    if step == 6:
+        own.stop()
+        print("own events", len(own.events()) > 0)
+""",
+    )
+    done = record(tmp_path / "run", [sys.executable, str(script), "9"], "--steps", "2:8")
+    assert done.returncode == 0, done.stderr
+    assert "own events True" in done.stdout
+    assert "a profiler of its own" in read(tmp_path / "run", 0)["trouble"]
+
+
+def test_a_record_that_cannot_be_written_does_not_harm_training(tmp_path: Path):
+    out = tmp_path / "run"
+    plain = start([sys.executable, str(write_training(tmp_path)), "6"])
+    script = write_training(
+        tmp_path, each_step=f"step == 2 and __import__('shutil').rmtree({str(out)!r})"
+    )
+    done = record(out, [sys.executable, str(script), "6"], "--steps", "3:5")
+    assert done.returncode == 0, done.stderr
+    assert losses(done.stdout) == losses(plain.stdout)
+
+
+def test_a_killed_rank_leaves_the_others_records(tmp_path: Path):
+    script = write_training(
+        tmp_path,
+        each_step="step == 7 and __import__('os').environ['RANK'] == '1'"
+        " and __import__('os').kill(__import__('os').getpid(), 9)",
+    )
+    out = tmp_path / "run"
+    done = record(out, torchrun(script, "9"), "--steps", "2:5")
+    assert done.returncode != 0
+    for rank in (0, 1):
+        assert read(out, rank)["trace"] is not None, done.stderr
+        assert events(out, rank)
+
+
+def test_a_missing_rank_is_named(tmp_path: Path):
+    script = write_training(tmp_path)
+    command = [sys.executable, str(script), "4"]
+    done = record(tmp_path / "run", command, "--steps", "1:3", RANK="1", WORLD_SIZE="3")
+    assert done.returncode == 0
+    assert "a rank left no record (rank 0)" in done.stderr
+
+
+def test_usage_errors(tmp_path: Path):
+    command = [sys.executable, "-c", "pass"]
+    for steps in ("20:10", "0:5", "5", "a:b"):
+        done = record(tmp_path / "run", command, "--steps", steps)
+        assert done.returncode == 2, steps
+        assert "is not a window of steps" in done.stderr
+    assert record(tmp_path / "run", ["no-such-command"]).returncode == 2
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "something").touch()
+    done = record(full, command)
+    assert done.returncode == 2
+    assert "exists and is not empty" in done.stderr
