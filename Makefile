@@ -32,6 +32,7 @@ test: lint $(TORCH) ## lint, then all tests with coverage
 
 lint: $(INSTALLED) ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff check --quiet --output-format concise
+	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/mypy --strict --no-error-summary
 	@said=$$($(BIN)/lint-imports) || { echo "$$said"; exit 1; }
 	@echo "lint: ruff, mypy --strict and import-linter are content"
