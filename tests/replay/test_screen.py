@@ -10,8 +10,10 @@ from augury.build.layers import ModelSize, conv_layers
 from augury.build.ports import PortKind
 from augury.build.synthetic import SyntheticJob, synthesize
 from augury.core.builder import GraphBuilder
+from augury.core.errors import UsageError
 from augury.replay import screen as screening
 from augury.replay.engine import find_engine
+from augury.replay.kernel import Replayer, simulate
 from augury.replay.run import replay
 from augury.replay.screen import FixedOrder, screen, with_work
 from tests.engines import strategies
@@ -69,6 +71,23 @@ def test_a_sweep_in_the_replays_own_order_gives_its_makespan(graph):
     assert order.step_ns(graph.ops.work_ns).tolist() == [round(makespan_ns / steps)]
 
 
+def test_a_wrong_number_of_durations_is_refused():
+    graph = synthesize(a_job("gang"))
+    too_few = graph.ops.work_ns[:-1]
+    for judge in (FixedOrder(graph).step_ns, Replayer(graph).simulate):
+        with pytest.raises(UsageError, match="one duration per operation|durations for"):
+            judge(too_few)
+
+
+def test_a_replayer_takes_other_durations():
+    graph = synthesize(a_job("ring"))
+    replayer = Replayer(graph)
+    for row in varied(graph, 3, by=0.3):
+        found = replayer.simulate(row)
+        assert found.same_as(simulate(with_work(graph, row)))
+    assert replayer.simulate().same_as(simulate(graph))
+
+
 def test_winners_are_exact_and_best_first():
     graph = synthesize(a_job("ring"))
     rows = varied(graph, 40, by=0.3)
@@ -104,3 +123,29 @@ def test_places_of_a_wide_resource_go_to_whoever_is_next():
     assert FixedOrder(graph).step_ns(graph.ops.work_ns).tolist() == [10]
     # The third still follows the first, the fourth the second: 2 + 4 and 9 + 3.
     assert FixedOrder(graph).step_ns(np.array([2, 9, 4, 3])).tolist() == [12]
+
+
+def test_where_times_do_not_show_the_order_every_candidate_is_replayed():
+    # The gang ends the moment its last member comes, and so does what waits for the first one:
+    # by times alone the latter could as well have come before.
+    b = GraphBuilder()
+    slow, quick = b.rank(), b.rank()
+    gang = b.gang()
+    before = b.op("before", rank=slow, work_ns=5)
+    b.op("after", rank=quick, work_ns=0, after=[b.op("meet", rank=quick, work_ns=0, gang=gang)])
+    b.op("meet", rank=slow, work_ns=0, gang=gang, after=[before])
+    graph = b.build()
+    with pytest.raises(ValueError, match="before its last member"):
+        FixedOrder(graph)
+    (winner,) = screen(graph, np.array([[5, 0, 0, 0], [3, 0, 0, 0]]), keep=1)
+    assert (winner.candidate, winner.step_ns) == (1, 3)
+
+
+def test_durations_are_stretched_as_sharing_stretched_them():
+    b = GraphBuilder()
+    rank = b.rank()
+    link = b.shared_resource("link", rank=rank)
+    for _ in range(2):
+        b.op("flow", rank=rank, resource=link, work_ns=10)
+    graph = b.build()
+    assert FixedOrder(graph).step_ns(np.array([[10, 10], [20, 20]])).tolist() == [20, 40]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from augury import _native
+from augury.core.errors import UsageError
 from augury.core.graph import Graph
 from augury.core.table import I8
 from augury.replay.schedule import Schedule
@@ -34,7 +35,7 @@ class Replayer:
     def simulate(self, work_ns: I8 | None = None) -> Schedule:
         if work_ns is None:
             work_ns = self._work_ns
-        assert len(work_ns) == len(self._work_ns)
+        require_one_per_op(len(work_ns), len(self._work_ns))
         out = self._schedule
         _native.simulate(
             self._graph,
@@ -46,6 +47,15 @@ class Replayer:
             out.cause,
         )
         return out
+
+
+def require_one_per_op(num_durations: int, num_ops: int) -> None:
+    """The kernel trusts lengths."""
+    if num_durations != num_ops:
+        raise UsageError(
+            f"there are {num_durations} durations for {num_ops} operations",
+            remedy="give one duration per operation, in the order of their ids",
+        )
 
 
 def native_graph(graph: Graph) -> _native.NativeGraph:

@@ -54,7 +54,10 @@ class FixedOrder:
 
     def step_ns(self, work_ns: I8) -> I8:
         """For every row of durations, one per operation, the estimated step."""
+        from augury.replay.kernel import require_one_per_op  # noqa: PLC0415
+
         rows = np.atleast_2d(np.asarray(work_ns, dtype=np.int64))
+        require_one_per_op(rows.shape[-1], len(self._stretch))
         if (self._stretch != 1.0).any():
             rows = np.rint(rows * self._stretch).astype(np.int64)
         latest_ns = np.empty((len(rows), self._num_windows), dtype=np.int64)
