@@ -75,7 +75,7 @@ def test_a_wrong_number_of_durations_is_refused():
     graph = synthesize(a_job("gang"))
     too_few = graph.ops.work_ns[:-1]
     for judge in (FixedOrder(graph).step_ns, Replayer(graph).simulate):
-        with pytest.raises(UsageError, match="one duration per operation|durations for"):
+        with pytest.raises(UsageError, match="durations for"):
             judge(too_few)
 
 
