@@ -79,7 +79,7 @@ def against_sweep() -> bool:
 
 def sweeps(graph: Graph) -> Ratio:
     say(f"{graph.num_ops:,} operations: longest-path sweep")
-    return ratio(Replayer(graph).simulate, plain_sweep(graph), rounds=15)
+    return ratio(Replayer(graph).simulate, plain_sweep(graph), rounds=31)
 
 
 def plain_sweep(graph: Graph) -> Work:
