@@ -13,6 +13,7 @@
 #include "rank_classes.hpp"
 #include "simulate_eager.hpp"
 #include "simulate_rounds.hpp"
+#include "unsorted_remainder.hpp"
 #include "walk_back.hpp"
 #include "workspace.hpp"
 
@@ -175,21 +176,8 @@ NewArray<std::int32_t> unsorted_remainder(In<std::int32_t> first, In<std::int32_
   std::vector<std::int32_t> left;
   {
     nb::gil_scoped_release release;
-    const std::int32_t num_ops = static_cast<std::int32_t>(first.size()) - 1;
-    const std::int32_t* begin = first.data();
-    const std::int32_t* to = dst.data();
-    std::vector<std::int32_t> missing(num_ops, 0), stack;
-    for (std::size_t e = 0; e < dst.size(); ++e) ++missing[to[e]];
-    for (std::int32_t op = 0; op < num_ops; ++op)
-      if (missing[op] == 0) stack.push_back(op);
-    while (!stack.empty()) {
-      const std::int32_t op = stack.back();
-      stack.pop_back();
-      for (std::int32_t e = begin[op]; e < begin[op + 1]; ++e)
-        if (--missing[to[e]] == 0) stack.push_back(to[e]);
-    }
-    for (std::int32_t op = 0; op < num_ops; ++op)
-      if (missing[op] > 0) left.push_back(op);
+    left = augury::unsorted_remainder(static_cast<std::int32_t>(first.size()) - 1, first.data(),
+                                      dst.data());
   }
   return to_numpy(std::move(left));
 }

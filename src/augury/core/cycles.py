@@ -1,10 +1,11 @@
-"""Finding a cycle among edges."""
+"""Putting operations in the order of their edges, and finding the cycle where there is none."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from augury.core.graph import Edges
+from augury.core.table import I4
 
 
 def find_cycle(edges: Edges) -> list[int]:
@@ -21,22 +22,30 @@ def find_cycle(edges: Edges) -> list[int]:
     return _walk(edges, left) if len(left) else []
 
 
-def _unsorted_remainder(edges: Edges) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    """What Kahn's algorithm cannot reach: operations on a cycle or behind one."""
+def data_order(edges: Edges) -> I4:
+    """All operations, each after those it waits for; without those on a cycle or behind one."""
     num_ops = len(edges.first) - 1
+    if (edges.sources() < edges.dst).all():
+        return np.arange(num_ops, dtype=np.int32)
     missing = np.bincount(edges.dst, minlength=num_ops).tolist()
     first, dst = edges.first.tolist(), edges.dst.tolist()
-    stack = [op for op in range(num_ops) if missing[op] == 0]
-    while stack:
-        op = stack.pop()
+    order = [op for op in range(num_ops) if missing[op] == 0]
+    for op in order:
         for successor in dst[first[op] : first[op + 1]]:
             missing[successor] -= 1
             if missing[successor] == 0:
-                stack.append(successor)
-    return np.flatnonzero(np.asarray(missing) > 0).astype(np.int32)
+                order.append(successor)
+    return np.array(order, dtype=np.int32)
 
 
-def _walk(edges: Edges, left: np.ndarray[tuple[int], np.dtype[np.int32]]) -> list[int]:
+def _unsorted_remainder(edges: Edges) -> I4:
+    """What no order of data reaches."""
+    is_left = np.ones(len(edges.first) - 1, dtype=bool)
+    is_left[data_order(edges)] = False
+    return np.flatnonzero(is_left).astype(np.int32)
+
+
+def _walk(edges: Edges, left: I4) -> list[int]:
     """Every operation left waits for another one left: going back must come round."""
     inside = np.zeros(len(edges.first) - 1, dtype=bool)
     inside[left] = True

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from augury.core.cycles import data_order
 from augury.core.graph import Graph, Ops
 from augury.core.table import I4, I8
 from augury.replay.engine import EngineName, find_engine, is_native_built
@@ -121,21 +122,6 @@ def _stretch(graph: Graph, schedule: Schedule) -> NDArray[np.float64]:
 def _service_order(graph: Graph, schedule: Schedule) -> I4:
     """By the time they progressed; what takes no time goes by the order of data."""
     rank = np.empty(graph.num_ops, dtype=np.int64)
-    rank[_data_order(graph)] = np.arange(graph.num_ops)
+    rank[data_order(graph.edges)] = np.arange(graph.num_ops)
     began_ns = progress_start_ns(graph, schedule)
     return np.lexsort((rank, schedule.end_ns, began_ns)).astype(np.int32)
-
-
-def _data_order(graph: Graph) -> I4:
-    """Every operation after its predecessors; ids themselves, where they are so already."""
-    first, dst = graph.edges.first.tolist(), graph.edges.dst.tolist()
-    if (graph.edges.sources() < graph.edges.dst).all():
-        return np.arange(graph.num_ops, dtype=np.int32)
-    missing = np.bincount(graph.edges.dst, minlength=graph.num_ops).tolist()
-    order = [op for op in range(graph.num_ops) if missing[op] == 0]
-    for op in order:
-        for successor in dst[first[op] : first[op + 1]]:
-            missing[successor] -= 1
-            if missing[successor] == 0:
-                order.append(successor)
-    return np.array(order, dtype=np.int32)
