@@ -94,3 +94,48 @@ class MemoryKind(IntEnum):
     @property
     def label(self) -> str:
         return self.name.lower()
+
+
+class Phase(IntEnum):
+    """Which part of a step an event belongs to."""
+
+    NONE = 0
+    DATA = 1
+    FORWARD = 2
+    BACKWARD = 3
+    UPDATE = 4
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+class StreamKind(IntEnum):
+    """What runs a stream's events."""
+
+    OTHER = 0
+    MAIN_THREAD = 1
+    THREAD = 2
+    DEVICE = 3
+    COMMUNICATION = 4
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+class StepState(IntEnum):
+    """How a step was watched."""
+
+    PLAIN = 0
+    """Not at all: the job at full speed."""
+    TIMED = 1
+    """Coarse events, which hardly cost time."""
+    DETAILED = 2
+    """All events, with shapes and memory: not to be timed."""
+    DISTURBED = 3
+    """The recorder itself was at work in it, or the job was warming up."""
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
