@@ -47,6 +47,7 @@ def small_graph() -> Graph:
         )
     b.carry(1, 0)
     b.buffer(100, rank=0, taken_by=0, given_by=1, layer="conv")
+    b.gradient("conv.weight", rank=0, size_bytes=64, made_by=0, carried_by=1, used_by=1)
     b.measured_step(rank=0, step=0, dur_ns=20, explained_ns=15)
     b.ledger.note("gap", "nothing recorded", severity=Severity.INFO, example="rank 0 🕳")
     return b.build()
@@ -179,7 +180,7 @@ def test_a_file_of_another_version(scratch: Path):
     data = bytearray(scratch.read_bytes())
     data[len(MAGIC)] = 9
     scratch.write_bytes(data)
-    with pytest.raises(FileFormatError, match="format version 9; this Augury reads version 1"):
+    with pytest.raises(FileFormatError, match="format version 9; this Augury reads version 2"):
         load_graph(scratch)
 
 

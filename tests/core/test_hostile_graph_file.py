@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from augury.core.errors import FileFormatError, GraphError, InputError, LimitError
-from augury.core.graph_file import MAGIC, load_graph, save_graph
+from augury.core.graph_file import MAGIC, VERSION, load_graph, save_graph
 
 from .test_graph_file import run_python, small_graph
 
@@ -111,7 +111,7 @@ class Forgery:
         header = json.dumps(self.header).encode() if raw_header is None else raw_header
         path.write_bytes(
             MAGIC
-            + struct.pack("<II", 1, len(header))
+            + struct.pack("<II", VERSION, len(header))
             + header
             + struct.pack("<I", zlib.crc32(header))
             + b"".join(self.columns)
@@ -161,7 +161,7 @@ def test_a_file_of_another_noun(scratch: Path, forgery: Forgery):
 
 
 def test_a_header_that_claims_to_be_huge(scratch: Path):
-    scratch.write_bytes(MAGIC + struct.pack("<II", 1, 2**32 - 1) + bytes(100))
+    scratch.write_bytes(MAGIC + struct.pack("<II", VERSION, 2**32 - 1) + bytes(100))
     with pytest.raises(FileFormatError, match="its header claims"):
         load_graph(scratch)
 

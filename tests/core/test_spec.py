@@ -50,6 +50,7 @@ def _valid() -> Graph:
         )
     b.op("update", kind=OpKind.UPDATE, rank=1, resource=streams[1], work_ns=2, after=[2])
     b.carry(3, 0)
+    b.gradient("w", rank=0, size_bytes=4, made_by=0, carried_by=1, used_by=3)
     b.buffer(100, rank=0, taken_by=0, given_by=1, layer="conv")
     b.buffer(200, rank=1, taken_by=2, given_by=3)
     b.measured_step(rank=0, step=0, dur_ns=20, explained_ns=15)
@@ -123,6 +124,7 @@ _BROKEN: list[tuple[str, str, Callable[[Graph], Graph]]] = [
     ("shape", "'resources' differ in length", _shorter("resources", "width")),
     ("shape", "'interference' differ in length", _shorter("interference", "rate")),
     ("shape", "'buffers' differ in length", _shorter("buffers", "layer")),
+    ("shape", "'gradients' differ in length", _shorter("gradients", "name")),
     ("shape", "'ranks' differ in length", _shorter("ranks", "host")),
     ("shape", "'measured' differ in length", _shorter("measured", "step")),
     ("shape", "edge index", _with_edges([], [])),
@@ -139,12 +141,14 @@ _BROKEN: list[tuple[str, str, Callable[[Graph], Graph]]] = [
     ("unknown-rank", "resource 1 belongs to rank 3 of 3", _with("resources", rank={1: 3})),
     ("unknown-rank", "resource 1 belongs to rank -2", _with("resources", rank={1: -2})),
     ("unknown-rank", "buffer 0 belongs to rank -1", _with("buffers", rank={0: -1})),
+    ("unknown-rank", "gradient 0 belongs to rank 7", _with("gradients", rank={0: 7})),
     ("unknown-rank", "a measured step belongs to rank 5", _with("measured", rank={0: 5})),
     ("unknown-string", "operation 3 names string 99", _with("ops", name={3: 99})),
     ("unknown-string", "operation 3 names string -1", _with("ops", name={3: -1})),
     ("unknown-string", "operation 0 names string -2", _with("ops", layer={0: -2})),
     ("unknown-string", "resource 2 names string 99", _with("resources", name={2: 99})),
     ("unknown-string", "buffer 1 names string 99", _with("buffers", layer={1: 99})),
+    ("unknown-string", "gradient 0 names string -1", _with("gradients", name={0: -1})),
     ("unknown-string", "rank 0 names string -1", _with("ranks", host={0: -1})),
     ("dangling-edge", "from operation 0 to 4", _with_pairs((0, 4))),
     ("dangling-edge", "from operation 0 to -1", _with_pairs((0, -1))),
@@ -180,6 +184,10 @@ _BROKEN: list[tuple[str, str, Callable[[Graph], Graph]]] = [
     ("dangling-buffer", "buffer 0 is taken by operation 4", _with("buffers", taken_by={0: 4})),
     ("dangling-buffer", "given back by -2", _with("buffers", given_by={0: -2})),
     ("negative-size", "buffer 1 has -5 bytes", _with("buffers", size_bytes={1: -5})),
+    ("dangling-gradient", "gradient 0 is made by operation 4", _with("gradients", made_by={0: 4})),
+    ("dangling-gradient", "carried by -1", _with("gradients", carried_by={0: -1})),
+    ("dangling-gradient", "used by 9,", _with("gradients", used_by={0: 9})),
+    ("negative-size", "gradient 0 has -5 bytes", _with("gradients", size_bytes={0: -5})),
     ("unknown-kind", "operation 3 has the unknown kind 200", _with("ops", kind={3: 200})),
     ("negative-time", "operation 3 takes -1 ns", _with("ops", work_ns={3: -1})),
     (

@@ -15,6 +15,7 @@ from augury.core.graph import (
     Buffers,
     Carries,
     Edges,
+    Gradients,
     Graph,
     Interference,
     MeasuredSteps,
@@ -94,6 +95,7 @@ class GraphBuilder:
         self._resources = _Columns(Resources)
         self._interference = _Columns(Interference)
         self._buffers = _Columns(Buffers)
+        self._gradients = _Columns(Gradients)
         self._ranks = _Columns(Ranks)
         self._measured = _Columns(MeasuredSteps)
         self._num_gangs = 0
@@ -204,6 +206,21 @@ class GraphBuilder:
         layer_number = NONE if layer is None else self._pool.number(layer)
         return self._buffers.append(rank, size_bytes, kind, taken_by, given_by, later, layer_number)
 
+    def gradient(
+        self,
+        name: str,
+        *,
+        rank: int,
+        size_bytes: int,
+        made_by: int,
+        carried_by: int,
+        used_by: int,
+        step: int = 0,
+    ) -> int:
+        return self._gradients.append(
+            rank, step, self._pool.number(name), size_bytes, made_by, carried_by, used_by
+        )
+
     def measured_step(self, *, rank: int, step: int, dur_ns: int, explained_ns: int) -> None:
         self._measured.append(rank, step, dur_ns, explained_ns)
 
@@ -217,6 +234,7 @@ class GraphBuilder:
             carries=self._carries.table(),
             interference=self._interference.table(),
             buffers=self._buffers.table(),
+            gradients=self._gradients.table(),
             measured=self._measured.table(),
             meta=self._meta,
             ledger=self.ledger,

@@ -109,6 +109,23 @@ class Buffers(Table):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Gradients(Table):
+    """Which gradient travels with which communication: what a change of buckets starts from.
+    Rows of one rank and step lie together, in the order in which its backward makes them."""
+
+    rank: I4 = column("<i4")
+    step: I4 = column("<i4")
+    name: I4 = column("<i4")
+    size_bytes: I8 = column("<i8")
+    made_by: I4 = column("<i4")
+    """The operation after which it is there."""
+    carried_by: I4 = column("<i4")
+    """The communication that it is part of."""
+    used_by: I4 = column("<i4")
+    """The first operation that needs what was communicated."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Ranks(Table):
     """One row a process; its row number is its rank."""
 
@@ -138,6 +155,7 @@ class Graph:
     carries: Carries = field(default_factory=Carries.empty)
     interference: Interference = field(default_factory=Interference.empty)
     buffers: Buffers = field(default_factory=Buffers.empty)
+    gradients: Gradients = field(default_factory=Gradients.empty)
     measured: MeasuredSteps = field(default_factory=MeasuredSteps.empty)
     meta: dict[str, str] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=Ledger)

@@ -23,6 +23,7 @@ from augury.core.graph import (
     Buffers,
     Carries,
     Edges,
+    Gradients,
     Graph,
     Interference,
     MeasuredSteps,
@@ -38,7 +39,7 @@ from augury.core.units import format_bytes
 
 SUFFIX = ".augury"
 MAGIC = b"\x89AUGURY\n"
-VERSION = 1
+VERSION = 2
 DEFAULT_MAX_BYTES = 2 << 30
 """Unpacked columns of one graph: some thirty million operations."""
 
@@ -52,6 +53,7 @@ _TABLES: dict[str, type[Table]] = {
     "resources": Resources,
     "interference": Interference,
     "buffers": Buffers,
+    "gradients": Gradients,
     "ranks": Ranks,
     "measured": MeasuredSteps,
 }

@@ -97,6 +97,7 @@ def _shape(graph: Graph) -> Iterator[Problem]:
         ("resources", graph.resources),
         ("interference", graph.interference),
         ("buffers", graph.buffers),
+        ("gradients", graph.gradients),
         ("ranks", graph.ranks),
         ("measured", graph.measured),
     )
@@ -151,6 +152,11 @@ def _ranks(graph: Graph) -> Iterator[Problem]:
     )
     yield from _found(
         "unknown-rank",
+        _outside(graph.gradients.rank, 0, num_ranks),
+        lambda i: f"gradient {i} belongs to rank {graph.gradients.rank[i]} of {num_ranks}",
+    )
+    yield from _found(
+        "unknown-rank",
         _outside(graph.measured.rank, 0, num_ranks),
         lambda i: f"a measured step belongs to rank {graph.measured.rank[i]} of {num_ranks}",
     )
@@ -163,6 +169,7 @@ def _strings(graph: Graph) -> Iterator[Problem]:
         ("operation", graph.ops.layer, NONE),
         ("resource", graph.resources.name, 0),
         ("buffer", graph.buffers.layer, NONE),
+        ("gradient", graph.gradients.name, 0),
         ("rank", graph.ranks.host, 0),
     ):
         yield from _found(
@@ -268,6 +275,26 @@ def _buffers(graph: Graph) -> Iterator[Problem]:
         "bad-buffer",
         buffers.later > 1,
         lambda i: f"buffer {i} is given back {buffers.later[i]} windows later; 0 or 1 is known",
+    )
+
+
+def _gradients(graph: Graph) -> Iterator[Problem]:
+    gradients, num_ops = graph.gradients, graph.num_ops
+    yield from _found(
+        "dangling-gradient",
+        _outside(gradients.made_by, 0, num_ops)
+        | _outside(gradients.carried_by, 0, num_ops)
+        | _outside(gradients.used_by, 0, num_ops),
+        lambda i: (
+            f"gradient {i} is made by operation {gradients.made_by[i]}, carried by"
+            f" {gradients.carried_by[i]} and used by {gradients.used_by[i]},"
+            f" but there are {num_ops}"
+        ),
+    )
+    yield from _found(
+        "negative-size",
+        gradients.size_bytes < 0,
+        lambda i: f"gradient {i} has {gradients.size_bytes[i]} bytes",
     )
 
 
@@ -441,6 +468,6 @@ def _acyclic(graph: Graph) -> Iterator[Problem]:
 
 _STAGES: tuple[tuple[Callable[[Graph], Iterator[Problem]], ...], ...] = (
     (_shape,),
-    (_not_empty, _ranks, _strings, _edges, _resources, _buffers, _values),
+    (_not_empty, _ranks, _strings, _edges, _resources, _buffers, _gradients, _values),
     (_own_resources, _memory, _gangs, _slowest, _steps, _acyclic),
 )
