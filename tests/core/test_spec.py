@@ -266,6 +266,7 @@ def test_no_operations():
         edges=Edges(first=[0], dst=[]),
         carries=Carries.empty(),
         buffers=graph.buffers.empty(),
+        gradients=graph.gradients.empty(),
     )
     assert check(empty) == [Problem("empty", "it has no operations")]
 
