@@ -1,0 +1,93 @@
+"""The clocks' handshake between real processes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from augury.capture.handshake import MAX_EXCHANGES, MIN_EXCHANGES, num_exchanges
+from tests.capture.jobs import start, start_ranks
+
+pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+
+SCRIPT = """
+import json, os, sys, time
+import torch.distributed as dist
+from augury.capture.handshake import exchange
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+moments = ("start", "end")
+{before}
+told = [record for moment in moments for record in exchange(moment)]
+dist.barrier()
+with open(os.path.join(sys.argv[1], f"{{rank}}.json"), "w") as file:
+    json.dump(told, file)
+"""
+
+OFF_NS = 50_000_000
+
+
+def handshake(tmp_path: Path, *, num_ranks: int, before: str) -> list:
+    script = tmp_path / "job.py"
+    script.write_text(SCRIPT.format(before=before))
+    for done in start_ranks([sys.executable, str(script), str(tmp_path)], num_ranks=num_ranks):
+        assert done.returncode == 0, done.stderr
+    return [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(num_ranks)]
+
+
+def offset_bounds_ns(exchanges: list[list[int]]) -> tuple[int, int]:
+    """The peer's clock minus one's own lies between these, whatever the way took."""
+    return (
+        max(t2 - t3 for _, _, t2, t3 in exchanges),
+        min(t1 - t0 for t0, t1, _, _ in exchanges),
+    )
+
+
+def test_every_other_rank_has_stamps_of_both_moments(tmp_path: Path):
+    """One of them with a wrong clock, while a stranger calls too."""
+    disturb = f"""
+from augury.capture.meeting import meet
+meeting = meet()
+if rank == 1:
+    right = time.time_ns
+    time.time_ns = lambda: right() - {OFF_NS}
+if rank == 2:
+    import socket
+    with socket.create_connection(meeting.address) as stranger:
+        stranger.sendall(bytes(32) + b"?" * 100)
+        try:
+            assert stranger.recv(1) == b""
+        except ConnectionResetError:
+            pass
+"""
+    told = handshake(tmp_path, num_ranks=3, before=disturb)
+    assert told[0] == []
+    for records, off_ns in zip(told[1:], (OFF_NS, 0), strict=True):
+        assert [(r["peer"], r["moment"]) for r in records] == [(0, "start"), (0, "end")]
+        for record in records:
+            assert len(record["exchanges"]) == MAX_EXCHANGES
+            low, high = offset_bounds_ns(record["exchanges"])
+            assert low <= off_ns <= high
+
+
+def test_who_never_comes_holds_nobody(tmp_path: Path):
+    """At first rank 0 is not there, then rank 1: no error, and nothing told."""
+    told = handshake(tmp_path, num_ranks=2, before="moments = (('end',), ('start',))[rank]")
+    assert told == [[], []]
+
+
+def test_a_process_of_its_own_has_nobody_to_ask():
+    code = "from augury.capture.handshake import exchange; assert exchange('start') == []"
+    done = start([sys.executable, "-c", code])
+    assert done.returncode == 0, done.stderr
+
+
+def test_many_ranks_take_fewer_exchanges_each():
+    assert num_exchanges(2) == MAX_EXCHANGES
+    assert MIN_EXCHANGES < num_exchanges(256) < MAX_EXCHANGES
+    assert num_exchanges(100_000) == MIN_EXCHANGES
