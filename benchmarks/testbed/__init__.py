@@ -1,0 +1,1 @@
+"""Several hosts and a real network on one machine, and real training to run on them."""

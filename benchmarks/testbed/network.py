@@ -1,0 +1,257 @@
+"""Hosts with a network of their own between them: namespaces, a bridge, links with a stated rate.
+
+Every namespace belongs to a process that sleeps in it and dies with this one, whatever ends this
+one: nothing of the network can be left over. Control groups can, and the next bed removes them.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+from benchmarks.testbed.cpu import ControlGroup, can_control, remove_leftovers
+
+BURST = "256kb"
+"""Less than that loses a fifth of 1 Gbit/s to retransmits."""
+LIMIT = "8mb"
+DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL", "--")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    name: str
+    address: str
+    interface: str
+    core: int
+    scratch: Path
+    """Node-local: by the same path every host finds a folder of its own."""
+    seen_from_outside: Path
+    """The same folder, for us."""
+
+
+class Bed(Protocol):
+    """What validation needs of a test bed."""
+
+    hosts: list[Host]
+
+    def set_rate(self, rate: str, host: int | None = None) -> None:
+        """Of one host's link in both directions, or of all: ``1gbit``, ``200mbit``."""
+
+    def set_quota(self, cores: float | None, host: int | None = None) -> None: ...
+
+    def start(
+        self, host: int, command: Sequence[str], environment: Mapping[str, str], log: Path
+    ) -> subprocess.Popen[bytes]: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+class Network:
+    """``num_hosts`` hosts on one switch. To be entered by ``with``."""
+
+    def __init__(self, num_hosts: int, rate: str = "1gbit", period_us: int | None = None) -> None:
+        self.hosts: list[Host] = []
+        self._num_hosts = num_hosts
+        self._rate = rate
+        self._period_us = period_us
+        self._groups: list[ControlGroup] = []
+        self._sleepers: list[int] = []
+        self._switch = 0
+        self._undo = ExitStack()
+
+    def __enter__(self) -> Self:
+        remove_leftovers()
+        try:
+            folder = Path(self._undo.enter_context(tempfile.TemporaryDirectory(prefix="augury-")))
+            self._switch = self._sleep_apart("switch", folder)
+            self._in(self._switch, "ip", "link", "add", "br0", "type", "bridge")
+            self._in(self._switch, "ip", "link", "set", "br0", "up")
+            for index in range(self._num_hosts):
+                self._add_host(index, folder)
+            self.set_rate(self._rate)
+        except BaseException:
+            self._undo.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._undo.close()
+
+    def set_rate(self, rate: str, host: int | None = None) -> None:
+        shape = ("root", "tbf", "rate", rate, "burst", BURST, "limit", LIMIT)
+        for index in range(len(self.hosts)) if host is None else (host,):
+            self._in(self._sleepers[index], "tc", "qdisc", "replace", "dev", "eth0", *shape)
+            self._in(self._switch, "tc", "qdisc", "replace", "dev", f"v{index}", *shape)
+
+    def set_quota(self, cores: float | None, host: int | None = None) -> None:
+        for index in range(len(self.hosts)) if host is None else (host,):
+            if self._period_us is None:
+                self._groups[index].set_quota(cores)
+            else:
+                self._groups[index].set_quota(cores, self._period_us)
+
+    def start(
+        self, host: int, command: Sequence[str], environment: Mapping[str, str], log: Path
+    ) -> subprocess.Popen[bytes]:
+        inside = ("nsenter", "-t", str(self._sleepers[host]), "-n", "-m", "-u", "--")
+        joined = in_group(self._groups[host], self.hosts[host].core, [*inside, *command])
+        return start_logged(joined, environment, log)
+
+    def _add_host(self, index: int, folder: Path) -> None:
+        scratch = folder / "scratch"
+        scratch.mkdir(exist_ok=True)
+        sleeper = self._sleep_apart(f"host{index}", scratch)
+        self._sleepers.append(sleeper)
+        group = ControlGroup.make(f"host{index}")
+        self._undo.callback(group.remove)
+        self._groups.append(group)
+        address = f"10.77.0.{index + 1}"
+        cable = ("link", "add", f"v{index}", "type", "veth", "peer", "name", "eth0")
+        self._in(self._switch, "ip", *cable, "netns", str(sleeper))
+        self._in(self._switch, "ip", "link", "set", f"v{index}", "master", "br0", "up")
+        for setting in (
+            ("addr", "add", f"{address}/24", "dev", "eth0"),
+            ("link", "set", "eth0", "up"),
+            ("link", "set", "lo", "up"),
+        ):
+            self._in(sleeper, "ip", *setting)
+        self.hosts.append(
+            Host(
+                name=f"host{index}",
+                address=address,
+                interface="eth0",
+                core=index % (os.cpu_count() or 1),
+                scratch=scratch,
+                seen_from_outside=Path(f"/proc/{sleeper}/root{scratch}"),
+            )
+        )
+
+    def _sleep_apart(self, name: str, scratch: Path) -> int:
+        """The id of a process in new namespaces, once those are ready."""
+        arrange = 'hostname "$0" && mount -t tmpfs tmpfs "$1" && echo ready && exec sleep infinity'
+        process = subprocess.Popen(
+            [*DIES_WITH_US, "unshare", "-n", "-m", "-u", "sh", "-c", arrange, name, str(scratch)],
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._undo.callback(process.wait)
+        self._undo.callback(process.kill)
+        assert process.stdout is not None
+        with process.stdout as said:
+            if said.readline() != b"ready\n":
+                raise OSError(f"cannot make the namespaces of {name}")
+        return process.pid
+
+    @staticmethod
+    def _in(sleeper: int, *command: str) -> None:
+        subprocess.run(["nsenter", "-t", str(sleeper), "-n", "--", *command], check=True)
+
+
+class Loopback:
+    """No network but loopback, no quota: what an unprivileged machine can do."""
+
+    def __init__(self, num_hosts: int) -> None:
+        self.hosts: list[Host] = []
+        self._num_hosts = num_hosts
+        self._groups: list[ControlGroup] = []
+        self._undo = ExitStack()
+
+    def __enter__(self) -> Self:
+        folder = Path(self._undo.enter_context(tempfile.TemporaryDirectory(prefix="augury-")))
+        if can_control():
+            remove_leftovers()
+        for index in range(self._num_hosts):
+            scratch = folder / f"scratch{index}"
+            scratch.mkdir()
+            if can_control():
+                self._groups.append(ControlGroup.make(f"host{index}"))
+                self._undo.callback(self._groups[-1].remove)
+            self.hosts.append(
+                Host(
+                    name=f"host{index}",
+                    address="127.0.0.1",
+                    interface="lo",
+                    core=index % (os.cpu_count() or 1),
+                    scratch=scratch,
+                    seen_from_outside=scratch,
+                )
+            )
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._undo.close()
+
+    def set_rate(self, rate: str, host: int | None = None) -> None:  # noqa: ARG002
+        raise OSError("loopback has no rate")
+
+    def set_quota(self, cores: float | None, host: int | None = None) -> None:
+        if not self._groups:
+            raise OSError("no control groups here")
+        for index in range(len(self.hosts)) if host is None else (host,):
+            self._groups[index].set_quota(cores)
+
+    def start(
+        self, host: int, command: Sequence[str], environment: Mapping[str, str], log: Path
+    ) -> subprocess.Popen[bytes]:
+        group = self._groups[host] if self._groups else None
+        return start_logged(in_group(group, self.hosts[host].core, command), environment, log)
+
+
+def in_group(group: ControlGroup | None, core: int, command: Sequence[str]) -> list[str]:
+    pinned = ["taskset", "-c", str(core), *command]
+    if group is None:
+        return pinned
+    join = 'echo $$ > "$0" && exec "$@"'
+    return [*DIES_WITH_US, "sh", "-c", join, str(group.members), *pinned]
+
+
+def start_logged(
+    command: Sequence[str], environment: Mapping[str, str], log: Path
+) -> subprocess.Popen[bytes]:
+    """In a session of its own, so that all it starts can be ended with it."""
+    with log.open("ab") as file:
+        return subprocess.Popen(
+            command,
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def can_make_networks() -> bool:
+    """Tried out, since rights can be lacking in many ways."""
+    if os.geteuid() != 0 or not can_control():
+        return False
+    try:
+        with Network(1):
+            return True
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"no namespaces here: {error}", file=sys.stderr)
+        return False

@@ -1,0 +1,173 @@
+"""Data-parallel training as one would write it, by itself or in blocks of several configurations.
+
+First ``--steps`` steps in the configuration of the options. Then, if ``--blocks`` names changes
+to it, ``--rounds`` times each of them in turn: the same module and optimizer wrapped anew, a few
+steps to warm up, then ``--measured`` steps. Configurations that are compared are so interleaved
+within one process. Where ``--gate`` is given, rank 0 announces each block by a file and waits for
+the answer, so that whoever looks after the network can change it meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, RandomSampler, TensorDataset
+
+from benchmarks.testbed.models import WORKLOADS, Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """What a block may change; the caps are in MB, several for bucket after bucket."""
+
+    caps: tuple[float, ...]
+    accumulate: int = 1
+
+    def changed(self, words: str) -> Configuration:
+        """``cap=1,4,25`` and ``accumulate=2``, joined by ``+``; ``base`` changes nothing."""
+        new = self
+        for word in words.split("+"):
+            name, _, value = word.partition("=")
+            if name == "cap":
+                new = replace(new, caps=numbers(value))
+            elif name == "accumulate":
+                new = replace(new, accumulate=int(value))
+            elif name != "base":
+                raise ValueError(f"cannot change {name!r}")
+        return new
+
+
+class Trainer:
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
+        self._workload = WORKLOADS[options.model]
+        torch.manual_seed(0)
+        self._module = self._workload.build()
+        self._wrapped: nn.Module = self._module
+        if options.sharded:
+            for block in self._workload.blocks(self._module):
+                fully_shard(block)
+            fully_shard(self._module)
+        self._optimizer = torch.optim.SGD(self._module.parameters(), lr=0.01, momentum=0.9)
+        self._batches = batches(self._workload)
+        self._accumulate = 1
+        self.loss = float("nan")
+
+    def configure(self, configuration: Configuration) -> None:
+        self._accumulate = configuration.accumulate
+        if self._options.sharded:
+            return
+        # A wrapper that is gone no longer hooks into the module's gradients.
+        self._wrapped = self._module
+        self._optimizer.zero_grad()
+        gc.collect()
+        caps = list(configuration.caps)
+        limits = {"bucket_cap_mb": caps[0]} if len(caps) == 1 else {"bucket_cap_mb_list": caps}
+        self._wrapped = DistributedDataParallel(self._module, **limits)
+        if self._options.compile:
+            self._wrapped = torch.compile(self._wrapped)
+
+    def train(self, num_steps: int) -> list[int]:
+        """When it began, and when each step ended."""
+        stamps = [time.time_ns()]
+        for _ in range(num_steps):
+            self._step()
+            stamps.append(time.time_ns())
+        return stamps
+
+    def _step(self) -> None:
+        self._optimizer.zero_grad()
+        for micro_batch in range(1, self._accumulate + 1):
+            inputs, targets = next(self._batches)
+            is_last = micro_batch == self._accumulate
+            if is_last or not isinstance(self._wrapped, DistributedDataParallel):
+                synchronised = nullcontext()
+            else:
+                synchronised = self._wrapped.no_sync()
+            with synchronised:
+                loss = nn.functional.cross_entropy(self._wrapped(inputs), targets)
+                loss.backward()
+        self._optimizer.step()
+        self.loss = loss.item()
+
+
+def batches(workload: Workload) -> Iterator[tuple[Tensor, Tensor]]:
+    """Without end, drawn from data of this rank's own."""
+    generator = torch.Generator().manual_seed(1 + dist.get_rank())
+    torch.manual_seed(1 + dist.get_rank())
+    data = TensorDataset(*workload.sample(16 * workload.batch))
+    forever = RandomSampler(data, replacement=True, num_samples=1 << 40, generator=generator)
+    return iter(DataLoader(data, batch_size=workload.batch, sampler=forever))
+
+
+def pass_gate(gate: Path | None, block: int) -> None:
+    """Rank 0 alone: the others wait for it in the first collective of the block."""
+    if gate is None or dist.get_rank() != 0:
+        return
+    (gate / f"ready-{block}").touch()
+    while not (gate / f"go-{block}").exists():
+        time.sleep(0.002)
+
+
+def main() -> None:
+    options = parse()
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    trainer = Trainer(options)
+    base = Configuration(caps=options.cap, accumulate=options.accumulate)
+    trainer.configure(base)
+    first = {"block": "base", "warm_up": 0, "stamps_ns": trainer.train(options.steps)}
+    done = [first]
+    loss = trainer.loss
+    for number, words in enumerate(options.blocks * options.rounds):
+        pass_gate(options.gate, number)
+        trainer.configure(base.changed(words.partition("@")[0]))
+        stamps = trainer.train(options.warm_up + options.measured)
+        done.append({"block": words, "warm_up": options.warm_up, "stamps_ns": stamps})
+    if options.times is not None:
+        report = {"rank": dist.get_rank(), "loss": loss.hex(), "blocks": done}
+        path = options.times / f"times-{dist.get_rank():05d}.json"
+        path.write_text(json.dumps(report))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def numbers(text: str) -> tuple[float, ...]:
+    return tuple(float(part) for part in text.split(","))
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--model", choices=WORKLOADS, default="transformer")
+    parser.add_argument("--steps", type=int, default=80)
+    parser.add_argument("--cap", type=numbers, default=(25.0,), help="of buckets, in MB")
+    parser.add_argument("--accumulate", type=int, default=1, help="micro-batches a step")
+    parser.add_argument("--sharded", action="store_true", help="fully_shard instead of DDP")
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument(
+        "--blocks", nargs="*", default=[], help="base, cap=1, ...; what follows an @ is a label"
+    )
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--warm-up", type=int, default=3)
+    parser.add_argument("--measured", type=int, default=10)
+    parser.add_argument("--gate", type=Path, help="a folder in which to wait at every block")
+    parser.add_argument("--times", type=Path, help="a folder for the time of every step")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    main()

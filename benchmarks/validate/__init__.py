@@ -1,0 +1,1 @@
+"""``make validate``: predictions beside measurements of real training."""

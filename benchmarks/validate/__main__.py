@@ -1,0 +1,67 @@
+"""``make validate``: runs the suites, prints the table, writes ``build/validate.json``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from pathlib import Path
+
+from benchmarks.validate import torch_suite
+from benchmarks.validate.rows import summarize
+from benchmarks.validate.table import show
+
+SUITES = ("torch",)
+BUILD = Path("build")
+
+
+def main() -> int:
+    options = parse()
+    begin = time.monotonic()
+    folder = options.folder / "torch"
+    settings = torch_suite.chosen(options.only)
+    if options.list:
+        print("\n".join(setting.name for setting in settings))
+        return 0
+    troubles = [] if options.predict_only else torch_suite.record_all(settings, folder)
+    rows = []
+    if not options.record_only:
+        rows = list(torch_suite.rows(settings, folder, options.only))
+    summary = summarize(rows)
+    document = {
+        "schema_version": 1,
+        "machine": {"system": platform.platform(), "cores": os.cpu_count()},
+        "took_s": round(time.monotonic() - begin, 1),
+        "rows": [row.as_json() for row in rows],
+        "summary": {"torch": summary},
+        "troubles": troubles,
+    }
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(document, indent=1) + "\n")
+    if options.json:
+        print(json.dumps(document))
+    else:
+        show(rows, summary)
+    for trouble in troubles:
+        print(trouble, file=sys.stderr)
+    return 1 if troubles else 0
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make validate", description=__doc__)
+    parser.add_argument("--suite", choices=("all", *SUITES), default="all")
+    parser.add_argument("--only", metavar="PATTERN", help="cases such as 'conv-*' or '*/bucket-1'")
+    parser.add_argument("--predict-only", action="store_true", help="from the runs saved before")
+    parser.add_argument("--record-only", action="store_true", help="measure and save, no more")
+    parser.add_argument("--list", action="store_true", help="name the settings and end")
+    parser.add_argument("--json", action="store_true", help="the document instead of the table")
+    parser.add_argument("--folder", type=Path, default=BUILD / "validate", help="of saved runs")
+    parser.add_argument("--out", type=Path, default=BUILD / "validate.json")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,165 @@
+"""Runs a setting's job on a bed: recorded, then changed block by block, and saves what it left."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from benchmarks.testbed.network import Bed, Loopback, Network
+from benchmarks.validate.settings import MEASURED, ROUNDS, WINDOWS, Change, Setting
+from benchmarks.validate.withhold import withhold_changes
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT_S = 420
+PORT = 29511
+
+
+class JobError(Exception):
+    pass
+
+
+def record(setting: Setting, folder: Path, *, recorded: bool = True) -> None:
+    """Afterwards ``folder`` has ``run``, each rank's times, logs, and what the setting was."""
+    folder = folder.resolve()  # a host's processes start elsewhere
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    gate = folder / "gate"
+    gate.mkdir()
+    blocks = [change for change in setting.changes if change.measured_by is None]
+    labels = ["base", *(f"{change.block}@{change.name}" for change in blocks)] if blocks else []
+    begin = time.monotonic()
+    with bed_of(setting) as bed:
+        bed_as_recorded(bed, setting)
+        command = training(setting, labels, gate, folder)
+        if recorded:
+            # Node-local, as it would be on hosts that share no file system.
+            command = [*augury_run(bed.hosts[0].scratch / "run"), *command]
+        jobs = [
+            bed.start(host, command, environment(bed, host), folder / f"log-{host}.txt")
+            for host in range(setting.num_ranks)
+        ]
+        try:
+            attend(bed, setting, [None, *blocks] * ROUNDS if blocks else [], gate, jobs)
+        finally:
+            for job in jobs:
+                end(job)
+        failed = [host for host, job in enumerate(jobs) if job.returncode]
+        if failed:
+            log = (folder / f"log-{failed[0]}.txt").read_text(errors="replace")
+            raise JobError(
+                f"host {failed[0]} ended with {jobs[failed[0]].returncode}: {log[-800:]}"
+            )
+        if recorded:
+            gather(bed, folder / "raw")
+            withhold_changes(folder / "raw", folder / "run", num_steps=setting.steps)
+    shutil.rmtree(gate)
+    took_s = round(time.monotonic() - begin, 1)
+    (folder / "setting.json").write_text(json.dumps(asdict(setting) | {"took_s": took_s}, indent=1))
+
+
+def bed_of(setting: Setting) -> Bed:
+    if setting.mbit is None:
+        return Loopback(setting.num_ranks)
+    return Network(setting.num_ranks, f"{setting.mbit}mbit")
+
+
+def bed_as_recorded(bed: Bed, setting: Setting) -> None:
+    if setting.mbit is not None:
+        bed.set_rate(f"{setting.mbit}mbit")
+        bed.set_quota(setting.quota)
+
+
+def bed_changed(bed: Bed, setting: Setting, change: Change) -> None:
+    if change.rate != 1.0 and setting.mbit is not None:
+        bed.set_rate(f"{round(1000 * setting.mbit * change.rate)}kbit")
+    if change.slow is not None:
+        host, factor = change.slow
+        bed.set_quota((setting.quota or 1.0) / factor, host)
+
+
+def training(setting: Setting, labels: list[str], gate: Path, times: Path) -> list[str]:
+    blocks = ["--blocks", *labels, "--rounds", str(ROUNDS), "--measured", str(MEASURED)]
+    return [
+        *(sys.executable, "-m", "benchmarks.testbed.train", "--model", setting.model),
+        *("--steps", str(setting.steps), "--cap", setting.cap, *setting.options),
+        *(("--gate", str(gate), *blocks) if labels else ()),
+        *("--times", str(times)),
+    ]
+
+
+def augury_run(out: Path) -> list[str]:
+    augury = [sys.executable, "-m", "augury", "run"]
+    asked = subprocess.run(
+        [*augury, "--help"], env=environment(None, 0), capture_output=True, text=True, check=True
+    )
+    calibrate = ["--calibrate"] if "--calibrate" in asked.stdout else []
+    windows = ",".join(f"{first}:{last}" for first, last in WINDOWS)
+    return [*augury, *calibrate, "--out", str(out), "--steps", windows, "--"]
+
+
+def environment(bed: Bed | None, host: int) -> dict[str, str]:
+    found = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+    if bed is not None:
+        found |= {
+            "RANK": str(host),
+            "WORLD_SIZE": str(len(bed.hosts)),
+            "LOCAL_RANK": "0",
+            "MASTER_ADDR": bed.hosts[0].address,
+            "MASTER_PORT": str(PORT),
+            "GLOO_SOCKET_IFNAME": bed.hosts[host].interface,
+        }
+    return found
+
+
+def attend(
+    bed: Bed,
+    setting: Setting,
+    blocks: list[Change | None],
+    gate: Path,
+    jobs: list[subprocess.Popen[bytes]],
+) -> None:
+    """Until all have ended: whenever the job stands before a block, makes the bed as that wants."""
+    deadline = time.monotonic() + TIMEOUT_S
+    block = 0
+    while any(job.poll() is None for job in jobs):
+        if time.monotonic() > deadline:
+            raise JobError(f"{setting.name} took more than {TIMEOUT_S} s")
+        if any(job.returncode for job in jobs):
+            return  # the others would wait for it
+        if block < len(blocks) and (gate / f"ready-{block}").exists():
+            bed_as_recorded(bed, setting)
+            change = blocks[block]
+            if change is not None:
+                bed_changed(bed, setting, change)
+            (gate / f"go-{block}").touch()
+            block += 1
+        time.sleep(0.02)
+
+
+def end(job: subprocess.Popen[bytes]) -> None:
+    if job.poll() is None:
+        os.killpg(job.pid, signal.SIGKILL)
+        job.wait()
+
+
+def gather(bed: Bed, target: Path) -> None:
+    """From the first host, where Augury gathers; what it left elsewhere is fetched and named."""
+    target.mkdir()
+    for host in bed.hosts:
+        for path in sorted((host.seen_from_outside / "run").glob("[!.]*")):
+            if path.is_file() and not (target / path.name).exists():
+                shutil.copyfile(path, target / path.name)
+                if host is not bed.hosts[0]:
+                    print(f"  not gathered by augury: {path.name}", file=sys.stderr)

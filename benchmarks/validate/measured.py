@@ -1,0 +1,95 @@
+"""Step times of a job as they were, from the ranks' own records and times."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+WARM_UP = 5
+CHUNK = 4
+"""Neighbouring steps that go into the same of two interleaved halves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A median over steps, and by how much its two interleaved halves differ."""
+
+    step_ns: int
+    noise_pct: float
+    num_steps: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedRun:
+    plain: Measured
+    recorded_ns: int | None
+    """Median step within windows of the light kind."""
+
+    @property
+    def cost_pct(self) -> float | None:
+        if self.recorded_ns is None:
+            return None
+        return 100 * (self.recorded_ns - self.plain.step_ns) / self.plain.step_ns
+
+
+def of_halves(halves: tuple[list[int], list[int]]) -> Measured:
+    whole = median([*halves[0], *halves[1]])
+    noise = 0.0
+    if halves[0] and halves[1]:
+        noise = 100 * abs(median(halves[0]) - median(halves[1])) / whole
+    return Measured(step_ns=round(whole), noise_pct=noise, num_steps=sum(map(len, halves)))
+
+
+def of_record(run: Path) -> RecordedRun:
+    """Of rank 0: steps outside of every window and not held up by the recorder."""
+    record = json.loads((run / "rank-00000.json").read_text())
+    ends = record["step_end_ns"]
+    windows = record.get("windows") or [
+        {"first": record["window"][0], "last": record["window"][1], "mode": "light"}
+    ]
+    held = {step for step, _ in record.get("resumed", ())}
+    held |= {window[edge] for window in windows for edge in ("first", "last")}
+    plain: list[int] = []
+    recorded: list[int] = []
+    for step in range(WARM_UP + 1, len(ends) + 1):
+        if step - 1 in held:
+            continue
+        dur_ns = ends[step - 1] - ends[step - 2]
+        around = [window for window in windows if window["first"] < step <= window["last"]]
+        if not around:
+            plain.append(dur_ns)
+        elif around[0]["mode"] == "light":
+            recorded.append(dur_ns)
+    return RecordedRun(
+        plain=of_halves(interleaved(plain)),
+        recorded_ns=round(median(recorded)) if recorded else None,
+    )
+
+
+def interleaved(durations: list[int]) -> tuple[list[int], list[int]]:
+    halves: tuple[list[int], list[int]] = ([], [])
+    for index, dur_ns in enumerate(durations):
+        halves[index // CHUNK % 2].append(dur_ns)
+    return halves
+
+
+def of_blocks(folder: Path) -> dict[str, Measured]:
+    """By label: the change's name, or ``base``."""
+    times: dict[str, Any] = json.loads((folder / "times-00000.json").read_text())
+    found: dict[str, list[list[int]]] = {}
+    for block in times["blocks"][1:]:
+        stamps = block["stamps_ns"][block["warm_up"] :]
+        label = block["block"].partition("@")[2] or block["block"]
+        durations = [end - start for start, end in pairwise(stamps)]
+        found.setdefault(label, []).append(durations)
+    return {label: of_halves(alternating(rounds)) for label, rounds in found.items()}
+
+
+def alternating(rounds: list[list[int]]) -> tuple[list[int], list[int]]:
+    even = [dur_ns for durations in rounds[::2] for dur_ns in durations]
+    odd = [dur_ns for durations in rounds[1::2] for dur_ns in durations]
+    return even, odd

@@ -1,0 +1,127 @@
+"""What is recorded and which changes are foretold from it: the cases of the torch suite."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+WINDOWS = ((10, 20), (30, 40), (50, 60))
+"""Steps that are recorded, from the end of the first to the end of the last."""
+STEPS = 90
+"""Before any change; those outside the windows are what a replay is compared with."""
+ROUNDS = 4
+MEASURED = 9
+"""Steps of a block: 4 x 9 of every configuration, in two interleaved halves of 2 x 9."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One thing that differs from what was recorded, for the training and for ``whatif``."""
+
+    name: str
+    whatif: tuple[str, ...]
+    block: str = "base"
+    """What the training script changes."""
+    rate: float = 1.0
+    """The factor by which the links' rate changes."""
+    slow: tuple[int, float] | None = None
+    """A host and how many times longer its processor takes."""
+    measured_by: str | None = None
+    """A setting that is this change, where no running job can make it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A job that is recorded, then goes on in changed configurations."""
+
+    name: str
+    model: str
+    mbit: int | None
+    """The links' rate in Mbit/s; none is loopback."""
+    cap: str = "25"
+    num_ranks: int = 2
+    quota: float | None = None
+    """Of a core, for every host."""
+    options: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
+    steps: int = STEPS
+
+
+def bucket(caps: str) -> Change:
+    name = caps if "," not in caps else "list"
+    return Change(name=f"bucket-{name}", whatif=("--bucket-mb", caps), block=f"cap={caps}")
+
+
+def bandwidth(factor: float) -> Change:
+    return Change(
+        name=f"bandwidth-{factor:g}x", whatif=("--bandwidth", f"{factor:g}x"), rate=factor
+    )
+
+
+def slower(host: int, factor: float) -> Change:
+    return Change(
+        name=f"slow-{host}:{factor:g}",
+        whatif=("--compute-scale", f"{host}:{factor:g}"),
+        slow=(host, factor),
+    )
+
+
+CAPS = ("1", "5", "25", "1,4,25")
+BASE_CAP = {"last": "25", "first": "5", "conv": "25", "transformer": "5"}
+LINKS = {"loopback": None, "1gbit": 1000, "200mbit": 200}
+
+
+def _plain(model: str, link: str) -> Setting:
+    changes = [bucket(caps) for caps in CAPS if caps != BASE_CAP[model]]
+    if link == "1gbit":
+        changes += [bandwidth(0.5), bandwidth(0.2)]
+    if link == "1gbit" and model in ("conv", "transformer"):
+        changes.append(slower(1, 1.5))
+    if link == "200mbit":
+        # Slow: one of them each, half the bandwidth only where a step stays below a second.
+        changes = changes[:2] if model in ("last", "conv") else changes[-1:]
+    return Setting(
+        name=f"{model}-{link}",
+        model=model,
+        mbit=LINKS[link],
+        cap=BASE_CAP[model],
+        changes=tuple(changes),
+    )
+
+
+def _shared_cores(model: str, num_ranks: int, changes: tuple[Change, ...] = ()) -> Setting:
+    """Under a quota a rank computes as fast beside another one on its core as without it."""
+    return Setting(
+        name=f"{model}-{num_ranks}ranks",
+        model=model,
+        mbit=1000,
+        cap="5",
+        num_ranks=num_ranks,
+        quota=0.45,
+        changes=changes,
+    )
+
+
+def _twice(model: str) -> Change:
+    return Change(name="ranks-4", whatif=("--ranks", "4"), measured_by=f"{model}-4ranks")
+
+
+SETTINGS: tuple[Setting, ...] = (
+    *(_plain(model, link) for link in LINKS for model in BASE_CAP),
+    Setting(name="transformer-sharded", model="transformer", mbit=1000, options=("--sharded",)),
+    Setting(
+        name="conv-accumulated", model="conv", mbit=1000, cap="5", options=("--accumulate", "2")
+    ),
+    Setting(
+        name="transformer-compiled",
+        model="transformer",
+        mbit=1000,
+        cap="5",
+        options=("--compile",),
+    ),
+    *(_shared_cores(model, 2, (_twice(model),)) for model in ("last", "transformer")),
+    *(_shared_cores(model, 4) for model in ("last", "transformer")),
+)
+
+
+def num_cases(setting: Setting) -> int:
+    return 1 + len(setting.changes)

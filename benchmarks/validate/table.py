@@ -1,0 +1,54 @@
+"""The rows for a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from augury.report.console import columns, make_console
+from augury.report.safe_text import safe
+from benchmarks.validate.rows import Row
+
+MIN_WIDTH = 124
+
+
+def show(rows: Sequence[Row], summary: dict[str, Any]) -> None:
+    console = make_console(sys.stdout)
+    console.width = max(console.width, MIN_WIDTH)
+    table = columns(
+        "case", "kind", ">measured", ">predicted", ">error", ">noise", ">interval", ">unexpl.",
+        ">cost", "~",
+    )  # fmt: skip
+    for row in rows:
+        mark = "" if row.is_within else "MISS" if row.predicted_ns else row.trouble or ""
+        if row.is_covered is False:
+            mark = f"{mark} outside".strip()
+        table.add_row(
+            row.case,
+            row.kind,
+            _ms(row.measured_ns),
+            _ms(row.predicted_ns),
+            _pct(row.error_pct, "+"),
+            _pct(row.noise_pct),
+            f"±{row.half_width_pct:.1f}%" if row.half_width_pct is not None else "",
+            _pct(row.unexplained_pct),
+            _pct(row.recording_cost_pct, "+"),
+            safe(mark, max_chars=120),
+        )
+    console.print(table)
+    for kind, found in summary.items():
+        console.print(
+            f"{kind}: {found['within']} of {found['cases']} within max(5 %, 2 x noise),"
+            f" median {found['median_error_pct']} %, worst {found['worst_error_pct']} %,"
+            f" intervals cover {found['covered']} of {found['with_interval']}"
+            f" at a median half width of {found['median_half_width_pct']} %"
+        )
+
+
+def _ms(value: int | None) -> str:
+    return "" if value is None else f"{value / 1e6:.1f} ms"
+
+
+def _pct(value: float | None, sign: str = "") -> str:
+    return "" if value is None else f"{value:{sign}.1f}%"
