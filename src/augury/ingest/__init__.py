@@ -1,0 +1,1 @@
+"""What profilers and our recorder wrote, read as one Trace."""

@@ -1,0 +1,188 @@
+"""What one recorded rank communicated: whose all-reduce each was, how large, asked for when.
+
+Gloo's events say only what kind they are. Sizes and groups come from what DDP and Python's calls
+told the recorder, and from the shapes that detail windows have, by position in the step."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from augury.core.graph import NONE
+from augury.core.kinds import OpKind
+from augury.core.ledger import Ledger, Severity
+from augury.ingest.kineto import Args
+from augury.ingest.rank_record import Call, Ddp, RankRecord
+from augury.ingest.vocabulary import collective_kind, element_bytes
+
+_dims = msgspec.json.Decoder(list[list[int | list[int]]])
+_types = msgspec.json.Decoder(list[str])
+_MAX_BYTES = 1 << 60
+
+
+@dataclass(slots=True, kw_only=True)
+class Collective:
+    """One rank's part in a communication."""
+
+    window: int
+    row: int
+    """Of the window's draft; NONE: no event was recorded, only a call."""
+    kind: OpKind
+    step: int
+    start_ns: int
+    end_ns: int
+    arrival_ns: int
+    cause: int = NONE
+    size_bytes: int = 0
+    group: str | None = None
+    peer: int = NONE
+    bucket: int = NONE
+    call: Call | None = None
+
+    @property
+    def is_from_one_to_one(self) -> bool:
+        return self.kind in (OpKind.SEND, OpKind.RECV)
+
+
+def tensor_bytes(args: Args) -> int:
+    """Of the first tensor that has a shape; 0 where none has."""
+    if not args.input_dims or not args.input_types:
+        return 0
+    try:
+        shapes = _dims.decode(args.input_dims)
+        dtypes = _types.decode(args.input_types)
+    except (msgspec.DecodeError, RecursionError):
+        return 0
+    for shape, dtype in zip(shapes, dtypes, strict=False):
+        size = element_bytes(dtype)
+        for dim in shape:
+            if not isinstance(dim, int) or dim < 0:
+                size = 0
+                break
+            size *= dim
+        if shape and 0 < size < _MAX_BYTES:
+            return size
+    return 0
+
+
+def of_calls(collectives: list[Collective], calls: Iterable[Call], ledger: Ledger) -> list[Call]:
+    """Gives events the facts of the Python calls that made them; what is left has no event.
+
+    A call that waits encloses its event; one that does not comes before it."""
+    left = [call for call in calls if collective_kind(call.kind) is not None]
+    for encloses in (True, False):
+        by_kind: dict[OpKind, list[Collective]] = defaultdict(list)
+        for item in collectives:
+            if item.call is None:
+                by_kind[item.kind].append(item)
+        still: list[Call] = []
+        for call in sorted(left, key=lambda call: call.start_ns):
+            kind = collective_kind(call.kind)
+            assert kind is not None
+            found = next(
+                (
+                    item
+                    for item in by_kind[kind]
+                    if item.start_ns >= call.start_ns
+                    and (item.end_ns <= call.end_ns if encloses else True)
+                ),
+                None,
+            )
+            if found is None:
+                still.append(call)
+                continue
+            by_kind[kind].remove(found)
+            found.call = call
+            found.group = call.group
+            found.size_bytes = min(max(0, call.size_bytes), _MAX_BYTES)
+            found.peer = call.peer
+            found.arrival_ns = min(call.start_ns, found.start_ns)
+        left = still
+    unseen = [c for c in left if collective_kind(c.kind) not in (OpKind.SEND, OpKind.RECV)]
+    ledger.note(
+        "call-without-event",
+        "a communication that Python asked for left no event of its own",
+        severity=Severity.INFO,
+        count=len(unseen),
+        example=unseen[0].kind if unseen else "",
+    )
+    return [c for c in left if collective_kind(c.kind) in (OpKind.SEND, OpKind.RECV)]
+
+
+def of_ddp(collectives: list[Collective], ddp: list[Ddp], ledger: Ledger) -> None:
+    """DDP reduces its buckets in order; all-reduces that no Python call made are its own."""
+    if not ddp:
+        return
+    buckets = [(one, index) for one in ddp for index in range(len(one.buckets))]
+    by_step: dict[int, list[Collective]] = defaultdict(list)
+    for item in collectives:
+        if item.call is None and item.group is None:
+            item.group = ddp[0].group
+            if item.kind == OpKind.ALL_REDUCE:
+                by_step[item.step].append(item)
+    for step, own in by_step.items():
+        # Finding unused parameters takes one more, after the buckets, of a count per parameter.
+        extra = int(any(one.find_unused_parameters for one in ddp))
+        period = len(buckets) + extra
+        if not buckets or len(own) % period:
+            ledger.note(
+                "odd-reductions",
+                "a step has other all-reduces than DDP has buckets: their sizes are unknown",
+                example=f"step {step}: {len(own)}, buckets: {len(buckets)}",
+            )
+            continue
+        for i, item in enumerate(own):
+            at = i % period
+            if at < len(buckets):
+                owner, bucket = buckets[at]
+                item.group = owner.group
+                item.bucket = at
+                item.size_bytes = owner.buckets[bucket].size_bytes
+            else:
+                item.size_bytes = 4 * sum(len(one.parameters) for one in ddp)
+
+
+def sizes_by_position(collectives: list[Collective], shaped: dict[int, int]) -> None:
+    """Sizes seen in a detail step hold at the same place of steps with the same communications;
+    ``shaped`` has them by index into ``collectives``."""
+    by_step: dict[int, list[int]] = defaultdict(list)
+    for i, item in enumerate(collectives):
+        by_step[item.step].append(i)
+    model = next(
+        (rows for rows in reversed(by_step.values()) if rows and all(i in shaped for i in rows)),
+        None,
+    )
+    if model is None:
+        return
+    kinds = [collectives[i].kind for i in model]
+    for rows in by_step.values():
+        if [collectives[i].kind for i in rows] == kinds:
+            for i, known in zip(rows, model, strict=True):
+                # What was told of this very communication weighs more than its place.
+                size = shaped[i] if i in shaped else shaped[known]
+                if i in shaped or collectives[i].size_bytes == 0:
+                    collectives[i].size_bytes = size
+
+
+def group_ranks(record: RankRecord, name: str | None) -> tuple[int, ...]:
+    """Without a name, or with an unknown one: all ranks."""
+    for group in record.groups:
+        if group.name == name and group.ranks:
+            return tuple(sorted(set(group.ranks)))
+    return tuple(range(record.world_size))
+
+
+def unsized(collectives: list[Collective], ledger: Ledger) -> None:
+    missing = Counter(
+        c.kind.label for c in collectives if c.size_bytes == 0 and c.kind != OpKind.BARRIER
+    )
+    for label, count in missing.items():
+        ledger.note(
+            "unknown-size",
+            "nothing says how large a communication was",
+            count=count,
+            example=label,
+        )

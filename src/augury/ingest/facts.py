@@ -1,0 +1,112 @@
+"""What ranks told beside their events: gradients, memory, calibration, themselves."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+
+from augury.core.kinds import MemoryKind
+from augury.core.ledger import Ledger
+from augury.core.table import I8, Table
+from augury.core.trace import Calibration, Gradients, MemoryUse, RankFacts
+from augury.ingest.arrivals import ready_order
+from augury.ingest.collectives import group_ranks
+from augury.ingest.draft import Workshop
+from augury.ingest.rank_record import RankRecord
+
+MAX_CORES = 1 << 20
+
+
+def rank_facts(record: RankRecord) -> RankFacts:
+    first = record.ddp[0] if record.ddp else None
+    return RankFacts(
+        rank=record.rank,
+        host=record.host,
+        framework=record.framework,
+        cores=min(max(0, record.cores or 0), MAX_CORES),
+        command=record.command,
+        trouble=record.trouble,
+        bucket_cap_bytes=first.bucket_cap_bytes if first else None,
+        first_bucket_cap_bytes=first.first_bucket_cap_bytes if first else None,
+    )
+
+
+def gradients_of(records: list[RankRecord], workshop: Workshop) -> Gradients:
+    rows: list[tuple[int, ...]] = []
+    for record in records:
+        buckets = [(one, b) for one, ddp in enumerate(record.ddp) for b in ddp.buckets]
+        numbers = {
+            (one, parameter): at
+            for at, (one, bucket) in enumerate(buckets)
+            for parameter in bucket.parameters
+        }
+        for order, (one, parameter) in enumerate(ready_order(record.ddp)):
+            ddp = record.ddp[one]
+            rows.append(
+                (
+                    record.rank,
+                    order,
+                    workshop.strings.number(ddp.parameters[parameter].name),
+                    ddp.parameters[parameter].size_bytes,
+                    numbers.get((one, parameter), -1),
+                    workshop.group(group_ranks(record, ddp.group)),
+                )
+            )
+    columns: dict[str, Any] = _by_name(Gradients, rows)
+    return Gradients(**columns)
+
+
+def memory_of(records: list[RankRecord], workshop: Workshop, ledger: Ledger) -> MemoryUse:
+    kinds = {kind.label: kind for kind in MemoryKind}
+    rows: list[tuple[int, ...]] = []
+    for record in records:
+        for piece in record.memory:
+            if piece.kind not in kinds:
+                ledger.note("unknown-memory", "memory of a kind that has no name here")
+            kind = kinds.get(piece.kind, MemoryKind.OTHER)
+            layer = workshop.strings.number(piece.layer)
+            rows.append((record.rank, kind, layer, piece.size_bytes))
+    columns: dict[str, Any] = _by_name(MemoryUse, rows)
+    return MemoryUse(**columns)
+
+
+def _by_name(table: type[Table], rows: list[tuple[int, ...]]) -> dict[str, I8]:
+    names = [name for name, _ in table.schema()]
+    columns = np.array(rows, dtype=np.int64).reshape(-1, len(names)).T
+    return dict(zip(names, columns, strict=True))
+
+
+def calibration_of(records: list[RankRecord], workshop: Workshop) -> list[Calibration]:
+    """A repetition lasts on each rank from when it came: the shortest is without waiting."""
+    found: dict[tuple[str, int, int, int, bool], list[tuple[list[int], float | None]]]
+    found = defaultdict(list)
+    for record in records:
+        for entry in record.calibration:
+            group = workshop.group(group_ranks(record, entry.group))
+            key = (
+                entry.collective,
+                group,
+                entry.size_bytes,
+                entry.concurrent,
+                entry.beside_compute,
+            )
+            found[key].append((entry.durations_ns, entry.compute_rate))
+    result = []
+    for (collective, group, size_bytes, concurrent, beside), entries in found.items():
+        rates = [rate for _, rate in entries if rate is not None]
+        result.append(
+            Calibration(
+                collective=collective,
+                group=group,
+                size_bytes=size_bytes,
+                concurrent=concurrent,
+                beside_compute=beside,
+                durations_ns=[
+                    min(same) for same in zip(*(times for times, _ in entries), strict=False)
+                ],
+                compute_rate=min(rates) if rates else None,
+            )
+        )
+    return result

@@ -1,0 +1,26 @@
+"""Which event of a stream encloses which."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from augury.core.table import I4, I8
+
+
+def enclosing(stream: I4, start_ns: I8, dur_ns: I8) -> I4:
+    """The innermost event around each, or -1; all sorted by (stream, start, longest first)."""
+    parent = np.full(len(stream), -1, dtype=np.int32)
+    ends = (start_ns + dur_ns).tolist()
+    opened: list[int] = []
+    current = -1
+    for i, (own, start) in enumerate(zip(stream.tolist(), start_ns.tolist(), strict=True)):
+        if own != current:
+            current = own
+            opened.clear()
+        # What ends where the next one starts does not enclose it.
+        while opened and ends[opened[-1]] <= start:
+            opened.pop()
+        if opened:
+            parent[i] = opened[-1]
+        opened.append(i)
+    return parent

@@ -1,0 +1,74 @@
+"""A folder that ``augury run`` wrote, as a Trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from augury.core.errors import InputError
+from augury.core.ledger import Ledger, Severity
+from augury.core.trace import Trace
+from augury.ingest.draft import Workshop
+from augury.ingest.facts import calibration_of, gradients_of, memory_of, rank_facts
+from augury.ingest.numbering import number
+from augury.ingest.rank_record import RankRecord, read_records, world_size
+from augury.ingest.recorded_rank import read_rank
+from augury.ingest.steps import steps_of
+
+
+def read_run(folder: Path) -> Trace:
+    """Raises an InputError where nothing was recorded; gaps are named in the ledger."""
+    ledger = Ledger()
+    records = read_records(folder, ledger)
+    if not records:
+        raise InputError(
+            f"{folder} holds no record of a run"
+            + "".join(f": {a.example}" for a in ledger if a.name == "unreadable-record"),
+            remedy="record one with `augury run --out DIR -- COMMAND`",
+        )
+    workshop = Workshop()
+    ranks = [read_rank(folder, record, workshop, ledger) for record in records]
+    _note_untraced(records, ledger)
+    number(ranks, workshop, ledger)
+    for rank in ranks:
+        for draft in rank.drafts:
+            workshop.add(rank.record.rank, draft)
+    events = workshop.events()
+    size = world_size(records)
+    return Trace(
+        events=events,
+        steps=steps_of(records),
+        gradients=gradients_of(records, workshop),
+        memory=memory_of(records, workshop, ledger),
+        calibration=calibration_of(records, workshop),
+        ranks=[rank_facts(record) for record in records],
+        world_size=size,
+        # What was numbered last: all of the above may name strings and groups.
+        streams=workshop.streams(),
+        strings=workshop.strings.table(),
+        groups=[list(group) for group in workshop.groups],
+        ledger=ledger,
+    )
+
+
+def _note_untraced(records: list[RankRecord], ledger: Ledger) -> None:
+    for record in records:
+        if record.trouble:
+            ledger.note(
+                "not-recorded",
+                "a rank has no trace of the window",
+                severity=Severity.ERROR,
+                remedy="choose a window within the job with --steps",
+                example=f"rank {record.rank}: {record.trouble[:300]}",
+            )
+    traced = np.array([any(w.trace for w in record.all_windows) for record in records])
+    quiet = [r.rank for r, has in zip(records, traced, strict=True) if not has and not r.trouble]
+    if traced.any():
+        ledger.note(
+            "rank-without-trace",
+            "a rank told when its steps ended and no more",
+            severity=Severity.INFO,
+            count=len(quiet),
+            example=f"rank {quiet[0]}" if quiet else "",
+        )
