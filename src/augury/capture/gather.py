@@ -11,7 +11,6 @@ import os
 import secrets
 import socket
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 from augury.capture.call import Call
@@ -29,31 +28,29 @@ _EXIT = "files/exit"
 
 
 class _Collection:
-    """Rank 0's: which of the others do not see its folder."""
+    """Rank 0's. It ends last, so that whoever then reads the folder finds all that there is."""
 
     def __init__(self, host: Host, folder: Path) -> None:
         # Whoever sees this file sees the folder.
         self._token = f".seen-{secrets.token_hex(16)}"
         self._folder = folder
         self._host = host
-        self._apart: set[int] = set()
-        self._has_gathered = False
+        self._present: set[int] | None = None
         (folder / self._token).touch()
         host.offer(_WINDOW, self._take)
         host.offer(_EXIT, self._take)
 
     def _take(self, call: Call, rank: int) -> None:
         call.extend(TRANSFER_S)
-        if receive_files(call, self._folder, rank=rank, token=self._token):
-            self._apart.add(rank)
+        receive_files(call, self._folder, rank=rank, token=self._token)
 
     def wait(self) -> None:
-        self._has_gathered |= self._host.wait_for_all(_WINDOW, patience_s=PATIENCE_S)
+        self._host.wait_for(_WINDOW, patience_s=PATIENCE_S)
+        self._present = self._host.served(_WINDOW)
 
     def end(self) -> None:
-        """Those who see the folder need nobody to wait for them."""
-        awaited = self._apart if self._has_gathered else None
-        self._host.wait_for_all(_EXIT, patience_s=PATIENCE_S, ranks=awaited)
+        """Who did not come when the window closed is not waited for again."""
+        self._host.wait_for(_EXIT, patience_s=PATIENCE_S, ranks=self._present)
         (self._folder / self._token).unlink(missing_ok=True)
 
 
@@ -74,15 +71,6 @@ def gather(folder: Path, *, at_exit: bool = False) -> None:
             _deliver(meeting, folder, service=_EXIT if at_exit else _WINDOW)
     except Exception as error:
         _complain(folder, f"{type(error).__name__}: {error}")
-
-
-def wait_for_others() -> bool:
-    """At rank 0, after its own last gathering: until the others have ended theirs."""
-    with suppress(Exception):
-        meeting = meet()
-        if meeting is not None and meeting.host is not None:
-            return meeting.host.wait_for_all(_EXIT, patience_s=PATIENCE_S)
-    return False
 
 
 def _collect(host: Host, folder: Path, *, at_exit: bool) -> None:

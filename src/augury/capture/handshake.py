@@ -36,7 +36,7 @@ def exchange(moment: str) -> list[dict[str, Any]]:
         service = f"clock/{moment}"
         if meeting.host is not None:
             meeting.host.offer(service, _answer)
-            meeting.host.wait_for_all(service, patience_s=HOLD_S)
+            meeting.host.wait_for(service, patience_s=HOLD_S)
             return []
         with meeting.call(service, timeout_s=PATIENCE_S) as call:
             exchanges = _ask(call, num_exchanges(meeting.world_size))

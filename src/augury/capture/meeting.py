@@ -54,7 +54,7 @@ class Host:
             self._services[name] = service
             self._changed.notify_all()
 
-    def wait_for_all(self, name: str, *, patience_s: float, ranks: set[int] | None = None) -> bool:
+    def wait_for(self, name: str, *, patience_s: float, ranks: set[int] | None = None) -> bool:
         """Until every other rank (or those given) was served: not much longer than any of them
         is being served, and never longer than a minute."""
         deadline_s = time.monotonic() + MAX_HOLD_S
@@ -64,6 +64,10 @@ class Host:
                 if not has_news or time.monotonic() > deadline_s:
                     return False
         return True
+
+    def served(self, name: str) -> set[int]:
+        with self._changed:
+            return set(self._served.get(name, ()))
 
     def _is_complete(self, name: str, ranks: set[int] | None) -> bool:
         served = self._served.get(name, set())

@@ -21,7 +21,7 @@ MAX_FILE_BYTES = 4 << 30
 TOKEN = re.compile(r"\.seen-[0-9a-f]{32}")
 
 _PART_BYTES = 1 << 20
-_NAME = re.compile(r"rank-(\d{5,9})(?:\.\d{1,9})?\.(?:json|trace\.json\.gz)")
+_NAME = re.compile(r"rank-([0-9]{5,9})(?:\.json|(?:\.[0-9]{1,9})?\.trace\.json\.gz)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,23 +56,21 @@ def send_files(call: Call, folder: Path, *, rank: int) -> str | None:
     return str(_answer(call, "folder"))
 
 
-def receive_files(call: Call, folder: Path, *, rank: int, token: str) -> bool:
-    """Whether that rank is one that does not see the folder."""
+def receive_files(call: Call, folder: Path, *, rank: int, token: str) -> None:
     call.send_message(token=token)
     told = call.receive_message()
     if told["is_shared"]:
-        return False
+        return
     items = [_checked(item, rank) for item in told["files"][:MAX_FILES]]
     wanted = [i for i, item in enumerate(items) if not _has(folder, item)]
     missing_bytes = sum(items[i].size_bytes for i in wanted)
     if missing_bytes > shutil.disk_usage(folder).free:
         call.send_message(error=f"no space for {missing_bytes} bytes where rank 0 writes")
-        return True
+        return
     call.send_message(wanted=wanted)
     for index in wanted:
         _receive(call, folder, items[index])
     call.send_message(folder=str(folder))
-    return True
 
 
 def _answer(call: Call, field: str) -> Any:
