@@ -9,8 +9,9 @@ from augury.capture.after_import import after_import
 from augury.capture.settings import Settings
 
 
-def arrange() -> None:
-    settings = Settings.from_environment()
+def arrange(settings: Settings | None = None) -> None:
+    """As the launcher told this process, if not as given."""
+    settings = settings or Settings.from_environment()
     if settings is None:
         return
 
