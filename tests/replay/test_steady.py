@@ -290,17 +290,18 @@ def test_memory_that_is_never_given_back_adds_up():
 # -- recorded windows ----------------------------------------------------------------------
 
 
-def test_a_recorded_window_is_replayed_once_and_its_step_is_the_mean():
+def test_a_recorded_window_is_replayed_once_and_its_step_is_the_middle_one():
     b = GraphBuilder()
     ranks = [b.rank(), b.rank(role=Role.SERVER), b.rank()]
     first = b.op("first", rank=ranks[0], work_ns=10, step=0)
     second = b.op("second", rank=ranks[0], work_ns=14, step=2, after=[first])
+    b.op("disturbed", rank=ranks[0], work_ns=99, step=3, after=[second])
     b.op("serve", rank=ranks[1], work_ns=3, step=NONE, after=[second])
     b.op("other", rank=ranks[2], work_ns=5, step=2, after=[first])
     timeline = replay(b.build())
-    assert timeline.num_simulated_ops == 4
-    assert timeline.step_ns == 14  # 27 ns, two steps: 13.5, to the even one
-    assert timeline.rank_step_ns == (12, 0, 5)
+    assert timeline.num_simulated_ops == 5
+    assert timeline.step_ns == 14  # of 10, 14 and 99
+    assert timeline.rank_step_ns == (14, 0, 5)
     steps = zip(*(values.tolist() for _, values in timeline.rank_steps.columns()), strict=True)
-    assert list(steps) == [(0, 0, 0, 10), (0, 2, 10, 24), (2, 2, 10, 15)]
-    assert_tiles(timeline.critical_path, 0, 27)
+    assert list(steps) == [(0, 0, 0, 10), (0, 2, 10, 24), (0, 3, 24, 123), (2, 2, 10, 15)]
+    assert_tiles(timeline.critical_path, 0, 123)

@@ -62,6 +62,9 @@ class RankSteps(Table):
     start_ns: I8 = column("<i8")
     end_ns: I8 = column("<i8")
 
+    def of_rank(self, rank: int) -> RankSteps:
+        return RankSteps(**{n: values[self.rank == rank] for n, values in self.columns()})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
@@ -91,7 +94,7 @@ class Timeline:
     start_ns: I8
     end_ns: I8
     step_ns: int
-    """The predicted step: the steady period, or the mean over a recorded window."""
+    """The predicted step: the steady period, or the middle one of a recorded window."""
     rank_step_ns: tuple[int, ...]
     """The same, seen by each rank (0 for a rank without steps)."""
     rank_steps: RankSteps

@@ -62,6 +62,18 @@ def _covered_ns(graph: Graph, resource: I4, start_ns: I8, end_ns: I8) -> I8:
     return covered
 
 
+def step_durations_ns(steps: RankSteps) -> I8:
+    """From the end of one step to the end of the next, each when its last rank has ended it; the
+    first from its own start."""
+    if not len(steps):
+        return np.empty(0, dtype=np.int64)
+    number = np.unique(steps.step, return_inverse=True)[1]
+    end_ns = np.zeros(int(number.max()) + 1, dtype=np.int64)
+    np.maximum.at(end_ns, number, steps.end_ns)
+    end_ns = np.maximum.accumulate(end_ns)
+    return np.diff(end_ns, prepend=steps.start_ns[number == 0].min())
+
+
 def rank_steps(graph: Graph, schedule: Schedule) -> RankSteps:
     inside = np.flatnonzero(graph.ops.step != NONE)
     rank, step = graph.ops.rank[inside], graph.ops.step[inside]

@@ -9,12 +9,13 @@ import numpy as np
 
 from augury.core.graph import Graph
 from augury.core.ledger import Ledger
+from augury.core.table import I8
 from augury.core.timeline import CriticalPath, PeakMemory
 from augury.replay.critical_path import critical_path
 from augury.replay.memory import peak_memory
 from augury.replay.schedule import Schedule
 from augury.replay.steady import find_steady_state
-from augury.replay.use import rank_steps
+from augury.replay.use import rank_steps, step_durations_ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -41,27 +42,29 @@ def _once(graph: Graph, simulate: Callable[[Graph], Schedule]) -> Window:
         schedule=schedule,
         path=critical_path(graph, schedule),
         peaks=peak_memory(graph, schedule),
-        step_ns=round(makespan_ns / max(graph.num_steps, 1)),
-        rank_step_ns=_mean_steps_ns(graph, schedule),
+        step_ns=_middle_step_ns(graph, schedule, makespan_ns),
+        rank_step_ns=_middle_steps_ns(graph, schedule),
         horizon_ns=makespan_ns,
         num_simulated_ops=graph.num_ops,
     )
 
 
-def _mean_steps_ns(graph: Graph, schedule: Schedule) -> tuple[int, ...]:
+def _middle_step_ns(graph: Graph, schedule: Schedule, makespan_ns: int) -> int:
+    """Of several recorded steps the middle one: a disturbed step tells nothing of the others."""
+    if graph.num_steps < 2:
+        return makespan_ns
+    return _middle(step_durations_ns(rank_steps(graph, schedule)))
+
+
+def _middle_steps_ns(graph: Graph, schedule: Schedule) -> tuple[int, ...]:
     steps = rank_steps(graph, schedule)
-    num_ranks = len(graph.ranks)
-    start_ns = np.full(num_ranks, np.iinfo(np.int64).max)
-    end_ns = np.zeros(num_ranks, dtype=np.int64)
-    np.minimum.at(start_ns, steps.rank, steps.start_ns)
-    np.maximum.at(end_ns, steps.rank, steps.end_ns)
-    counts = np.bincount(steps.rank, minlength=num_ranks)
     return tuple(
-        round((end - start) / count) if count else 0
-        for start, end, count in zip(
-            start_ns.tolist(), end_ns.tolist(), counts.tolist(), strict=True
-        )
+        _middle(step_durations_ns(steps.of_rank(rank))) for rank in range(len(graph.ranks))
     )
+
+
+def _middle(dur_ns: I8) -> int:
+    return round(float(np.median(dur_ns))) if len(dur_ns) else 0
 
 
 def _in_steady_state(graph: Graph, simulate: Callable[[Graph], Schedule]) -> Window:

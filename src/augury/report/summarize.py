@@ -29,7 +29,7 @@ MAX_HOLDERS = 10
 def summarize(timeline: Timeline) -> ReplayResult:
     graph = timeline.graph
     measured = _of_workers(graph)
-    measured_step = _measured_step_ns(graph, measured)
+    measured_step = _measured_step_ns(measured)
     return ReplayResult(
         num_ranks=graph.num_ranks,
         num_servers=len(graph.ranks) - graph.num_ranks,
@@ -56,22 +56,17 @@ def _of_workers(graph: Graph) -> MeasuredSteps:
     return MeasuredSteps(**{name: values[keep] for name, values in measured.columns()})
 
 
-def _measured_step_ns(graph: Graph, measured: MeasuredSteps) -> int | None:
+def _measured_step_ns(measured: MeasuredSteps) -> int | None:
     """A step takes as long as its slowest rank."""
     if not len(measured):
         return None
     order = np.argsort(measured.step, kind="stable")
-    steps, first = np.unique(measured.step[order], return_index=True)
-    return _typical(graph, steps, np.maximum.reduceat(measured.dur_ns[order], first))
+    _, first = np.unique(measured.step[order], return_index=True)
+    return _typical(np.maximum.reduceat(measured.dur_ns[order], first))
 
 
-def _typical(graph: Graph, steps: NDArray[np.int32], dur_ns: NDArray[np.int64]) -> int:
-    """Like is compared with like. A window of several recorded steps is predicted as their mean,
-    disturbed ones included, so the mean of just these counts; one step that stands for many is
-    compared with their median."""
-    inside = np.isin(steps, graph.ops.step)
-    if graph.num_steps > 1 and inside.any():
-        return round(float(dur_ns[inside].mean()))
+def _typical(dur_ns: NDArray[np.int64]) -> int:
+    """The middle one, as in the prediction: a disturbed step tells nothing of the others."""
     return round(float(np.median(dur_ns)))
 
 
@@ -93,7 +88,7 @@ def _ranks(timeline: Timeline) -> list[RankResult]:
     peaks = {peak.rank: peak for peak in timeline.peak_memory}
     graph, rows = timeline.graph, timeline.graph.measured
     measured = {
-        rank: _typical(graph, rows.step[rows.rank == rank], rows.dur_ns[rows.rank == rank])
+        rank: _typical(rows.dur_ns[rows.rank == rank])
         for rank in set(rows.rank.tolist())
     }
     return [
