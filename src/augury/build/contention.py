@@ -1,0 +1,122 @@
+"""How compute and communication of a rank slow each other, seen in the run itself; and with that
+the work behind recorded times: what they would have taken undisturbed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from augury.core.kinds import StepState
+from augury.core.table import I8
+from augury.core.trace import Trace
+
+SLOWEST_RATE = 0.25
+"""No estimate below this is believed."""
+LARGE_BYTES = 1 << 20
+"""From here on a transfer is about bandwidth rather than latency."""
+
+Interval = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """Of full speed: compute while its rank communicates, communication while ranks compute."""
+
+    compute: dict[int, float]
+    communication: float
+
+
+class Busy:
+    """A set of times; ``within`` says how much of an interval lies in it."""
+
+    def __init__(self, intervals: Iterable[Interval]) -> None:
+        begins, ends = _union(intervals)
+        self._times = np.column_stack([begins, ends]).ravel()
+        inside = np.concatenate([[0], np.cumsum(ends - begins)])
+        self._spent = np.repeat(inside, 2)[1:-1] if len(begins) else inside[:0]
+
+    def until(self, at_ns: NDArray[np.int64]) -> NDArray[np.float64]:
+        """How much of the time before ``at_ns`` lies in it."""
+        if not len(self._times):
+            return np.zeros(len(at_ns))
+        return np.asarray(np.interp(at_ns, self._times, self._spent))
+
+    def within(self, start_ns: I8, end_ns: I8) -> NDArray[np.float64]:
+        return self.until(end_ns) - self.until(start_ns)
+
+
+def _union(intervals: Iterable[Interval]) -> tuple[I8, I8]:
+    table = np.array(sorted(i for i in intervals if i[1] > i[0]), dtype=np.int64).reshape(-1, 2)
+    if not len(table):
+        return table[:, 0], table[:, 1]
+    reach = np.maximum.accumulate(table[:, 1])
+    new = np.concatenate([[True], table[1:, 0] > reach[:-1]])
+    last = np.concatenate([np.flatnonzero(new)[1:] - 1, [len(table) - 1]])
+    return table[new, 0], reach[last]
+
+
+def estimate_rates(
+    trace: Trace, *, computing: dict[int, list[Interval]], communicating: dict[int, list[Interval]]
+) -> Rates:
+    """Compute: the kernel tells how long a main thread was runnable without a core; all of that is
+    laid on the time in which it computed beside communication. Communication: from calibration,
+    where it ran alone and beside compute."""
+    compute = {
+        rank: _compute_rate(trace, rank, busy, communicating.get(rank, []))
+        for rank, busy in computing.items()
+    }
+    return Rates(compute=compute, communication=_communication_rate(trace))
+
+
+def _compute_rate(
+    trace: Trace, rank: int, computing: Sequence[Interval], communicating: Sequence[Interval]
+) -> float:
+    steps = trace.steps
+    seen = (steps.rank == rank) & (steps.state == StepState.TIMED) & (steps.delay_ns >= 0)
+    delay_ns = float(steps.delay_ns[seen].sum())
+    table = np.array(computing, dtype=np.int64).reshape(-1, 2)
+    beside_ns = float(Busy(communicating).within(table[:, 0], table[:, 1]).sum())
+    if not seen.any() or beside_ns <= 0:
+        return 1.0
+    return float(np.clip(1 - delay_ns / beside_ns, SLOWEST_RATE, 1.0))
+
+
+def _communication_rate(trace: Trace) -> float:
+    alone: dict[tuple[str, int], float] = {}
+    beside: dict[tuple[str, int], float] = {}
+    for row in trace.calibration:
+        if row.concurrent == 1 and row.size_bytes >= LARGE_BYTES and row.durations_ns:
+            where = beside if row.beside_compute else alone
+            where[row.collective, row.size_bytes] = float(np.median(row.durations_ns))
+    ratios = [alone[key] / beside[key] for key in alone if beside.get(key)]
+    return float(np.clip(np.median(ratios), SLOWEST_RATE, 1.0)) if ratios else 1.0
+
+
+def compute_work_ns(start_ns: I8, end_ns: I8, communicating: Busy, rate: float) -> I8:
+    beside = communicating.within(start_ns, end_ns)
+    return np.asarray(np.rint((end_ns - start_ns) - beside * (1 - rate)), dtype=np.int64)
+
+
+def transfer_work_ns(
+    spans: Sequence[Interval], computing: Busy, rate: float, *, at_once: int
+) -> list[int]:
+    """Of the transfers of one group: those that overlap share the link, ``at_once`` is how many
+    progress at full speed together."""
+    times = np.unique(np.array(spans, dtype=np.int64).reshape(-1))
+    if len(times) < 2:
+        return [0] * len(spans)
+    middle_begin, middle_end = times[:-1], times[1:]
+    count = np.zeros(len(middle_begin))
+    for begin, end in spans:
+        count[np.searchsorted(times, begin) : np.searchsorted(times, end)] += 1
+    share = np.minimum(1.0, at_once / np.maximum(count, 1))
+    beside = computing.within(middle_begin, middle_end)
+    progress = ((middle_end - middle_begin) - beside * (1 - rate)) * share
+    spent = np.concatenate([[0.0], np.cumsum(progress)])
+    return [
+        max(1, round(spent[np.searchsorted(times, end)] - spent[np.searchsorted(times, begin)]))
+        for begin, end in spans
+    ]

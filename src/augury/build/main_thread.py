@@ -1,0 +1,138 @@
+"""What a rank's main thread did in a timed step, told with the help of its detailed steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from augury.build.contention import Busy
+from augury.build.detail import Detail, main_thread_events
+from augury.build.exchanges import Exchange
+from augury.build.pieces import Piece, lay, tile, waiting, without_waits
+from augury.build.recorded_buckets import Buckets
+from augury.core.kinds import OpKind, Phase
+from augury.core.trace import Trace
+
+ACCUMULATES = "torch::autograd::AccumulateGrad"
+
+_KIND_OF_PHASE = {
+    Phase.NONE: OpKind.OTHER,
+    Phase.DATA: OpKind.DATA,
+    Phase.FORWARD: OpKind.FORWARD,
+    Phase.BACKWARD: OpKind.BACKWARD,
+    Phase.UPDATE: OpKind.UPDATE,
+}
+
+
+def step_pieces(
+    trace: Trace,
+    rank: int,
+    step: int,
+    *,
+    detail: Detail,
+    buckets: Buckets,
+    exchanges: dict[int, Exchange],
+    reductions: Sequence[int],
+) -> list[Piece]:
+    """``exchanges``: those of the rank in this step, by key; ``reductions``: the keys of those that
+    carry buckets, in order. All others are taken as waited for where they were made."""
+    row = int(np.flatnonzero((trace.steps.rank == rank) & (trace.steps.step == step))[0])
+    start_ns, end_ns = int(trace.steps.start_ns[row]), int(trace.steps.end_ns[row])
+    top = main_thread_events(trace, rank, start_ns, end_ns)
+    events = _number_gradients(
+        [_piece(trace, event) for event in top.tolist()], len(buckets.names) if reductions else 0
+    )
+    waits = [
+        waiting(max(exchange.start_ns[rank], start_ns), exchange.end_ns[rank], key)
+        for key, exchange in exchanges.items()
+        if key not in reductions
+    ]
+    last = max((i for i, piece in enumerate(events) if piece.gradient >= 0), default=None)
+    if reductions and last is not None:
+        until_ns = events[last + 1].start_ns if last + 1 < len(events) else end_ns
+        prepared_ns = events[last].end_ns + (detail.prepare_ns[-1] if detail.prepare_ns else 0)
+        copies = _copies_back(
+            [(key, exchanges[key].end_ns[rank], exchanges[key].size_bytes) for key in reductions],
+            [
+                sum(detail.copy_ns[i] for i in own) if detail.copy_ns else 0
+                for own in buckets.members
+            ],
+            start_ns=min(prepared_ns, until_ns),
+            end_ns=until_ns,
+        )
+        events[last + 1 : last + 1] = [piece for piece in copies if piece.kind != OpKind.SYNC]
+        waits += [piece for piece in copies if piece.kind == OpKind.SYNC]
+    share = _share_of_gaps(events, waits, start_ns, end_ns, detail.unexplained)
+    laid = lay(events, waits)
+    return list(without_waits(tile(laid, start_ns=start_ns, end_ns=end_ns, unexplained=share)))
+
+
+def _piece(trace: Trace, event: int) -> Piece:
+    events = trace.events
+    kind = OpKind(int(events.kind[event]))
+    return Piece(
+        kind=_KIND_OF_PHASE[Phase(int(events.phase[event]))] if kind == OpKind.OTHER else kind,
+        name=trace.name(event),
+        start_ns=int(events.start_ns[event]),
+        end_ns=int(events.start_ns[event] + events.dur_ns[event]),
+        layer=trace.strings[int(events.layer[event])],
+    )
+
+
+def _number_gradients(events: list[Piece], count: int) -> list[Piece]:
+    """The last backward of a step is the one whose gradients travel."""
+    places = [i for i, piece in enumerate(events) if piece.name == ACCUMULATES]
+    if not count or len(places) < count:
+        return events
+    numbered = list(events)
+    for gradient, place in enumerate(places[-count:]):
+        numbered[place] = replace(numbered[place], gradient=gradient)
+    return numbered
+
+
+def _copies_back(
+    arrivals: list[tuple[int, int, int]], costs: list[int], *, start_ns: int, end_ns: int
+) -> list[Piece]:
+    """After backward DDP waits for bucket after bucket and copies each back into gradients. What
+    copies take comes from detailed steps; shortened where the recorded time leaves less."""
+    pieces: list[Piece] = []
+    for scale in (1.0, 0.75, 0.5, 0.25, 0.0):
+        pieces, at_ns = [], start_ns
+        for (key, arrived_ns, size_bytes), cost in zip(arrivals, costs, strict=True):
+            ready_ns = min(arrived_ns, end_ns)
+            if ready_ns > at_ns:
+                pieces.append(waiting(at_ns, ready_ns, key))
+                at_ns = ready_ns
+            done_ns = at_ns + round(cost * scale)
+            pieces.append(
+                Piece(
+                    kind=OpKind.COPY,
+                    name="copy bucket to gradients",
+                    start_ns=at_ns,
+                    end_ns=done_ns,
+                    size_bytes=size_bytes,
+                    waits_for=(key,),
+                )
+            )
+            at_ns = done_ns
+        if at_ns <= end_ns:
+            break
+    return pieces
+
+
+def _share_of_gaps(
+    events: list[Piece], waits: list[Piece], start_ns: int, end_ns: int, unexplained: float | None
+) -> float:
+    """How much of what lies between events no operation explains."""
+    if unexplained is None:
+        return 1.0
+    begin, end = np.array([start_ns]), np.array([end_ns])
+    waited = [(wait.start_ns, wait.end_ns) for wait in waits]
+    worked = [(piece.start_ns, piece.end_ns) for piece in events]
+    waited_ns = float(Busy(waited).within(begin, end)[0])
+    known_ns = float(Busy([*waited, *worked]).within(begin, end)[0])
+    gaps_ns = end_ns - start_ns - known_ns
+    working_ns = end_ns - start_ns - waited_ns
+    return min(1.0, unexplained * working_ns / gaps_ns) if gaps_ns > 0 else 0.0

@@ -1,0 +1,322 @@
+"""Trace -> Graph: the timed steps of a recorded run, on all ranks, with the time that each thing
+would take undisturbed, so that replaying the graph unchanged gives the recorded times again."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter, defaultdict
+
+import numpy as np
+
+from augury.build.contention import (
+    Busy,
+    Interval,
+    compute_work_ns,
+    estimate_rates,
+    transfer_work_ns,
+)
+from augury.build.detail import detail_of
+from augury.build.exchanges import Exchange, exchanges_of
+from augury.build.main_thread import step_pieces
+from augury.build.pieces import Piece
+from augury.build.recorded_buckets import buckets_of, reductions
+from augury.core.builder import GraphBuilder
+from augury.core.errors import InputError
+from augury.core.graph import NONE, Graph
+from augury.core.kinds import Discipline, MemoryKind, OpKind, ResourceKind, StepState
+from augury.core.trace import Trace
+
+TRANSFERS_AT_ONCE = 2
+"""Gloo's threads per process group; what they send at the same time shares the link."""
+
+
+def build_recorded(trace: Trace) -> Graph:
+    """Raises InputError where no step was timed."""
+    return _Recorded(trace).graph()
+
+
+class _Recorded:
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._steps = _timed_steps(trace)
+        self._ranks = _timed_ranks(trace, self._steps)
+        self._exchanges = exchanges_of(trace, set(self._steps), set(self._ranks))
+        self._buckets = {rank: buckets_of(trace, rank) for rank in self._ranks}
+        self._reductions = reductions(self._exchanges, self._buckets)
+        self._detail = {
+            rank: detail_of(trace, rank, num_gradients=len(self._buckets[rank].names))
+            for rank in self._ranks
+        }
+        self._pieces = self._all_pieces()
+        self._builder = GraphBuilder(meta={"source": "recorded"})
+        self._row_of = {rank: row for row, rank in enumerate(self._ranks)}
+        self._op_of_piece: dict[tuple[int, int], list[int]] = {}
+
+    def graph(self) -> Graph:
+        computing = {
+            rank: [
+                (piece.start_ns, piece.end_ns)
+                for step in self._steps
+                for piece in self._pieces[rank, step]
+            ]
+            for rank in self._ranks
+        }
+        communicating: dict[int, list[Interval]] = {rank: [] for rank in self._ranks}
+        for exchange in self._exchanges:
+            for rank in exchange.rows:
+                communicating[rank].append((exchange.begin_ns, exchange.done_ns))
+        rates = estimate_rates(self._trace, computing=computing, communicating=communicating)
+        builder = self._builder
+        hosts = {facts.rank: facts.host for facts in self._trace.ranks}
+        for rank in self._ranks:
+            builder.rank(host=hosts[rank])
+        compute = {
+            rank: builder.resource("main thread", rank=self._row_of[rank]) for rank in self._ranks
+        }
+        for rank in self._ranks:
+            self._add_main_thread(
+                rank, compute[rank], Busy(communicating[rank]), rates.compute[rank]
+            )
+        streams = self._add_exchanges(computing, rates.communication)
+        for (rank, _group), stream in streams.items():
+            if rates.compute[rank] < 1:
+                builder.interfere(victim=compute[rank], aggressor=stream, rate=rates.compute[rank])
+            if rates.communication < 1:
+                builder.interfere(victim=stream, aggressor=compute[rank], rate=rates.communication)
+        self._add_memory()
+        self._add_measured()
+        for anomaly in self._trace.ledger:
+            builder.ledger.note(
+                anomaly.name,
+                anomaly.meaning,
+                severity=anomaly.severity,
+                count=anomaly.count,
+                remedy=anomaly.remedy,
+                example=anomaly.example,
+            )
+        return builder.build()
+
+    def _all_pieces(self) -> dict[tuple[int, int], list[Piece]]:
+        of_place: dict[tuple[int, int], dict[int, Exchange]] = defaultdict(dict)
+        for key, exchange in enumerate(self._exchanges):
+            for rank in exchange.rows:
+                of_place[rank, exchange.step][key] = exchange
+        return {
+            (rank, step): step_pieces(
+                self._trace,
+                rank,
+                step,
+                detail=self._detail[rank],
+                buckets=self._buckets[rank],
+                exchanges=of_place[rank, step],
+                reductions=self._reductions.get(step, []),
+            )
+            for rank in self._ranks
+            for step in self._steps
+        }
+
+    def _add_main_thread(self, rank: int, resource: int, communicating: Busy, rate: float) -> None:
+        before: list[int] = []
+        for step in self._steps:
+            pieces = self._pieces[rank, step]
+            work = compute_work_ns(
+                np.array([piece.start_ns for piece in pieces], dtype=np.int64),
+                np.array([piece.end_ns for piece in pieces], dtype=np.int64),
+                communicating,
+                rate,
+            )
+            ops = self._op_of_piece[rank, step] = []
+            for piece, work_ns in zip(pieces, work.tolist(), strict=True):
+                op = self._builder.op(
+                    piece.name,
+                    kind=piece.kind,
+                    rank=self._row_of[rank],
+                    # What takes no time holds no place.
+                    resource=resource if work_ns else NONE,
+                    work_ns=work_ns,
+                    size_bytes=piece.size_bytes,
+                    layer=piece.layer or None,
+                    step=step,
+                    after=before,
+                )
+                ops.append(op)
+                before = [op]
+
+    def _add_exchanges(
+        self, computing: dict[int, list[Interval]], rate: float
+    ) -> dict[tuple[int, int], int]:
+        works = self._transfer_work(computing, rate)
+        streams: dict[tuple[int, int], int] = {}
+        op_of: dict[tuple[int, int], int] = {}
+        for key, exchange in enumerate(self._exchanges):
+            gang = self._builder.gang() if len(exchange.rows) > 1 else NONE
+            for rank in sorted(exchange.rows):
+                place = rank, exchange.group
+                if place not in streams:
+                    streams[place] = self._builder.shared_resource(
+                        f"communication, group {exchange.group}",
+                        rank=self._row_of[rank],
+                        kind=ResourceKind.COMMUNICATION,
+                        width=TRANSFERS_AT_ONCE,
+                        discipline=Discipline.FIFO,
+                    )
+                launch = self._launched_by(key, exchange, rank)
+                op_of[key, rank] = self._builder.op(
+                    exchange.name,
+                    kind=exchange.kind,
+                    rank=self._row_of[rank],
+                    resource=streams[place],
+                    work_ns=works[key],
+                    size_bytes=exchange.size_bytes,
+                    gang=gang,
+                    step=exchange.step,
+                    after=[] if launch is None else [launch],
+                )
+        for (rank, step), pieces in self._pieces.items():
+            for piece, op in zip(pieces, self._op_of_piece[rank, step], strict=True):
+                for key in piece.waits_for:
+                    self._builder.edge(op_of[key, rank], op)
+            self._add_gradients(rank, step, op_of)
+        return streams
+
+    def _transfer_work(self, computing: dict[int, list[Interval]], rate: float) -> list[int]:
+        of_group: dict[int, list[int]] = defaultdict(list)
+        for key, exchange in enumerate(self._exchanges):
+            of_group[exchange.group].append(key)
+        works = [0] * len(self._exchanges)
+        for keys in of_group.values():
+            members = {rank for key in keys for rank in self._exchanges[key].rows}
+            spans = [(self._exchanges[key].begin_ns, self._exchanges[key].done_ns) for key in keys]
+            busy = Busy(interval for rank in members for interval in computing[rank])
+            for key, work_ns in zip(
+                keys, transfer_work_ns(spans, busy, rate, at_once=1), strict=True
+            ):
+                works[key] = work_ns
+        return works
+
+    def _launched_by(self, key: int, exchange: Exchange, rank: int) -> int | None:
+        """The last operation of the main thread before it: that of the gradient which fills the
+        bucket, or what ended before the program called."""
+        pieces = self._pieces[rank, exchange.step]
+        ops = self._op_of_piece[rank, exchange.step]
+        carrying = self._reductions.get(exchange.step, [])
+        if key in carrying:
+            wanted = self._buckets[rank].last_gradient(carrying.index(key))
+            for piece, op in zip(pieces, ops, strict=True):
+                if piece.gradient == wanted:
+                    return op
+        place = bisect_right([piece.end_ns for piece in pieces], exchange.start_ns[rank]) - 1
+        waiting = [i for i, piece in enumerate(pieces) if key in piece.waits_for]
+        place = min([place, *(i - 1 for i in waiting)])
+        if place >= 0:
+            return ops[place]
+        earlier = self._steps.index(exchange.step) - 1
+        return self._op_of_piece[rank, self._steps[earlier]][-1] if earlier >= 0 else None
+
+    def _add_gradients(self, rank: int, step: int, op_of: dict[tuple[int, int], int]) -> None:
+        carrying = self._reductions.get(step, [])
+        if not carrying:
+            return
+        pieces, ops = self._pieces[rank, step], self._op_of_piece[rank, step]
+        made = {piece.gradient: op for piece, op in zip(pieces, ops, strict=True)}
+        copied = {
+            key: op
+            for piece, op in zip(pieces, ops, strict=True)
+            if piece.kind == OpKind.COPY
+            for key in piece.waits_for
+        }
+        buckets = self._buckets[rank]
+        bucket_of = {i: bucket for bucket, own in enumerate(buckets.members) for i in own}
+        for i, (name, size_bytes) in enumerate(zip(buckets.names, buckets.size_bytes, strict=True)):
+            key = carrying[bucket_of[i]]
+            if i in made and key in copied:
+                self._builder.gradient(
+                    name,
+                    rank=self._row_of[rank],
+                    step=step,
+                    size_bytes=size_bytes,
+                    made_by=made[i],
+                    carried_by=op_of[key, rank],
+                    used_by=copied[key],
+                )
+
+    def _add_memory(self) -> None:
+        use = self._trace.memory
+        for row in range(len(use)):
+            rank = int(use.rank[row])
+            if rank not in self._row_of:
+                continue
+            kind, size = MemoryKind(int(use.kind[row])), int(use.size_bytes[row])
+            layer = self._trace.strings[int(use.layer[row])] or None
+            if kind != MemoryKind.ACTIVATION:
+                self._builder.buffer(size, rank=self._row_of[rank], kind=kind, layer=layer)
+                continue
+            for step in self._steps:
+                taken, given = self._life_of_activations(rank, step)
+                if taken is not None and given is not None:
+                    self._builder.buffer(
+                        size,
+                        rank=self._row_of[rank],
+                        kind=kind,
+                        layer=layer,
+                        taken_by=taken,
+                        given_by=given,
+                    )
+
+    def _life_of_activations(self, rank: int, step: int) -> tuple[int | None, int | None]:
+        kinds = [piece.kind for piece in self._pieces[rank, step]]
+        ops = self._op_of_piece[rank, step]
+        first = kinds.index(OpKind.FORWARD) if OpKind.FORWARD in kinds else None
+        backward = [i for i, kind in enumerate(kinds) if kind == OpKind.BACKWARD]
+        if first is None or not backward or backward[-1] < first:
+            return None, None
+        return ops[first], ops[backward[-1]]
+
+    def _add_measured(self) -> None:
+        """Steps that nobody watched are what a prediction is held against."""
+        steps = self._trace.steps
+        plain = steps.state == StepState.PLAIN
+        rows = np.flatnonzero(plain if plain.any() else steps.state == StepState.TIMED)
+        unexplained = {rank: self._unexplained(rank) for rank in self._ranks}
+        for row in rows.tolist():
+            rank = int(steps.rank[row])
+            dur_ns = int(steps.end_ns[row] - steps.start_ns[row])
+            if rank in self._row_of and dur_ns > 0:
+                self._builder.measured_step(
+                    rank=self._row_of[rank],
+                    step=int(steps.step[row]),
+                    dur_ns=dur_ns,
+                    explained_ns=round(dur_ns * (1 - unexplained[rank])),
+                )
+
+    def _unexplained(self, rank: int) -> float:
+        """The share of the timed steps."""
+        missing = total = 0
+        for step in self._steps:
+            row = np.flatnonzero(
+                (self._trace.steps.rank == rank) & (self._trace.steps.step == step)
+            )
+            total += int((self._trace.steps.end_ns[row] - self._trace.steps.start_ns[row]).sum())
+            missing += sum(
+                piece.dur_ns
+                for piece in self._pieces[rank, step]
+                if piece.kind == OpKind.UNEXPLAINED
+            )
+        return missing / total if total else 0.0
+
+
+def _timed_steps(trace: Trace) -> list[int]:
+    """Those that every rank with a trace has timed."""
+    seen = Counter(trace.steps.step[trace.steps.state == StepState.TIMED].tolist())
+    most = max(seen.values(), default=0)
+    if not most:
+        raise InputError(
+            "the run has no timed step",
+            remedy="record a window within the job: augury run --steps FIRST:LAST",
+        )
+    return sorted(step for step, count in seen.items() if count == most)
+
+
+def _timed_ranks(trace: Trace, steps: list[int]) -> list[int]:
+    timed = (trace.steps.state == StepState.TIMED) & (trace.steps.step == steps[0])
+    return sorted(set(trace.steps.rank[timed].tolist()))
