@@ -31,7 +31,9 @@ for step in range(1, num_steps + 1):
     loss.backward()
     optimizer.step()
     {each_step}
-print("loss", loss.item().hex(), flush=True)
+# In one piece: ranks share their output.
+sys.stdout.write(f"loss {{loss.item().hex()}}\\n")
+sys.stdout.flush()
 {at_end}
 if is_distributed:
     dist.destroy_process_group()

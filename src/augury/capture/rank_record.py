@@ -33,6 +33,6 @@ def host_facts() -> dict[str, Any]:
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "python": sys.version.split()[0],
-        "cores": os.cpu_count(),
+        "cores": len(os.sched_getaffinity(0)),
         "command": sys.argv,
     }

@@ -7,16 +7,22 @@ import os
 from dataclasses import asdict, dataclass
 from typing import ClassVar
 
+from augury.core.errors import UsageError
+
+DEFAULT_WINDOWS = ((10, 20),)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Steps are counted from 1; the window is from the end of ``first`` to the end of ``last``."""
+    """Steps are counted from 1; a window is from the end of its first to the end of its last."""
 
     VARIABLE: ClassVar[str] = "AUGURY_RECORD"
 
     out: str
-    first: int = 10
-    last: int = 20
+    windows: tuple[tuple[int, int], ...] = DEFAULT_WINDOWS
+    calibrate: bool = False
+    ranks: tuple[int, ...] | None = None
+    """Those that are profiled; all of them if None."""
 
     def to_environment(self) -> str:
         return json.dumps(asdict(self))
@@ -24,4 +30,29 @@ class Settings:
     @classmethod
     def from_environment(cls) -> Settings | None:
         text = os.environ.get(cls.VARIABLE)
-        return cls(**json.loads(text)) if text else None
+        if not text:
+            return None
+        told = json.loads(text)
+        ranks = told["ranks"]
+        return cls(
+            out=told["out"],
+            windows=tuple((first, last) for first, last in told["windows"]),
+            calibrate=told["calibrate"],
+            ranks=None if ranks is None else tuple(ranks),
+        )
+
+
+def parse_windows(steps: str) -> tuple[tuple[int, int], ...]:
+    """``10:20,30:40``: in order and apart, so that there are plain steps between them."""
+    windows: list[tuple[int, int]] = []
+    after = 0
+    for window in steps.split(","):
+        first, _, last = window.partition(":")
+        if not (first.isdecimal() and last.isdecimal() and after < int(first) < int(last)):
+            raise UsageError(
+                f"{steps!r} is not a window of steps",
+                remedy="write it as 10:20, or several, in order and apart, as 10:20,30:40",
+            )
+        after = int(last)
+        windows.append((int(first), after))
+    return tuple(windows)

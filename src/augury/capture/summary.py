@@ -12,13 +12,20 @@ from augury.core.ledger import Anomaly, Ledger, Severity
 MAX_RECORD_BYTES = 16 << 20
 
 
+class WindowRecord(msgspec.Struct, frozen=True):
+    first: int
+    last: int
+    mode: str
+    trace: str | None = None
+
+
 class RankRecord(msgspec.Struct, frozen=True):
     rank: int
     world_size: int
     host: str
-    window: tuple[int, int]
     step_end_ns: list[int]
-    trace: str | None = None
+    windows: list[WindowRecord] = []
+    resumed: list[tuple[int, int]] = []
     trouble: str | None = None
 
 
@@ -26,11 +33,11 @@ class RankSummary(msgspec.Struct, frozen=True, kw_only=True):
     rank: int
     host: str
     num_steps: int
-    trace: str | None
+    traces: list[str]
     recorded_step_ns: int | None
-    """Median of the steps in the window; the first, in which the profiler starts, left out."""
+    """Median of the steps in windows for timing; the first of each waits for other ranks."""
     plain_step_ns: int | None
-    """Median of the steps outside it."""
+    """Median of the steps outside windows."""
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +71,7 @@ def summarize_run(folder: Path) -> RunSummary:
         if record.trouble:
             ledger.note(
                 "not-recorded",
-                "a rank has no trace of the window",
+                "a rank has no trace of a window",
                 severity=Severity.ERROR,
                 remedy="choose a window within the job with --steps",
                 example=f"rank {record.rank}: {record.trouble}",
@@ -89,16 +96,29 @@ def _read(path: Path, ledger: Ledger) -> RankRecord | None:
 
 def _of_rank(record: RankRecord) -> RankSummary:
     ends = record.step_end_ns
-    first, last = record.window
-    durations = [(i, ends[i] - ends[i - 1]) for i in range(1, len(ends))]
-    inside = [ns for i, ns in durations if first < i < last]
-    # The step after the window writes the trace; the first ones warm up.
-    outside = [ns for i, ns in durations if first // 2 <= i < first or i > last]
+    windows = record.windows
+    resumed = dict(record.resumed)
+    durations = [
+        (step, ends[step - 1] - max(ends[step - 2], resumed.get(step - 1, 0)))
+        for step in range(2, len(ends) + 1)
+    ]
+    inside = [
+        ns
+        for step, ns in durations
+        if any(w.trace and w.mode == "light" and w.first + 1 < step <= w.last for w in windows)
+    ]
+    # The first steps warm up; the one after a window waits for ranks that write longer.
+    warm = min((w.first for w in windows), default=0) // 2
+    outside = [
+        ns
+        for step, ns in durations
+        if step > warm and not any(w.first < step <= w.last + 1 for w in windows)
+    ]
     return RankSummary(
         rank=record.rank,
         host=record.host,
         num_steps=len(ends),
-        trace=record.trace,
-        recorded_step_ns=round(median(inside)) if inside and record.trace else None,
+        traces=[w.trace for w in windows if w.trace],
+        recorded_step_ns=round(median(inside)) if inside else None,
         plain_step_ns=round(median(outside)) if outside else None,
     )

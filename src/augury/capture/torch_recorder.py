@@ -1,135 +1,195 @@
-"""Counts optimizer steps of a PyTorch process and profiles a window of them.
+"""Counts optimizer steps of a PyTorch process and profiles windows of them.
 
-Nothing here may harm the training: whatever goes wrong ends the recording, is noted in the rank's
-record, and goes no further.
+Nothing here may harm the training: whatever goes wrong is noted in the rank's record and goes no
+further. What takes time is done at the ends of steps at which windows open or close, and
+``resumed`` says when the job was let go again, so that it can be kept out of the steps' times.
 """
 
 from __future__ import annotations
 
 import atexit
 import time
+import weakref
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from augury.capture.cpu_clock import CpuClock
 from augury.capture.rank_record import host_facts, own_rank, rank_name, write_rank_record
 from augury.capture.settings import Settings
+from augury.capture.torch_windows import Mode, TorchWindow
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
-    from torch.profiler import profile
 
 MAX_STEPS_NOTED = 100_000
+MAX_TROUBLE_CHARS = 2000
+NUM_DETAIL_STEPS = 2
+
+
+@dataclass(slots=True)
+class Window:
+    """Steps ``first + 1`` to ``last`` are inside."""
+
+    first: int
+    last: int
+    mode: Mode
+    trace: str | None = None
+
+
+def plan_windows(settings: Settings) -> list[Window]:
+    """The detail comes last: it slows its steps, and may be missed if the job is short.
+
+    There is a plain step between any two windows. Steps end within the optimizer's own profiler
+    range, and a range that begins under one profiler and ends under the next one makes torch
+    write into memory that is freed.
+    """
+    timed = [Window(first, last, "light") for first, last in settings.windows]
+    first = timed[-1].last + 1
+    return [*timed, Window(first, first + NUM_DETAIL_STEPS, "detail")]
 
 
 class StepRecorder:
-    """A step ends when the first optimizer that ever stepped has stepped again."""
+    """A step ends when the first optimizer that stepped, and still lives, has stepped again."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._leader: int | None = None
+        self._folder = Path(settings.out)
+        self._calibrate = settings.calibrate
+        self._rank, self._world_size = own_rank()
+        self._is_profiled = settings.ranks is None or self._rank in settings.ranks
+        self._windows = plan_windows(settings)
+        self._busy_steps = {step for w in self._windows for step in (w.first, w.last)}
+        self._leader: weakref.ref[Optimizer] | None = None
+        self._cpu = CpuClock()
         self._step_end_ns: list[int] = []
-        self._profile: profile | None = None
-        self._trace: str | None = None
+        self._resumed: list[list[int]] = []
+        self._step_cpu: list[list[int]] = []
+        self._open: Window | None = None
+        self._profiler: TorchWindow | None = None
+        self._facts: dict[str, Any] = {}
         self._trouble: str | None = None
+        self._num_steps_gathered = 0
 
     def on_step(self, optimizer: Optimizer, _args: Any, _options: Any) -> None:
-        try:
-            self._on_step(id(optimizer))
-        except Exception as error:
-            self._give_up(f"{type(error).__name__}: {error}")
+        now = time.time_ns()
+        self._attempt(lambda: self._on_step(optimizer, now))
 
-    def _on_step(self, optimizer: int) -> None:
+    def _on_step(self, optimizer: Optimizer, now: int) -> None:
+        if not self._is_leader(optimizer) or len(self._step_end_ns) == MAX_STEPS_NOTED:
+            return
+        self._step_end_ns.append(now)
+        step = len(self._step_end_ns)
+        self._note_cpu(step)
+        if step in self._busy_steps:
+            self._between_steps(step)
+            self._resumed.append([step, time.time_ns()])
+            self._note_cpu(step)
+
+    def _is_leader(self, optimizer: Optimizer) -> bool:
         if self._leader is None:
-            self._leader = optimizer
             atexit.register(self._at_exit)
-        if optimizer != self._leader or len(self._step_end_ns) == MAX_STEPS_NOTED:
-            return
-        self._step_end_ns.append(time.time_ns())
-        if self._trouble is not None:
-            return
-        if len(self._step_end_ns) == self._settings.first:
-            self._open_window()
-        elif len(self._step_end_ns) == self._settings.last and self._profile is not None:
-            self._close_window()
+        leader = self._leader and self._leader()
+        if leader is None:
+            self._leader = weakref.ref(optimizer)
+            return True
+        return leader is optimizer
 
-    def _open_window(self) -> None:
-        from torch.profiler import ProfilerActivity, profile
+    def _note_cpu(self, step: int) -> None:
+        if self._open is not None and self._open.mode == "light":
+            self._step_cpu.append([step, *self._cpu.read()])
 
-        activities = [ProfilerActivity.CPU]
-        import torch
+    def _between_steps(self, step: int) -> None:
+        if step == self._windows[0].first:
+            self._attempt(lambda: self._shake_hands("start"))
+        for window in self._windows:
+            if window.last == step and window is self._open:
+                self._attempt(self._close_window)
+        for window in self._windows:
+            if window.first == step and self._is_profiled:
+                self._attempt(lambda window=window: self._open_window(window))  # type: ignore[misc]
+        if step == self._windows[-1].last:
+            self._attempt(lambda: self._shake_hands("end"))
+            self._attempt(self._write)
+            self._attempt(self._gather)
 
-        if torch.cuda.is_available():
-            activities.append(ProfilerActivity.CUDA)
-        self._yield_to_others()
-        window = profile(activities=activities)
-        window.start()
-        self._profile = window
-
-    def _yield_to_others(self) -> None:
-        """A profiler that the program itself starts within the window takes over."""
-        from torch.profiler import profile
-
-        start = profile.start
-
-        def start_instead(other: profile) -> None:
-            if self._profile is not None and other is not self._profile:
-                self._give_up("the program started a profiler of its own within the window")
-            start(other)
-
-        profile.start = start_instead
+    def _open_window(self, window: Window) -> None:
+        self._profiler = TorchWindow(window.mode, self._yield_to_rival)
+        self._open = window
 
     def _close_window(self) -> None:
-        window, self._profile = self._profile, None
+        window, profiler = self._open, self._profiler
         assert window is not None
-        window.stop()
-        rank, _ = own_rank()
-        name = f"{rank_name(rank)}.trace.json.gz"
-        partial = Path(self._settings.out) / f".{name}"
-        window.export_chrome_trace(str(partial))
-        partial.replace(partial.with_name(name))
-        self._trace = name
+        assert profiler is not None
+        self._open = self._profiler = None
+        profiler.stop()
+        name = f"{rank_name(self._rank)}.{self._windows.index(window)}.trace.json.gz"
+        profiler.export(self._folder / name)
+        window.trace = name
         self._write()
 
-    def _give_up(self, why: str) -> None:
-        self._trouble = why
-        window, self._profile = self._profile, None
+    def _yield_to_rival(self) -> None:
+        self._note("the program started a profiler of its own within the window")
+        self._attempt(self._drop_window)
+
+    def _drop_window(self) -> None:
+        profiler, self._open, self._profiler = self._profiler, None, None
+        if profiler is not None:
+            profiler.stop()
+
+    def _shake_hands(self, moment: str) -> None:
+        exchanges = import_module("augury.capture.handshake").exchange(moment)
+        self._facts["handshake"] = [*self._facts.get("handshake", []), *exchanges]
+
+    def _gather(self) -> None:
+        self._num_steps_gathered = len(self._step_end_ns)
+        import_module("augury.capture.gather").gather(self._folder)
+
+    def _attempt(self, action: Callable[[], None]) -> None:
         try:
-            if window is not None:
-                window.stop()
+            action()
+        except ModuleNotFoundError:
+            pass
         except Exception as error:
-            self._trouble += f"; and the profiler would not stop: {error}"
+            self._note(f"{type(error).__name__}: {error}")
+
+    def _note(self, trouble: str) -> None:
+        said = f"{self._trouble}; {trouble}" if self._trouble else trouble
+        self._trouble = said[:MAX_TROUBLE_CHARS]
 
     def _at_exit(self) -> None:
-        if self._profile is not None:
-            self._give_up(
-                f"the job ended after {len(self._step_end_ns)} steps,"
-                f" before the window's end at {self._settings.last}"
-            )
-        elif self._trace is None and self._trouble is None:
-            self._trouble = (
-                f"the job ended after {len(self._step_end_ns)} steps,"
-                f" before the window's start at {self._settings.first}"
-            )
-        try:
-            self._write()
-        except OSError as error:
-            self._trouble = f"cannot write the record: {error}"
+        num_steps = len(self._step_end_ns)
+        for window in self._windows:
+            # A job that ends before the detail lacks nothing that was asked for.
+            if window.mode == "light" and self._is_profiled and num_steps < window.last:
+                missed = "start" if num_steps < window.first else "end"
+                at = window.first if missed == "start" else window.last
+                self._note(
+                    f"the job ended after {num_steps} steps, before the window's {missed} at {at}"
+                )
+                break
+        self._attempt(self._drop_window)
+        self._attempt(self._write)
+        if num_steps > self._num_steps_gathered:
+            self._attempt(self._gather)
 
     def _write(self) -> None:
         import torch
 
-        rank, world_size = own_rank()
         write_rank_record(
-            Path(self._settings.out),
+            self._folder,
             {
-                "schema_version": 1,
-                "rank": rank,
-                "world_size": world_size,
+                "schema_version": 2,
+                "rank": self._rank,
+                "world_size": self._world_size,
                 "framework": f"torch {torch.__version__}",
-                "window": [self._settings.first, self._settings.last],
-                "trace": self._trace,
-                "trouble": self._trouble,
-                "step_end_ns": self._step_end_ns,
                 **host_facts(),
+                "trouble": self._trouble,
+                "windows": [asdict(w) for w in self._windows if self._is_profiled],
+                "step_end_ns": self._step_end_ns,
+                "resumed": self._resumed,
+                "step_cpu": self._step_cpu,
+                **self._facts,
             },
         )

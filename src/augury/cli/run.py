@@ -24,18 +24,21 @@ def run(
         Path, typer.Option("-o", "--out", metavar="DIR", help="Where the record goes.")
     ] = Path("augury-run"),
     steps: Annotated[
-        str, typer.Option(metavar="FIRST:LAST", help="The window, after a warm-up.")
+        str,
+        typer.Option(
+            metavar="FIRST:LAST", help="The window, after a warm-up; several as 10:20,30:40."
+        ),
     ] = "10:20",
     json: Json = False,
 ) -> None:
     """Record a PyTorch job: traces of a window of steps, and the time of every step."""
     from augury.capture.launcher import launch
-    from augury.capture.settings import Settings
+    from augury.capture.settings import Settings, parse_windows
     from augury.capture.summary import summarize_run
 
-    first, last = _window(steps)
+    windows = parse_windows(steps)
     folder = _prepare(out)
-    code = launch(command, Settings(out=str(folder), first=first, last=last))
+    code = launch(command, Settings(out=str(folder), windows=windows))
     summary = summarize_run(folder)
     if json:
         from augury.report.as_json import encode_line
@@ -45,15 +48,6 @@ def run(
     else:
         _tell(summary, out)
     raise typer.Exit(code)
-
-
-def _window(steps: str) -> tuple[int, int]:
-    first, _, last = steps.partition(":")
-    if not (first.isdecimal() and last.isdecimal() and 0 < int(first) < int(last)):
-        raise UsageError(
-            f"{steps!r} is not a window of steps", remedy="write it as 10:20, first before last"
-        )
-    return int(first), int(last)
 
 
 def _prepare(out: Path) -> Path:
@@ -75,14 +69,13 @@ def _tell(summary: RunSummary, out: Path) -> None:
             parts.append(f"{format_ns(rank.plain_step_ns)} a step")
         if rank.recorded_step_ns is not None:
             parts.append(f"{format_ns(rank.recorded_step_ns)} while recording")
-        if rank.trace:
-            parts.append(rank.trace)
+        parts += rank.traces
         lines.append("  " + ", ".join(parts))
     for anomaly in summary.ledger:
         lines.append(f"  {anomaly.severity}: {anomaly.meaning} ({anomaly.example or anomaly.name})")
         if anomaly.remedy:
             lines.append(f"    remedy: {anomaly.remedy}")
-    if any(rank.trace for rank in summary.ranks):
+    if any(rank.traces for rank in summary.ranks):
         lines.append("open a trace at ui.perfetto.dev")
     for line in lines:
         print(safe(line, max_chars=2000), file=sys.stderr)

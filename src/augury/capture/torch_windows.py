@@ -1,0 +1,110 @@
+"""One window of steps under torch's profiler, and the trace of it.
+
+Light: only what is cheap and tells how a step's time passes (collectives, backward nodes, the
+optimizer, data loading). Detail: every operation with shapes and memory, in steps not timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from torch.profiler import profile
+
+Mode = Literal["light", "detail"]
+
+
+class ProfilerBusyError(RuntimeError):
+    """The program profiles itself."""
+
+
+class TorchWindow:
+    """Open from the moment it is made. ``on_rival`` is called when the program starts a profiler
+    of its own, which is to have its way: there can be only one."""
+
+    def __init__(self, mode: Mode, on_rival: Callable[[], None]) -> None:
+        import torch
+        from torch.profiler import ProfilerActivity, profile
+
+        if torch.autograd._profiler_enabled():
+            raise ProfilerBusyError("the program's own profiler was on")
+        activities = [ProfilerActivity.CPU]
+        if torch.cuda.is_available():
+            activities.append(ProfilerActivity.CUDA)
+        detail = mode == "detail"
+        self._profile: profile = profile(
+            activities=activities, record_shapes=detail, profile_memory=detail
+        )
+        if detail:
+            self._profile.start()
+        else:
+            with _cheap_scopes_only():
+                self._profile.start()
+        self._restore = _watch_for_rivals(on_rival)
+
+    def stop(self) -> None:
+        self._restore()
+        self._profile.stop()
+
+    def export(self, path: Path) -> None:
+        """Whole or not at all."""
+        partial = path.with_name(f".{path.name}")  # torch compresses by the end of the name
+        try:
+            self._profile.export_chrome_trace(str(partial))
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def _cheap_scopes_only() -> Iterator[None]:
+    """The public profiler always records every operator; what it calls can be told not to."""
+    from torch.autograd import profiler
+
+    enable = getattr(profiler, "_enable_profiler", None)
+    scopes = _cheap_scopes()
+    if enable is None or scopes is None:
+        yield
+        return
+
+    def enable_some(config: Any, activities: Any) -> None:
+        try:
+            enable(config, activities, scopes)
+        except TypeError:  # a torch that knows no scopes here
+            enable(config, activities)
+
+    profiler._enable_profiler = enable_some
+    try:
+        yield
+    finally:
+        profiler._enable_profiler = enable
+
+
+def _cheap_scopes() -> set[Any] | None:
+    try:
+        from torch._C._profiler import RecordScope
+
+        return {RecordScope.USER_SCOPE, RecordScope.BACKWARD_FUNCTION}
+    except (ImportError, AttributeError):
+        return None
+
+
+def _watch_for_rivals(on_rival: Callable[[], None]) -> Callable[[], None]:
+    """Every profiler of torch passes here before it starts. Gives what ends the watch."""
+    from torch.autograd.profiler import profile
+
+    prepare = profile._prepare_trace
+
+    def prepare_instead(other: Any) -> None:
+        on_rival()
+        prepare(other)
+
+    profile._prepare_trace = prepare_instead
+
+    def restore() -> None:
+        profile._prepare_trace = prepare
+
+    return restore
