@@ -70,7 +70,6 @@ class StepRecorder:
         self._profiler: TorchWindow | None = None
         self._facts: dict[str, Any] = {}
         self._trouble: str | None = None
-        self._num_steps_gathered = 0
 
     def on_step(self, optimizer: Optimizer, _args: Any, _options: Any) -> None:
         now = time.time_ns()
@@ -142,9 +141,8 @@ class StepRecorder:
         exchanges = import_module("augury.capture.handshake").exchange(moment)
         self._facts["handshake"] = [*self._facts.get("handshake", []), *exchanges]
 
-    def _gather(self) -> None:
-        self._num_steps_gathered = len(self._step_end_ns)
-        import_module("augury.capture.gather").gather(self._folder)
+    def _gather(self, *, at_exit: bool = False) -> None:
+        import_module("augury.capture.gather").gather(self._folder, at_exit=at_exit)
 
     def _attempt(self, action: Callable[[], None]) -> None:
         try:
@@ -171,8 +169,7 @@ class StepRecorder:
                 break
         self._attempt(self._drop_window)
         self._attempt(self._write)
-        if num_steps > self._num_steps_gathered:
-            self._attempt(self._gather)
+        self._attempt(lambda: self._gather(at_exit=True))
 
     def _write(self) -> None:
         import torch
