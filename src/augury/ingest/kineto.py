@@ -23,9 +23,9 @@ from augury.ingest.nesting import enclosing
 
 MAX_EVENTS = 20_000_000
 MAX_NAME_CHARS = 2_000
-_MAX_US = 4e15
-"""Together with a base as large, still within 64 bits of nanoseconds."""
-_MAX_BASE_NS = 4_000_000_000_000_000_000
+_MAX_US = 3e15
+_MAX_NS = 3 * 10**18
+"""Beyond 2060, and with room for clocks to be moved and durations to be added."""
 _MAX_DUR_US = 1e12
 _DEVICE_CATEGORIES = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 _LEFT_OUT = frozenset({"python_function", "Trace", "gpu_user_annotation", "overhead"})
@@ -140,7 +140,7 @@ def read_kineto(path: Path, ledger: Ledger) -> KinetoTrace:
             f"{path} has {len(file.traceEvents):,} events, more than {MAX_EVENTS:,}",
             remedy="record fewer steps",
         )
-    if abs(file.baseTimeNanoseconds) > _MAX_BASE_NS:
+    if abs(file.baseTimeNanoseconds) > _MAX_NS:
         raise FileFormatError(
             f"{path} has an absurd base time ({file.baseTimeNanoseconds} ns)",
             remedy="record it again",
@@ -153,6 +153,8 @@ def _columns(file: _File, source: str, ledger: Ledger) -> KinetoTrace:
     start_us = np.array([e.ts for e in events], dtype=np.float64)
     dur_us = np.array([e.dur for e in events], dtype=np.float64)
     sane = (np.abs(start_us) < _MAX_US) & (dur_us < _MAX_DUR_US)
+    start_ns = nanoseconds(np.where(sane, start_us, 0)) + file.baseTimeNanoseconds
+    sane &= np.abs(start_ns) < _MAX_NS
     ledger.note(
         "absurd-time",
         "an event lies at a time, or lasts for one, that cannot be",
@@ -167,8 +169,7 @@ def _columns(file: _File, source: str, ledger: Ledger) -> KinetoTrace:
     )
     if not sane.all():
         events = [e for e, keep in zip(events, sane.tolist(), strict=True) if keep]
-        start_us, dur_us = start_us[sane], dur_us[sane]
-    start_ns = nanoseconds(start_us) + file.baseTimeNanoseconds
+        start_ns, dur_us = start_ns[sane], dur_us[sane]
     dur_ns = nanoseconds(np.maximum(dur_us, 0))
     places, thread = _threads(file, events)
     order = np.lexsort((-dur_ns, start_ns, thread))

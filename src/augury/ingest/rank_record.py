@@ -15,7 +15,7 @@ MAX_RANKS = 1 << 20
 MAX_STEPS = 10_000_000
 _FILE_NAME = re.compile(r"rank-\d+(\.\d+)?\.trace\.json(\.gz)?", re.ASCII)
 
-_Time = Annotated[int, msgspec.Meta(ge=0, le=8_000_000_000_000_000_000)]
+_Time = Annotated[int, msgspec.Meta(ge=0, le=3_000_000_000_000_000_000)]
 _Size = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
 _Rank = Annotated[int, msgspec.Meta(ge=0, lt=MAX_RANKS)]
 _Step = Annotated[int, msgspec.Meta(ge=0, le=MAX_STEPS)]
