@@ -10,7 +10,8 @@ from augury.core.graph import NONE
 from augury.core.kinds import StreamKind
 from augury.core.strings import StringPool
 from augury.core.table import I4, I8, U1
-from augury.core.trace import Events, Streams
+from augury.core.trace import Clock, Events, Streams
+from augury.ingest.clocks import to_common
 from augury.ingest.nesting import enclosing
 
 
@@ -53,6 +54,13 @@ class Draft:
 
     def __len__(self) -> int:
         return len(self.start_ns)
+
+    def move_to(self, clock: Clock) -> None:
+        """To the common clock."""
+        end_ns = to_common(clock, self.end_ns)
+        self.start_ns = to_common(clock, self.start_ns)
+        self.dur_ns = end_ns - self.start_ns
+        self.arrival_ns = to_common(clock, self.arrival_ns)
 
     @property
     def end_ns(self) -> I8:

@@ -10,7 +10,7 @@ import numpy as np
 from augury.core.kinds import MemoryKind
 from augury.core.ledger import Ledger
 from augury.core.table import I8, Table
-from augury.core.trace import Calibration, Gradients, MemoryUse, RankFacts
+from augury.core.trace import Calibration, Clock, Gradients, MemoryUse, RankFacts
 from augury.ingest.arrivals import ready_order
 from augury.ingest.collectives import group_ranks
 from augury.ingest.draft import Workshop
@@ -19,7 +19,7 @@ from augury.ingest.rank_record import RankRecord
 MAX_CORES = 1 << 20
 
 
-def rank_facts(record: RankRecord) -> RankFacts:
+def rank_facts(record: RankRecord, clock: Clock) -> RankFacts:
     first = record.ddp[0] if record.ddp else None
     return RankFacts(
         rank=record.rank,
@@ -28,6 +28,7 @@ def rank_facts(record: RankRecord) -> RankFacts:
         cores=min(max(0, record.cores or 0), MAX_CORES),
         command=record.command,
         trouble=record.trouble,
+        clock=clock,
         bucket_cap_bytes=first.bucket_cap_bytes if first else None,
         first_bucket_cap_bytes=first.first_bucket_cap_bytes if first else None,
     )

@@ -7,17 +7,19 @@ from pathlib import Path
 import numpy as np
 
 from augury.core.errors import InputError
+from augury.core.graph import NONE
 from augury.core.ledger import Ledger, Severity
-from augury.core.trace import Trace
+from augury.core.trace import Clock, Trace
+from augury.ingest.clocks import Source, align
 from augury.ingest.draft import Workshop
 from augury.ingest.facts import calibration_of, gradients_of, memory_of, rank_facts
 from augury.ingest.numbering import number
 from augury.ingest.rank_record import RankRecord, read_records, world_size
-from augury.ingest.recorded_rank import read_rank
+from augury.ingest.recorded_rank import RecordedRank, read_rank
 from augury.ingest.steps import steps_of
 
 
-def read_run(folder: Path) -> Trace:
+def read_run(folder: Path, *, clocks: Source = "auto") -> Trace:
     """Raises an InputError where nothing was recorded; gaps are named in the ledger."""
     ledger = Ledger()
     records = read_records(folder, ledger)
@@ -31,18 +33,20 @@ def read_run(folder: Path) -> Trace:
     ranks = [read_rank(folder, record, workshop, ledger) for record in records]
     _note_untraced(records, ledger)
     number(ranks, workshop, ledger)
+    lines = _clocks(ranks, ledger, clocks)
     for rank in ranks:
         for draft in rank.drafts:
+            draft.move_to(lines[rank.record.rank])
             workshop.add(rank.record.rank, draft)
     events = workshop.events()
     size = world_size(records)
     return Trace(
         events=events,
-        steps=steps_of(records),
+        steps=steps_of(records, lines),
         gradients=gradients_of(records, workshop),
         memory=memory_of(records, workshop, ledger),
         calibration=calibration_of(records, workshop),
-        ranks=[rank_facts(record) for record in records],
+        ranks=[rank_facts(record, lines[record.rank]) for record in records],
         world_size=size,
         # What was numbered last: all of the above may name strings and groups.
         streams=workshop.streams(),
@@ -50,6 +54,27 @@ def read_run(folder: Path) -> Trace:
         groups=[list(group) for group in workshop.groups],
         ledger=ledger,
     )
+
+
+def _clocks(ranks: list[RecordedRank], ledger: Ledger, source: Source) -> dict[int, Clock]:
+    return align(
+        {rank.record.rank: rank.record.host for rank in ranks},
+        {rank.record.rank: rank.record.handshake for rank in ranks},
+        {rank.record.rank: _ends(rank) for rank in ranks},
+        ledger,
+        source=source,
+    )
+
+
+def _ends(rank: RecordedRank) -> dict[tuple[int, int], int]:
+    """Of collectives: a send may be over long before it is received."""
+    found: dict[tuple[int, int], int] = {}
+    for item in rank.collectives:
+        draft = rank.drafts[item.window]
+        sequence = int(draft.sequence[item.row])
+        if sequence != NONE and not item.is_from_one_to_one:
+            found[int(draft.group[item.row]), sequence] = item.end_ns
+    return found
 
 
 def _note_untraced(records: list[RankRecord], ledger: Ledger) -> None:

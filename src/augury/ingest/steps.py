@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from augury.core.graph import NONE
 from augury.core.kinds import StepState
 from augury.core.table import I4, I8, U1
-from augury.core.trace import Steps
+from augury.core.trace import Clock, Steps
+from augury.ingest.clocks import to_common
 from augury.ingest.rank_record import RankRecord
 
 WARM_UP_STEPS = 3
 
 
-def steps_of(records: list[RankRecord]) -> Steps:
-    parts = [_of_rank(record) for record in records]
+def steps_of(records: list[RankRecord], clocks: Mapping[int, Clock]) -> Steps:
+    parts = [_of_rank(record, clocks[record.rank]) for record in records]
     if not parts:
         return Steps.empty()
     return Steps(
@@ -43,14 +46,14 @@ def step_at(record: RankRecord, times_ns: I8) -> I4:
     return found
 
 
-def _of_rank(record: RankRecord) -> Steps:
+def _of_rank(record: RankRecord, clock: Clock) -> Steps:
     size = len(record.step_end_ns)
     cpu = _cpu(record)
     return Steps(
         rank=np.full(size, record.rank, dtype=np.int32),
         step=np.arange(1, size + 1, dtype=np.int32),
-        start_ns=step_starts(record),
-        end_ns=np.array(record.step_end_ns, dtype=np.int64),
+        start_ns=to_common(clock, step_starts(record)),
+        end_ns=to_common(clock, np.array(record.step_end_ns, dtype=np.int64)),
         state=_states(record),
         cpu_ns=cpu[0],
         delay_ns=cpu[1],

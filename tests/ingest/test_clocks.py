@@ -1,0 +1,116 @@
+"""Clocks that go wrong in a known way are led back: by handshakes, and by collectives alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from augury.core.ledger import Ledger
+from augury.core.trace import Clock, Trace
+from augury.ingest.clocks import Source, align, from_collectives, robust_line, to_common
+from augury.ingest.recorded import read_run
+
+from .written import MS, Run, skewed, true_clock
+
+US = 1_000
+
+
+def worst_ns(skew: Trace, truth: Trace) -> int:
+    assert len(skew.events) == len(truth.events) > 0
+    return max(
+        int(np.abs(skew.events.start_ns - truth.events.start_ns).max()),
+        int(np.abs(skew.steps.end_ns - truth.steps.end_ns).max()),
+        int(np.abs(skew.events.arrival_ns - truth.events.arrival_ns).max()),
+    )
+
+
+@pytest.mark.parametrize("offset_ms", [-50, 50])
+@pytest.mark.parametrize("drift_ppm", [-100, 100])
+@pytest.mark.parametrize(("source", "within_us"), [("handshake", 50), ("collectives", 300)])
+@pytest.mark.parametrize("hosts", [("one", "two"), ("same", "same")])
+def test_skew_and_drift_are_recovered(
+    tmp_path: Path, offset_ms: int, drift_ppm: int, source: Source, within_us: int, hosts
+):
+    truth = read_run(Run(tmp_path / "true", hosts=hosts).write())
+    clocks = (true_clock, skewed(offset_ms * MS, drift_ppm))
+    run = Run(tmp_path / "skewed", clocks=clocks, hosts=hosts)
+    found = read_run(run.write(), clocks=source)
+    assert worst_ns(found, truth) < within_us * US
+    clock = found.ranks[1].clock
+    assert clock.source == source
+    assert clock.drift_ppm == pytest.approx(-drift_ppm, abs=15)
+    assert clock.residual_ns < within_us * US
+    assert list(found.ledger) == []
+
+
+def test_without_handshakes_collectives_tell(tmp_path: Path):
+    run = Run(tmp_path / "run", clocks=(true_clock, skewed(30 * MS, 20)), handshakes=False)
+    assert read_run(run.write()).ranks[1].clock.source == "collectives"
+
+
+def test_one_host_has_one_clock(tmp_path: Path):
+    trace = read_run(Run(tmp_path / "run", hosts=("same", "same")).write())
+    assert [facts.clock for facts in trace.ranks] == [Clock(), Clock(source="host")]
+
+
+def test_a_name_that_two_hosts_have_does_not_deceive(tmp_path: Path):
+    run = Run(tmp_path / "run", hosts=("same", "same"), clocks=(true_clock, skewed(9 * MS, 0)))
+    clock = read_run(run.write()).ranks[1].clock
+    assert clock.source == "handshake"
+    assert clock.offset_ns == pytest.approx(-9 * MS, abs=50 * US)
+
+
+def test_nothing_to_go_by_is_said():
+    ledger = Ledger()
+    clocks = align({0: "one", 1: "two"}, {}, {}, ledger)
+    assert clocks == {0: Clock(), 1: Clock()}
+    assert ledger["unaligned-clock"].example == "rank 1"
+
+
+def test_ends_that_stay_apart_are_named():
+    ledger = Ledger()
+    ends = {0: {(0, 0): 10**9}, 1: {(0, 0): 2 * 10**9}}
+    align({0: "one", 1: "two"}, {}, ends, ledger, source="handshake")
+    assert "clocks-disagree" in ledger
+
+
+def test_ranks_of_another_host_share_its_best_clock():
+    random = np.random.default_rng(3)
+    times = 10**18 + np.arange(40) * 100 * MS
+    ends = {0: {(0, i): int(t) for i, t in enumerate(times)}}
+    for rank, noise in ((1, 10 * US), (2, 300 * US)):
+        own = times + 40 * MS + random.normal(0, noise, len(times)).astype(int)
+        ends[rank] = {(0, i): int(t) for i, t in enumerate(own)}
+    clocks = align({0: "one", 1: "two", 2: "two"}, {}, ends, Ledger())
+    assert clocks[1] == clocks[2]
+    assert abs(clocks[2].offset_ns + 40 * MS) < 20 * US
+
+
+@given(
+    offset=st.integers(-100 * MS, 100 * MS),
+    drift_ppm=st.floats(-200, 200),
+    seed=st.integers(0, 1000),
+)
+def test_late_ends_do_not_pull_the_line(offset: int, drift_ppm: float, seed: int):
+    """A third of all ends come milliseconds late on one rank or the other."""
+    random = np.random.default_rng(seed)
+    times = 10**18 + np.arange(120) * 50 * MS
+    late = random.exponential(3 * MS, (2, 120)) * (random.random((2, 120)) < 0.17)
+    noise = random.normal(0, 30 * US, 120)
+    own = times + offset + (times - 10**18) * drift_ppm / 1e6 + noise + late[1]
+    other = times + late[0]
+    clock = from_collectives(
+        {(0, i): int(t) for i, t in enumerate(own)}, {(0, i): int(t) for i, t in enumerate(other)}
+    )
+    assert clock is not None
+    true = (times + offset + (times - 10**18) * drift_ppm / 1e6).astype(np.int64)
+    assert np.abs(to_common(clock, true) - times).max() < 100 * US
+
+
+def test_few_points_have_no_drift():
+    offset, drift = robust_line(np.array([0.0, 1e9]), np.array([1.0, 3.0]))
+    assert (offset, drift) == (2.0, 0.0)
