@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from augury.capture.api import record
     from augury.core.builder import GraphBuilder
     from augury.core.graph import Graph
     from augury.core.graph_file import load_graph as load
@@ -29,6 +30,7 @@ __all__ = [
     "Timeline",
     "__version__",
     "load",
+    "record",
     "replay",
     "save",
 ]
@@ -39,6 +41,7 @@ _HOMES = {
     "OpKind": ("augury.core.kinds", "OpKind"),
     "Timeline": ("augury.core.timeline", "Timeline"),
     "load": ("augury.core.graph_file", "load_graph"),
+    "record": ("augury.capture.api", "record"),
     "save": ("augury.core.graph_file", "save_graph"),
 }
 

@@ -55,9 +55,12 @@ def torchrun(script: Path, *arguments: str, num_ranks: int = 2) -> list[str]:
     ]
 
 
-def start(command: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
+def start(
+    command: list[str], *, cwd: Path | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command,
+        cwd=cwd,
         env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
         capture_output=True,
         text=True,

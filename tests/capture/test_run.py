@@ -153,9 +153,9 @@ def test_a_killed_rank_leaves_the_others_records(tmp_path: Path):
 def test_a_missing_rank_is_named(tmp_path: Path):
     script = write_training(tmp_path)
     command = [sys.executable, str(script), "4"]
-    done = record(tmp_path / "run", command, "--steps", "1:3", RANK="1", WORLD_SIZE="3")
+    done = record(tmp_path / "run", command, "--steps", "1:3", RANK="0", WORLD_SIZE="3")
     assert done.returncode == 0
-    assert "a rank left no record (rank 0)" in done.stderr
+    assert "a rank left no record (rank 1)" in done.stderr
 
 
 def test_usage_errors(tmp_path: Path):

@@ -18,6 +18,7 @@ def test_the_public_interface() -> None:
         "Timeline",
         "__version__",
         "load",
+        "record",
         "replay",
         "save",
     ]

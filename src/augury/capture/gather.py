@@ -15,11 +15,8 @@ from pathlib import Path
 
 from augury.capture.call import Call
 from augury.capture.meeting import PATIENCE_S, Host, Meeting, meet
-from augury.capture.parcel import receive_files, send_files
+from augury.capture.parcel import GATHERED, receive_files, send_files
 from augury.capture.rank_record import own_rank
-
-GATHERED = "gathered.json"
-"""Beside files of which rank 0 has a copy: says where."""
 
 TRANSFER_S = 60.0
 

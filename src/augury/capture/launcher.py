@@ -5,13 +5,21 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from augury.capture.in_process import is_python
 from augury.capture.settings import Settings
 from augury.core.errors import UsageError
 
 INJECTED = Path(__file__).parent / "inject"
+
+
+def as_program(command: Sequence[str]) -> list[str]:
+    """A script that is no program by itself, or a module, is for the Python that runs this."""
+    is_program = os.path.dirname(command[0]) and os.access(command[0], os.X_OK)
+    return [sys.executable, *command] if is_python(command) and not is_program else [*command]
 
 
 def launch(command: Sequence[str], settings: Settings) -> int:

@@ -16,6 +16,9 @@ from typing import Any
 
 from augury.capture.call import Call
 
+GATHERED = "gathered.json"
+"""Beside files of which rank 0 has a copy: says where."""
+
 MAX_FILES = 256
 MAX_FILE_BYTES = 4 << 30
 TOKEN = re.compile(r"\.seen-[0-9a-f]{32}")

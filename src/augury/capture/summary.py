@@ -7,9 +7,12 @@ from statistics import median
 
 import msgspec
 
+from augury.capture.parcel import GATHERED
+from augury.capture.rank_record import rank_name
 from augury.core.ledger import Anomaly, Ledger, Severity
 
 MAX_RECORD_BYTES = 16 << 20
+MAX_PLACE_BYTES = 1 << 16
 
 
 class WindowRecord(msgspec.Struct, frozen=True):
@@ -40,18 +43,27 @@ class RankSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Median of the steps outside windows."""
 
 
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    host: str
+    folder: str
+
+
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     ranks: list[RankSummary]
     ledger: list[Anomaly]
+    gathered: Place | None = None
+    """Where rank 0 keeps the whole run, if this is only another host's part of it."""
 
 
-def summarize_run(folder: Path) -> RunSummary:
+def summarize_run(folder: Path, *, rank: int | None = None) -> RunSummary:
+    """Of all ranks whose records are there, or only of the one given."""
     ledger = Ledger()
-    records = [
-        record for path in sorted(folder.glob("rank-*.json")) if (record := _read(path, ledger))
-    ]
-    world_size = max((record.world_size for record in records), default=0)
-    missing = sorted(set(range(min(world_size, 1 << 20))) - {record.rank for record in records})
+    pattern = "rank-*.json" if rank is None else f"{rank_name(rank)}.json"
+    paths = sorted(folder.glob(pattern))
+    records = [record for path in paths if (record := _read(path, ledger))]
+    gathered = _gathered(folder)
+    if rank is None and gathered is None:
+        _note_missing_ranks(records, ledger)
     if not records:
         ledger.note(
             "no-steps",
@@ -59,14 +71,6 @@ def summarize_run(folder: Path) -> RunSummary:
             severity=Severity.ERROR,
             remedy="record a job that trains with torch.optim",
         )
-    ledger.note(
-        "missing-rank",
-        "a rank left no record",
-        count=len(missing),
-        severity=Severity.ERROR,
-        remedy="look at that rank's output: it may have been killed",
-        example=f"rank {missing[0]}" if missing else "",
-    )
     for record in records:
         if record.trouble:
             ledger.note(
@@ -76,7 +80,48 @@ def summarize_run(folder: Path) -> RunSummary:
                 remedy="choose a window within the job with --steps",
                 example=f"rank {record.rank}: {record.trouble}",
             )
-    return RunSummary(ranks=[_of_rank(record) for record in records], ledger=list(ledger))
+        elif not record.windows:
+            ledger.note(
+                "not-profiled",
+                "a rank was not to be profiled (--ranks): only its steps are known",
+                severity=Severity.INFO,
+                example=f"rank {record.rank}",
+            )
+    return RunSummary(
+        ranks=[_of_rank(record) for record in records], ledger=list(ledger), gathered=gathered
+    )
+
+
+def _note_missing_ranks(records: list[RankRecord], ledger: Ledger) -> None:
+    sizes = {record.world_size: record.rank for record in records}
+    world_size = max(sizes, default=0)
+    missing = sorted(set(range(min(world_size, 1 << 20))) - {record.rank for record in records})
+    ledger.note(
+        "missing-rank",
+        "a rank left no record",
+        count=len(missing),
+        severity=Severity.ERROR,
+        remedy="look at that rank's output: it may have been killed",
+        example=f"rank {missing[0]}" if missing else "",
+    )
+    ledger.note(
+        "world-sizes-differ",
+        "ranks disagree on how many there are",
+        count=len(sizes) - 1,
+        severity=Severity.ERROR,
+        remedy="give every job a folder of its own",
+        example=", ".join(f"rank {rank} says {size}" for size, rank in sorted(sizes.items())[:3]),
+    )
+
+
+def _gathered(folder: Path) -> Place | None:
+    path = folder / GATHERED
+    try:
+        if path.stat().st_size <= MAX_PLACE_BYTES:
+            return msgspec.json.decode(path.read_bytes(), type=Place)
+    except (OSError, ValueError):
+        pass
+    return None
 
 
 def _read(path: Path, ledger: Ledger) -> RankRecord | None:

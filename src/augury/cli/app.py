@@ -28,7 +28,9 @@ def make_command(args: list[str]) -> Any:
     )
     app.callback(invoke_without_command=True)(_options)
     for verb in [args[0]] if args and args[0] in VERBS else VERBS:
-        app.command(verb)(getattr(import_module(f"augury.cli.{verb}"), verb))
+        home = import_module(f"augury.cli.{verb}")
+        settings = getattr(home, "CONTEXT_SETTINGS", None)
+        app.command(verb, context_settings=settings)(getattr(home, verb))
     return get_command(app)
 
 

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-import sys
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from augury.cli.options import Json
+from augury.cli.ending import Ending
+from augury.cli.options import Force, Json
 from augury.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from augury.capture.summary import RunSummary
+    from augury.capture.settings import Settings
+
+CONTEXT_SETTINGS = {"allow_interspersed_args": False}
+"""Options behind the first word of the job are the job's."""
 
 
 def run(
     command: Annotated[
-        list[str], typer.Argument(metavar="-- COMMAND...", help="The job, as you start it.")
-    ],
+        list[str] | None,
+        typer.Argument(
+            metavar="-- COMMAND...",
+            help="The job, as you start it; or a Python script with its arguments.",
+        ),
+    ] = None,
     *,
     out: Annotated[
         Path, typer.Option("-o", "--out", metavar="DIR", help="Where the record goes.")
@@ -29,53 +37,68 @@ def run(
             metavar="FIRST:LAST", help="The window, after a warm-up; several as 10:20,30:40."
         ),
     ] = "10:20",
+    ranks: Annotated[
+        str | None,
+        typer.Option(metavar="LIST", help="Profile only these, as 0,3-5; the others' steps count."),
+    ] = None,
+    calibrate: Annotated[
+        bool,
+        typer.Option("--calibrate", help="Also measure the network, once the windows are closed."),
+    ] = False,
+    module: Annotated[
+        str | None,
+        typer.Option("-m", metavar="MODULE", help="Run a Python module; its arguments behind --."),
+    ] = None,
+    force: Force = False,
     json: Json = False,
 ) -> None:
     """Record a PyTorch job: traces of a window of steps, and the time of every step."""
-    from augury.capture.launcher import launch
-    from augury.capture.settings import Settings, parse_windows
-    from augury.capture.summary import summarize_run
+    from augury.capture.in_process import is_python, is_rank
+    from augury.capture.launcher import as_program, launch
+    from augury.capture.rank_record import own_rank
+    from augury.capture.run_folder import prepare_folder
+    from augury.capture.settings import Settings, parse_ranks, parse_windows
 
-    windows = parse_windows(steps)
-    folder = _prepare(out)
-    code = launch(command, Settings(out=str(folder), windows=windows))
-    summary = summarize_run(folder)
-    if json:
-        from augury.report.as_json import encode_line
-
-        # The job's own output came before it on the same stream.
-        print(encode_line(exit_code=code, run=str(out), result=summary))
-    else:
-        _tell(summary, out)
-    raise typer.Exit(code)
-
-
-def _prepare(out: Path) -> Path:
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"{out} exists and is not empty", remedy="give another --out")
-    out.mkdir(parents=True, exist_ok=True)
-    return out.resolve()
+    windows, chosen = parse_windows(steps), parse_ranks(ranks)
+    words = _job(command or [], module)
+    rank = own_rank()[0] if is_rank() else None
+    folder = prepare_folder(out, force=force, rank=rank)
+    settings = Settings(out=str(folder), windows=windows, calibrate=calibrate, ranks=chosen)
+    ending = Ending(out=out, folder=folder, rank=rank, as_json=json)
+    if rank is not None and is_python(words):
+        _run_here(words, settings, ending)
+    ending.exit_code = launch(as_program(words), settings)
+    ending.tell()
+    raise typer.Exit(ending.exit_code)
 
 
-def _tell(summary: RunSummary, out: Path) -> None:
-    """To stderr: stdout is the job's."""
-    from augury.core.units import format_ns
-    from augury.report.safe_text import safe
+def _job(command: list[str], module: str | None) -> list[str]:
+    words = command if module is None else ["-m", module, *command]
+    if not words or words == ["-m"]:
+        raise UsageError(
+            "there is nothing to run", remedy="for example: augury run -- torchrun ... train.py"
+        )
+    if words[0].endswith(".py") and not os.path.exists(words[0]):
+        raise UsageError(f"there is no script {words[0]!r}", remedy="check its name")
+    return words
 
-    lines = [f"augury: {len(summary.ranks)} ranks recorded in {out}"]
-    for rank in summary.ranks:
-        parts = [f"rank {rank.rank} on {rank.host}", f"{rank.num_steps} steps"]
-        if rank.plain_step_ns is not None:
-            parts.append(f"{format_ns(rank.plain_step_ns)} a step")
-        if rank.recorded_step_ns is not None:
-            parts.append(f"{format_ns(rank.recorded_step_ns)} while recording")
-        parts += rank.traces
-        lines.append("  " + ", ".join(parts))
-    for anomaly in summary.ledger:
-        lines.append(f"  {anomaly.severity}: {anomaly.meaning} ({anomaly.example or anomaly.name})")
-        if anomaly.remedy:
-            lines.append(f"    remedy: {anomaly.remedy}")
-    if any(rank.traces for rank in summary.ranks):
-        lines.append("open a trace at ui.perfetto.dev")
-    for line in lines:
-        print(safe(line, max_chars=2000), file=sys.stderr)
+
+def _run_here(words: list[str], settings: Settings, ending: Ending) -> NoReturn:
+    """A launcher has started this process as one rank: it becomes the job's."""
+    import atexit
+
+    from augury.capture.in_process import arrange_here, exit_code_of, run_python, tell_uncaught
+
+    if ending.rank == 0:
+        # Called after what the recorder does at the end, being registered before it.
+        atexit.register(ending.tell_unless_forked, os.getpid())
+    arrange_here(settings)
+    try:
+        run_python(words)
+    except SystemExit as end:
+        ending.exit_code = exit_code_of(end)
+        raise
+    except Exception as error:
+        ending.exit_code = 1
+        tell_uncaught(error)
+    raise typer.Exit(ending.exit_code)

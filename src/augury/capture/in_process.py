@@ -1,0 +1,62 @@
+"""Recording the very process one is in: for a launcher that has started it as one rank already."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from augury.capture.settings import Settings
+
+
+def is_rank() -> bool:
+    return "RANK" in os.environ
+
+
+def is_python(command: Sequence[str]) -> bool:
+    """Rather than a program: ``train.py ...`` or ``-m package.train ...``."""
+    return command[0] == "-m" or Path(command[0]).suffix == ".py"
+
+
+def arrange_here(settings: Settings) -> None:
+    from augury.capture.bootstrap import arrange
+
+    # Else torch's profiler reports its starts and stops on the job's stderr.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    arrange(settings)
+
+
+def run_python(command: Sequence[str]) -> None:
+    """As ``python COMMAND...`` would, in this process: raises whatever it raises."""
+    if command[0] == "-m":
+        sys.argv[:] = command[1:]
+        _lead_the_path(os.getcwd())
+        runpy.run_module(command[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv[:] = command
+        _lead_the_path(os.path.dirname(os.path.realpath(command[0])))
+        runpy.run_path(command[0], run_name="__main__")
+
+
+def exit_code_of(end: SystemExit) -> int:
+    """As Python takes it: a message means failure."""
+    return end.code if isinstance(end.code, int) else int(end.code is not None)
+
+
+def tell_uncaught(error: Exception) -> None:
+    """What Python prints of it, without the part that leads from here to the program."""
+    trace = error.__traceback__
+    while trace is not None and _is_ours(trace.tb_frame.f_globals.get("__name__", "")):
+        trace = trace.tb_next
+    sys.excepthook(type(error), error.with_traceback(trace), trace)
+
+
+def _is_ours(module: str) -> bool:
+    return module == "runpy" or module.startswith("augury.")
+
+
+def _lead_the_path(folder: str) -> None:
+    if not sys.flags.safe_path:
+        sys.path[0] = folder

@@ -1,0 +1,68 @@
+"""The folder that a record goes to: nothing in it is replaced unless that was asked for."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from augury.capture.rank_record import own_rank, rank_name
+from augury.core.errors import UsageError
+
+_LEFT_BY_RUNS = (
+    "rank-*.json",
+    "rank-*.trace.json.gz",
+    "rank-*.partial",
+    ".rank-*",
+    ".seen-*",
+    "gathered.json",
+    ".gathered.json.*",
+    "run.json",
+    "events.parquet",
+)
+
+_RANK = re.compile(r"\.?rank-([0-9]{1,9})\.")
+
+
+def prepare_folder(out: Path, *, force: bool, rank: int | None = None) -> Path:
+    """Made if need be. ``rank`` is that of this process where every rank comes here by itself:
+    then only rank 0 judges the whole folder, for the others may find its files in it."""
+    try:
+        if out.exists() and not out.is_dir():
+            raise UsageError(f"{out} is not a folder", remedy="give another --out")
+        out.mkdir(parents=True, exist_ok=True)
+        if force or _is_restarted():
+            _remove(out, rank)
+        elif _is_taken(out, rank):
+            raise UsageError(
+                f"{out} exists and is not empty",
+                remedy="give another --out, or --force to replace a run that is there",
+            )
+    except OSError as error:
+        raise UsageError(
+            f"cannot write to {out}: {error.strerror}", remedy="give another --out"
+        ) from error
+    return out.resolve()
+
+
+def _is_restarted() -> bool:
+    """torchrun starts all ranks again after one has failed: what there is comes from before."""
+    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+
+
+def _is_taken(out: Path, rank: int | None) -> bool:
+    return any(out.glob(f"{rank_name(rank)}*") if rank else out.iterdir())
+
+
+def _remove(out: Path, rank: int | None) -> None:
+    """What runs leave, and nothing else. Where ranks come by themselves each removes its own
+    files, and rank 0 those that nobody will: another's may be new already."""
+    _, world_size = own_rank()
+    for path in (path for pattern in _LEFT_BY_RUNS for path in out.glob(pattern)):
+        owner = _RANK.match(path.name)
+        is_mine = rank is None or (
+            (rank == 0 and (owner is None or int(owner[1]) >= world_size))
+            or (owner is not None and int(owner[1]) == rank)
+        )
+        if is_mine and (path.is_file() or path.is_symlink()):
+            path.unlink(missing_ok=True)
