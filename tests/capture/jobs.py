@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -94,6 +95,15 @@ def start_ranks(
         subprocess.CompletedProcess(command, process.returncode, *output)
         for process, output in zip(ranks, said, strict=True)
     ]
+
+
+def can_unshare() -> bool:
+    unshare = shutil.which("unshare")
+    return (
+        unshare is not None
+        and subprocess.run([unshare, "-m", "true"], capture_output=True, check=False).returncode
+        == 0
+    )
 
 
 def free_port() -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import socket
-import subprocess
 import sys
 import threading
 from importlib.util import find_spec
@@ -15,18 +14,9 @@ import pytest
 
 from augury.capture.call import Call
 from augury.capture.parcel import is_file_of_rank, receive_files, send_files
-from tests.capture.jobs import start_ranks
+from tests.capture.jobs import can_unshare, start_ranks, write_training
 
 TOKEN = ".seen-" + "0" * 32
-
-
-def can_unshare() -> bool:
-    unshare = shutil.which("unshare")
-    return (
-        unshare is not None
-        and subprocess.run([unshare, "-m", "true"], capture_output=True, check=False).returncode
-        == 0
-    )
 
 
 def talk(near: Path, far: Path, *, token: str = TOKEN, rank: int = 1) -> tuple[object, object]:
@@ -182,3 +172,24 @@ def test_hosts_that_share_no_folder(tmp_path: Path):
         "folder": str(out),
     }
     assert list(out.iterdir()) == []  # nothing came through another way
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+@pytest.mark.skipif(not can_unshare(), reason="mount namespaces need privileges")
+def test_a_job_recorded_on_hosts_that_share_no_folder(tmp_path: Path):
+    """One ``augury run`` on each of them, as on a real cluster."""
+    script, disk = write_training(tmp_path), tmp_path / "disk"
+    disk.mkdir()
+    words = [sys.executable, "-m", "augury", "run", "--out", str(disk / "run"), "--steps", "2:4"]
+    words += ["--", sys.executable, str(script), "9"]
+    own_disk = 'mount -t tmpfs none "$0" && "$@" && ls -A "$0/run"'
+    done = start_ranks(["unshare", "-m", "sh", "-c", own_disk, str(disk), *words], num_ranks=2)
+    for rank in done:
+        assert rank.returncode == 0, rank.stderr
+    windows = ["0.trace.json.gz", "1.trace.json.gz", "json"]
+    there = [line for line in done[0].stdout.splitlines() if not line.startswith("loss")]
+    assert there == [f"rank-0000{rank}.{end}" for rank in (0, 1) for end in windows]
+    assert "2 ranks recorded" in done[0].stderr
+    assert f"next: augury replay {disk / 'run'}" in done[0].stderr
+    assert f"copied to {disk / 'run'} on 127.0.0.1" in done[1].stderr
+    assert "next:" not in done[1].stderr

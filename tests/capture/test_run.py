@@ -11,7 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.capture.jobs import record, start, torchrun, write_training
+from augury.capture.settings import parse_ranks
+from augury.capture.summary import summarize_run
+from augury.core.errors import UsageError
+from augury.core.ledger import Ledger
+from tests.capture.jobs import can_unshare, record, start, torchrun, write_training
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 
@@ -150,6 +154,28 @@ def test_a_killed_rank_leaves_the_others_records(tmp_path: Path):
         assert events(out, rank)
 
 
+@pytest.mark.skipif(not can_unshare(), reason="mount namespaces need privileges")
+def test_a_full_disk_does_not_harm_training_and_is_named(tmp_path: Path):
+    script, out = write_training(tmp_path), tmp_path / "run"
+    out.mkdir()
+    augury = [sys.executable, "-m", "augury", "run", "--out", str(out), "--steps", "2:4", "--"]
+    small_disk = 'mount -t tmpfs -o size=4k none "$0" && exec "$@"'
+    command = ["unshare", "-m", "sh", "-c", small_disk, str(out), *augury, str(script), "9"]
+    done = start(command)
+    assert done.returncode == 0, done.stderr
+    assert len(losses(done.stdout)) == 1
+    assert "there is no space left where the record goes" in done.stderr
+
+
+def test_ranks_that_disagree_are_named(tmp_path: Path):
+    for rank, world_size in ((0, 2), (1, 4)):
+        told = {"rank": rank, "world_size": world_size, "host": "h", "step_end_ns": [1, 2]}
+        (tmp_path / f"rank-{rank:05d}.json").write_text(json.dumps(told))
+    ledger = Ledger(summarize_run(tmp_path).ledger)
+    assert ledger["world-sizes-differ"].example == "rank 0 says 2, rank 1 says 4"
+    assert (ledger["missing-rank"].count, ledger["missing-rank"].example) == (2, "rank 2")
+
+
 def test_a_missing_rank_is_named(tmp_path: Path):
     script = write_training(tmp_path)
     command = [sys.executable, str(script), "4"]
@@ -171,3 +197,19 @@ def test_usage_errors(tmp_path: Path):
     done = record(full, command)
     assert done.returncode == 2
     assert "exists and is not empty" in done.stderr
+
+
+def test_ranks_are_chosen_by_number_and_range():
+    assert parse_ranks(None) is None
+    assert parse_ranks("0,3-5,4") == (0, 3, 4, 5)
+    for text in ("", "a", "5-3", "-1", "1,", "1-", "9999999", "²"):
+        with pytest.raises(UsageError, match="does not name ranks"):
+            parse_ranks(text)
+
+
+def test_what_cannot_be_run_is_said(tmp_path: Path):
+    for words, message in (([], "nothing to run"), (["none.py"], "there is no script 'none.py'")):
+        done = record(tmp_path / "run", words)
+        assert done.returncode == 2
+        assert message in done.stderr
+    assert not (tmp_path / "run").exists()

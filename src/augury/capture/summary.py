@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from statistics import median
 
@@ -13,6 +14,8 @@ from augury.core.ledger import Anomaly, Ledger, Severity
 
 MAX_RECORD_BYTES = 16 << 20
 MAX_PLACE_BYTES = 1 << 16
+MIN_FREE_BYTES = 1 << 16
+"""With less than this no record of any length can be written."""
 
 
 class WindowRecord(msgspec.Struct, frozen=True):
@@ -64,7 +67,16 @@ def summarize_run(folder: Path, *, rank: int | None = None) -> RunSummary:
     gathered = _gathered(folder)
     if rank is None and gathered is None:
         _note_missing_ranks(records, ledger)
-    if not records:
+    is_full = _is_full(folder)
+    if is_full:
+        ledger.note(
+            "disk-full",
+            "there is no space left where the record goes: what is missing was not written",
+            severity=Severity.ERROR,
+            remedy="make space, or give another --out",
+            example=str(folder),
+        )
+    elif not records:
         ledger.note(
             "no-steps",
             "no optimizer stepped in any process of the job, so nothing was recorded",
@@ -77,7 +89,7 @@ def summarize_run(folder: Path, *, rank: int | None = None) -> RunSummary:
                 "not-recorded",
                 "a rank has no trace of a window",
                 severity=Severity.ERROR,
-                remedy="choose a window within the job with --steps",
+                remedy="" if is_full else "choose a window within the job with --steps",
                 example=f"rank {record.rank}: {record.trouble}",
             )
         elif not record.windows:
@@ -112,6 +124,13 @@ def _note_missing_ranks(records: list[RankRecord], ledger: Ledger) -> None:
         remedy="give every job a folder of its own",
         example=", ".join(f"rank {rank} says {size}" for size, rank in sorted(sizes.items())[:3]),
     )
+
+
+def _is_full(folder: Path) -> bool:
+    try:
+        return shutil.disk_usage(folder).free < MIN_FREE_BYTES
+    except OSError:
+        return False
 
 
 def _gathered(folder: Path) -> Place | None:
