@@ -97,7 +97,8 @@ def _communication_rate(trace: Trace) -> float:
 
 def compute_work_ns(start_ns: I8, end_ns: I8, communicating: Busy, rate: float) -> I8:
     beside = communicating.within(start_ns, end_ns)
-    return np.asarray(np.rint((end_ns - start_ns) - beside * (1 - rate)), dtype=np.int64)
+    work_ns = np.rint((end_ns - start_ns) - beside * (1 - rate)).astype(np.int64)
+    return np.maximum(work_ns, 0)
 
 
 def transfer_work_ns(

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-VERBS = ("run", "replay", "report", "synth", "demo", "doctor")
+VERBS = ("run", "replay", "whatif", "report", "synth", "demo", "doctor")
 """Each is the function of that name in the module of that name."""
 
 _HELP = "Record, replay, explain and speed up distributed neural-network training."

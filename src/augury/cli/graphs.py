@@ -12,15 +12,30 @@ from augury.core.units import parse_bytes
 if TYPE_CHECKING:
     from augury.core.graph import Graph
     from augury.core.timeline import Timeline
+    from augury.core.trace import Trace
 
 
 def read_graph(path: Path, *, max_bytes: str) -> Graph:
+    """A graph's file, or a recorded run's folder."""
     cap = parse_bytes(max_bytes)
     import_numpy()
+    if path.is_dir():
+        return read_recorded(path)[0]
     from augury.core.graph_file import load_graph
 
     with working(f"reading {path}"):
         return load_graph(path, max_bytes=cap)
+
+
+def read_recorded(folder: Path) -> tuple[Graph, Trace]:
+    import_numpy()
+    from augury.build.recorded import build_recorded
+    from augury.ingest.run import open_run
+
+    with working(f"reading {folder}"):
+        trace = open_run(folder)
+    with working(f"building the graph of {len(trace.events):,} events"):
+        return build_recorded(trace), trace
 
 
 def replay_graph(
@@ -31,6 +46,20 @@ def replay_graph(
 
     with working(f"replaying {graph.num_ops:,} operations"):
         return replay(graph, engine=engine, fold=fold)
+
+
+def predicted_interval(timeline: Timeline, *, model_error: float = 0.0) -> tuple[int, int] | None:
+    """Where several steps were recorded, how far they spread tells how sure the prediction is."""
+    if timeline.graph.num_steps < 2 or len(timeline.graph.carries):
+        return None
+    from augury.costs.interval import interval_ns
+    from augury.replay.use import step_durations_ns
+
+    slowest = max(range(len(timeline.rank_step_ns)), key=timeline.rank_step_ns.__getitem__)
+    steps = timeline.rank_steps.of_rank(slowest)
+    return interval_ns(
+        timeline.step_ns, steps.step, step_durations_ns(steps), model_error=model_error
+    )
 
 
 def import_numpy() -> None:

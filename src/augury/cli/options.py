@@ -7,7 +7,10 @@ from typing import Annotated, Literal
 
 import typer
 
-GraphPath = Annotated[Path, typer.Argument(metavar="GRAPH", help="A graph file (.augury).")]
+GraphPath = Annotated[
+    Path,
+    typer.Argument(metavar="RUN|GRAPH", help="A recorded run's folder, or a graph (.augury)."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
 MaxBytes = Annotated[

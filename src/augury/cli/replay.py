@@ -14,7 +14,7 @@ from augury.cli.exports import (
     write_table,
     write_timeline,
 )
-from augury.cli.graphs import read_graph, replay_graph
+from augury.cli.graphs import predicted_interval, read_graph, replay_graph
 from augury.cli.options import (
     DEFAULT_MAX_BYTES,
     Engine,
@@ -55,7 +55,7 @@ def replay(
     result = replay_graph(source, engine=engine, fold=not no_fold)
     from augury.report.summarize import summarize
 
-    summary = summarize(result)
+    summary = summarize(result, interval_ns=predicted_interval(result))
     notes: list[str] = []
     if timeline:
         written = write_timeline(

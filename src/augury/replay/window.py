@@ -38,25 +38,20 @@ def replay_window(graph: Graph, simulate: Callable[[Graph], Schedule]) -> Window
 def _once(graph: Graph, simulate: Callable[[Graph], Schedule]) -> Window:
     schedule = simulate(graph)
     makespan_ns = int(schedule.end_ns.max())
+    rank_step_ns = _middle_steps_ns(graph, schedule)
     return Window(
         schedule=schedule,
         path=critical_path(graph, schedule),
         peaks=peak_memory(graph, schedule),
-        step_ns=_middle_step_ns(graph, schedule, makespan_ns),
-        rank_step_ns=_middle_steps_ns(graph, schedule),
+        step_ns=max(rank_step_ns) if graph.num_steps > 1 else makespan_ns,
+        rank_step_ns=rank_step_ns,
         horizon_ns=makespan_ns,
         num_simulated_ops=graph.num_ops,
     )
 
 
-def _middle_step_ns(graph: Graph, schedule: Schedule, makespan_ns: int) -> int:
-    """Of several recorded steps the middle one: a disturbed step tells nothing of the others."""
-    if graph.num_steps < 2:
-        return makespan_ns
-    return _middle(step_durations_ns(rank_steps(graph, schedule)))
-
-
 def _middle_steps_ns(graph: Graph, schedule: Schedule) -> tuple[int, ...]:
+    """Of several recorded steps the middle one: a disturbed step tells nothing of the others."""
     steps = rank_steps(graph, schedule)
     return tuple(
         _middle(step_durations_ns(steps.of_rank(rank))) for rank in range(len(graph.ranks))

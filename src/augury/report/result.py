@@ -98,3 +98,12 @@ class ReplayResult(msgspec.Struct, frozen=True, kw_only=True):
     critical_path: list[PathSegment]
     critical_path_summary: PathSummary
     ledger: list[Anomaly]
+
+
+class WhatIfResult(ReplayResult, frozen=True, kw_only=True):
+    """The replay with the changes made. ``baseline_step_ns`` is the replay without them; what is
+    gained is counted from there, and nothing was measured of the change."""
+
+    changes: list[str]
+    baseline_step_ns: int
+    gain_pct: float

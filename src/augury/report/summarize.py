@@ -20,13 +20,14 @@ from augury.report.result import (
     ReplayResult,
     ResourceResult,
     Share,
+    WhatIfResult,
 )
 
 MAX_HOLDERS = 10
 """Of one rank's peak memory; there may be thousands of layers on thousands of ranks."""
 
 
-def summarize(timeline: Timeline) -> ReplayResult:
+def summarize(timeline: Timeline, *, interval_ns: tuple[int, int] | None = None) -> ReplayResult:
     graph = timeline.graph
     measured = _of_workers(graph)
     measured_step = _measured_step_ns(measured)
@@ -38,7 +39,7 @@ def summarize(timeline: Timeline) -> ReplayResult:
         num_simulated_ops=timeline.num_simulated_ops,
         measured_step_ns=measured_step,
         predicted_step_ns=timeline.step_ns,
-        interval_ns=None,
+        interval_ns=interval_ns,
         error_pct=_error_pct(timeline.step_ns, measured_step),
         unexplained_pct=_unexplained_pct(measured),
         makespan_ns=timeline.makespan_ns,
@@ -47,6 +48,23 @@ def summarize(timeline: Timeline) -> ReplayResult:
         critical_path=_segments(timeline),
         critical_path_summary=_path_summary(timeline),
         ledger=list(graph.ledger.merged(timeline.ledger)),
+    )
+
+
+def summarize_change(
+    timeline: Timeline,
+    *,
+    baseline: Timeline,
+    changes: list[str],
+    interval_ns: tuple[int, int] | None,
+) -> WhatIfResult:
+    result = summarize(timeline, interval_ns=interval_ns)
+    fields = {name: getattr(result, name) for name in result.__struct_fields__}
+    return WhatIfResult(
+        **fields,
+        changes=changes,
+        baseline_step_ns=baseline.step_ns,
+        gain_pct=round(100 * (1 - timeline.step_ns / max(1, baseline.step_ns)), 4),
     )
 
 
@@ -60,9 +78,8 @@ def _measured_step_ns(measured: MeasuredSteps) -> int | None:
     """A step takes as long as its slowest rank."""
     if not len(measured):
         return None
-    order = np.argsort(measured.step, kind="stable")
-    _, first = np.unique(measured.step[order], return_index=True)
-    return _typical(np.maximum.reduceat(measured.dur_ns[order], first))
+    ranks = set(measured.rank.tolist())
+    return max(_typical(measured.dur_ns[measured.rank == rank]) for rank in ranks)
 
 
 def _typical(dur_ns: NDArray[np.int64]) -> int:
@@ -87,10 +104,7 @@ def _error_pct(predicted_ns: int | None, measured_ns: int | None) -> float | Non
 def _ranks(timeline: Timeline) -> list[RankResult]:
     peaks = {peak.rank: peak for peak in timeline.peak_memory}
     graph, rows = timeline.graph, timeline.graph.measured
-    measured = {
-        rank: _typical(rows.dur_ns[rows.rank == rank])
-        for rank in set(rows.rank.tolist())
-    }
+    measured = {rank: _typical(rows.dur_ns[rows.rank == rank]) for rank in set(rows.rank.tolist())}
     return [
         _rank(timeline, rank, measured.get(rank), peaks.get(rank))
         for rank in range(len(graph.ranks))

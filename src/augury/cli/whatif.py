@@ -1,0 +1,97 @@
+"""``augury whatif``: what a change would do to a recorded run, before anybody makes it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from augury.cli.graphs import predicted_interval, read_graph, read_recorded, replay_graph
+from augury.cli.options import DEFAULT_MAX_BYTES, Engine, Json, MaxBytes
+from augury.cli.say import next_command
+from augury.core.errors import UsageError
+
+
+def whatif(
+    run: Annotated[
+        Path,
+        typer.Argument(metavar="RUN|GRAPH", help="A recorded run's folder, or a graph (.augury)."),
+    ],
+    *,
+    bandwidth: Annotated[
+        str | None,
+        typer.Option(metavar="RATE", help="Of every link: 0.5x, or a rate such as 10Gbit/s."),
+    ] = None,
+    latency: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Of every link: 0.5x, or so much more, such as +50us."),
+    ] = None,
+    ranks: Annotated[
+        int | None, typer.Option(min=1, help="So many ranks, each with the batch it has.")
+    ] = None,
+    bucket_mb: Annotated[
+        str | None,
+        typer.Option(metavar="MIB", help="DDP's buckets: one cap, or one after the other: 1,5,25."),
+    ] = None,
+    compute_scale: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FACTOR", help="Compute takes so much longer: 1.5, or 1:1.5 (rank 1)."
+        ),
+    ] = None,
+    no_straggler: Annotated[
+        bool, typer.Option("--no-straggler", help="All ranks as fast as the fastest.")
+    ] = False,
+    perfect_overlap: Annotated[
+        bool, typer.Option("--perfect-overlap", help="Nothing waits for communication.")
+    ] = False,
+    engine: Engine = "auto",
+    max_bytes: MaxBytes = DEFAULT_MAX_BYTES,
+    json: Json = False,
+) -> None:
+    """Foretell what a change would do; changes combine."""
+    from augury.cli import changes
+
+    wanted = [
+        # In this order: buckets are chosen for the ranks that there are.
+        *([changes.ranks(ranks)] if ranks else []),
+        *([changes.buckets(bucket_mb)] if bucket_mb else []),
+        *([changes.bandwidth(bandwidth)] if bandwidth else []),
+        *([changes.latency(latency)] if latency else []),
+        *([changes.no_straggler()] if no_straggler else []),
+        *(changes.compute_scale(text) for text in compute_scale or []),
+        *([changes.perfect_overlap()] if perfect_overlap else []),
+    ]
+    if not wanted:
+        raise UsageError("no change is named", remedy="name one, such as --bandwidth 2x")
+    if run.is_dir():
+        graph, trace = read_recorded(run)
+        calibration = trace.calibration
+    else:
+        graph, calibration = read_graph(run, max_bytes=max_bytes), []
+    from augury.rewrite.network import fit_network
+
+    costs = fit_network(graph, calibration)
+    before = replay_graph(graph, engine=engine)
+    changed = changes.make_all(graph, costs, wanted)
+    after = replay_graph(changed.evolve(measured=changed.measured.empty()), engine=engine)
+    from augury.report.summarize import summarize_change
+
+    error = sum(change.assumes**2 for change in wanted) ** 0.5
+    result = summarize_change(
+        after,
+        baseline=before,
+        changes=[change.words for change in wanted],
+        interval_ns=predicted_interval(after, model_error=error),
+    )
+    if json:
+        from augury.report.as_json import encode
+
+        print(encode(result))
+        return
+    from augury.report.whatif import render_change
+
+    render_change(result, sys.stdout, name=run.name)
+    next_command("replay", run)

@@ -1,0 +1,125 @@
+"""How long a collective takes by its size, fitted from what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+LARGE_BYTES = 1 << 20
+"""From here on the time is about bandwidth."""
+
+_NEAR = 1.5
+"""Sizes within this factor tell no slope."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferCost:
+    """Piecewise linear in the size: through (``sizes_bytes``, ``times_ns``), and beyond the last
+    with the slope ``ns_per_byte``, which is the wire's share of every byte."""
+
+    sizes_bytes: tuple[int, ...]
+    times_ns: tuple[float, ...]
+    ns_per_byte: float
+    residual: float
+    """How far measurements lie from it: the median, as a share of the time."""
+
+    def time_ns(self, size_bytes: int) -> float:
+        last = self.sizes_bytes[-1]
+        if size_bytes >= last:
+            return self.times_ns[-1] + (size_bytes - last) * self.ns_per_byte
+        return float(np.interp(size_bytes, self.sizes_bytes, self.times_ns))
+
+    def wire_ns(self, size_bytes: int) -> float:
+        """What a faster link would shorten."""
+        return min(size_bytes * self.ns_per_byte, self.time_ns(size_bytes))
+
+    def scaled(self, factor: float) -> TransferCost:
+        return replace(
+            self,
+            times_ns=tuple(time * factor for time in self.times_ns),
+            ns_per_byte=self.ns_per_byte * factor,
+        )
+
+
+Sample = tuple[int, float]
+"""Bytes and nanoseconds."""
+
+
+def fit_transfers(own: Sequence[Sample], calibrated: Sequence[Sample] = ()) -> TransferCost | None:
+    """``own`` are the run's collectives, ``calibrated`` those that the recorder ran by itself: they
+    tell the shape, and the run's own tell how much faster or slower all of it is there."""
+    if not calibrated:
+        return _line(own) if own else None
+    shape = _through(_medians(calibrated))
+    ratios = [time / shape.time_ns(size) for size, time in own if size > 0 and time > 0]
+    if not ratios:
+        return shape
+    factor = float(np.median(ratios))
+    return replace(
+        shape.scaled(factor), residual=float(np.median(np.abs(np.array(ratios) / factor - 1)))
+    )
+
+
+def _medians(samples: Iterable[Sample]) -> list[Sample]:
+    of_size: dict[int, list[float]] = {}
+    for size, time in samples:
+        of_size.setdefault(size, []).append(time)
+    return [(size, float(np.median(times))) for size, times in sorted(of_size.items())]
+
+
+def _through(points: list[Sample]) -> TransferCost:
+    """More bytes never take less time: where a smaller one seemed slower, both take the mean."""
+    sizes = [size for size, _ in points]
+    times = _rising([time for _, time in points])
+    large = [(size, time) for size, time in zip(sizes, times, strict=True) if size >= LARGE_BYTES]
+    slope = _slope(large if len(large) > 1 else list(zip(sizes, times, strict=True)))
+    return TransferCost(
+        sizes_bytes=tuple(sizes), times_ns=tuple(times), ns_per_byte=slope, residual=0.0
+    )
+
+
+def _rising(times: list[float]) -> list[float]:
+    """Pool adjacent violators."""
+    blocks: list[tuple[float, int]] = []
+    for time in times:
+        mean, count = time, 1
+        while blocks and blocks[-1][0] > mean:
+            other, more = blocks.pop()
+            mean, count = (mean * count + other * more) / (count + more), count + more
+        blocks.append((mean, count))
+    return [mean for mean, count in blocks for _ in range(count)]
+
+
+def _slope(points: Sequence[Sample]) -> float:
+    if len(points) < 2:
+        return points[0][1] / max(1, points[0][0])
+    sizes, times = np.array(points, dtype=np.float64).T
+    # Relative errors count: the largest would decide alone otherwise.
+    weight = 1 / times
+    design = np.column_stack([np.ones_like(sizes), sizes]) * weight[:, None]
+    _, slope = np.linalg.lstsq(design, np.ones_like(sizes), rcond=None)[0]
+    return float(max(slope, 0.0))
+
+
+def _line(own: Sequence[Sample]) -> TransferCost:
+    points = _medians(own)
+    sizes = [max(1, size) for size, _ in points]
+    if max(sizes) < _NEAR * min(sizes):
+        # One size: all of its time is taken for the wire's.
+        size, time = points[-1]
+        return TransferCost(
+            sizes_bytes=(0, max(1, size)),
+            times_ns=(0.0, time),
+            ns_per_byte=time / max(1, size),
+            residual=_spread(own),
+        )
+    return replace(_through(points), residual=_spread(own))
+
+
+def _spread(own: Sequence[Sample]) -> float:
+    medians = dict(_medians(own))
+    return float(
+        np.median([abs(time / medians[size] - 1) for size, time in own if time > 0] or [0])
+    )

@@ -1,0 +1,112 @@
+"""What communication costs in a graph, and the graph with another network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from augury.core.errors import InputError
+from augury.core.graph import NONE, RATE_ONE, Graph, Interference
+from augury.core.kinds import OpKind, ResourceKind
+from augury.core.trace import Calibration
+from augury.costs.transfers import Sample, TransferCost, fit_transfers
+
+Costs = dict[OpKind, TransferCost]
+"""By kind of collective."""
+
+
+def fit_network(graph: Graph, calibration: Sequence[Calibration] = ()) -> Costs:
+    """From the graph's own collectives and what the recorder measured beside them."""
+    ops = graph.ops
+    costs: Costs = {}
+    alone = _calibrated(calibration)
+    for kind in sorted(set(ops.kind.tolist())):
+        if not OpKind(kind).is_communication:
+            continue
+        # One member stands for its gang.
+        rows = np.flatnonzero(ops.kind == kind)
+        first = np.unique(np.where(ops.gang[rows] == NONE, -1 - rows, ops.gang[rows]), True)[1]
+        own: list[Sample] = [
+            (int(ops.size_bytes[row]), float(ops.work_ns[row])) for row in rows[first].tolist()
+        ]
+        fitted = fit_transfers(own, alone.get(OpKind(kind), []))
+        if fitted:
+            costs[OpKind(kind)] = fitted
+    return costs
+
+
+def _calibrated(calibration: Sequence[Calibration]) -> dict[OpKind, list[Sample]]:
+    found: dict[OpKind, list[Sample]] = {}
+    for row in calibration:
+        kind = OpKind.__members__.get(row.collective.upper())
+        if kind is not None and row.concurrent == 1 and not row.beside_compute:
+            found.setdefault(kind, []).extend(
+                (row.size_bytes, float(ns)) for ns in row.durations_ns
+            )
+    return found
+
+
+def link_rate(graph: Graph, costs: Costs) -> float:
+    """Bytes a second that one rank sends while it reduces, as far as the times tell."""
+    cost = costs.get(OpKind.ALL_REDUCE)
+    num_ranks = graph.num_ranks
+    if cost is None or cost.ns_per_byte <= 0 or num_ranks < 2:
+        raise InputError(
+            "the graph does not tell how fast its links are",
+            remedy="give the bandwidth as a share of what it is: 0.5x",
+        )
+    return 2 * (num_ranks - 1) / num_ranks / cost.ns_per_byte * 1e9
+
+
+def change_bandwidth(graph: Graph, costs: Costs, factor: float) -> Graph:
+    """Every link ``factor`` times as fast."""
+    return _change(
+        graph, costs, lambda cost, size_bytes: cost.wire_ns(size_bytes) * (1 / factor - 1)
+    )
+
+
+def change_latency(graph: Graph, costs: Costs, *, factor: float = 1.0, more_ns: int = 0) -> Graph:
+    """The part of every collective that does not grow with its size, scaled, and ``more_ns``
+    added for each of its rounds."""
+    rounds = 2 * max(1, graph.num_ranks - 1)
+    return _change(
+        graph,
+        costs,
+        lambda cost, size_bytes: (
+            (cost.time_ns(size_bytes) - cost.wire_ns(size_bytes)) * (factor - 1) + rounds * more_ns
+        ),
+    )
+
+
+def _change(graph: Graph, costs: Costs, more_ns: Callable[[TransferCost, int], float]) -> Graph:
+    ops = graph.ops
+    work_ns = ops.work_ns.astype(np.float64)
+    for kind, cost in costs.items():
+        for size in np.unique(ops.size_bytes[ops.kind == kind]).tolist():
+            where = (ops.kind == kind) & (ops.size_bytes == size)
+            # A share of what it took, so that the spread of its times stays.
+            typical = cost.time_ns(size)
+            work_ns[where] *= max(0.0, 1 + more_ns(cost, size) / typical) if typical else 1.0
+    columns = dict(ops.columns()) | {"work_ns": np.maximum(np.rint(work_ns), 1)}
+    return keep_processor_time(graph, graph.evolve(ops=type(ops)(**columns)))
+
+
+def keep_processor_time(old: Graph, new: Graph) -> Graph:
+    """What communication takes from compute beside it is processor time for the same bytes:
+    spread over a longer time it slows compute less, and more where it goes faster."""
+    rules = new.interference
+    rate = rules.rate.copy()
+    on_network = new.resources.kind == ResourceKind.COMMUNICATION
+    for row, aggressor in enumerate(rules.aggressor.tolist()):
+        before_ns, now_ns = _time_on(old, aggressor), _time_on(new, aggressor)
+        if on_network[aggressor] and before_ns and now_ns:
+            taken = (RATE_ONE - int(rate[row])) * before_ns / now_ns
+            rate[row] = min(RATE_ONE, max(RATE_ONE // 10, round(RATE_ONE - taken)))
+    return new.evolve(
+        interference=Interference(victim=rules.victim, aggressor=rules.aggressor, rate=rate)
+    )
+
+
+def _time_on(graph: Graph, resource: int) -> int:
+    return int(graph.ops.work_ns[graph.ops.resource == resource].sum())

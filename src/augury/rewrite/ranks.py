@@ -1,0 +1,187 @@
+"""More or fewer ranks of the same data-parallel job, each with the same batch."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+
+from augury.core.errors import InputError, UsageError
+from augury.core.graph import NONE, Graph
+from augury.core.kinds import OpKind, Role
+from augury.rewrite.edit import GraphEdit
+from augury.rewrite.network import Costs, keep_processor_time
+
+
+def change_ranks(graph: Graph, costs: Costs, num_ranks: int) -> Graph:
+    """New ranks do what recorded ones did, but in other steps: so their times vary on their own."""
+    if num_ranks < 1:
+        raise UsageError(f"there cannot be {num_ranks} ranks", remedy="name 1 or more")
+    if (graph.ranks.role != Role.WORKER).any():
+        raise InputError("the graph has servers", remedy="change the ranks of all-reduce jobs only")
+    was = graph.num_ranks
+    if num_ranks == was:
+        return graph
+    _require_whole_groups(graph)
+    changed = _fewer(graph, num_ranks) if num_ranks < was else _More(graph, num_ranks).graph()
+    return keep_processor_time(graph, _with_times(changed, costs, was, num_ranks))
+
+
+def _require_whole_groups(graph: Graph) -> None:
+    sizes = np.diff(graph.gang_members.first)
+    if (sizes != graph.num_ranks).any():
+        raise InputError(
+            "some collectives are among a part of the ranks only",
+            remedy="change the ranks of purely data-parallel jobs only",
+        )
+
+
+def _with_times(graph: Graph, costs: Costs, was: int, now: int) -> Graph:
+    ops = graph.ops
+    work_ns = ops.work_ns.astype(np.float64)
+    for kind, cost in costs.items():
+        rounds, volume = _growth(kind, was, now)
+        for size in np.unique(ops.size_bytes[ops.kind == kind]).tolist():
+            where = (ops.kind == kind) & (ops.size_bytes == size)
+            total, wire = cost.time_ns(size), cost.wire_ns(size)
+            if total:
+                work_ns[where] *= ((total - wire) * rounds + wire * volume) / total
+    columns = dict(ops.columns()) | {"work_ns": np.rint(work_ns)}
+    return graph.evolve(ops=type(ops)(**columns))
+
+
+def _growth(kind: OpKind, was: int, now: int) -> tuple[float, float]:
+    """Of the rounds of a ring, and of the bytes that one rank sends; one rank sends nothing."""
+    if was == 1 or now == 1:
+        return (0.0, 0.0) if now == 1 else (1.0, 1.0)
+    rounds = (now - 1) / (was - 1)
+    volume = rounds * was / now
+    if kind in (OpKind.BROADCAST, OpKind.REDUCE, OpKind.SEND, OpKind.RECV):
+        return float(now.bit_length() - 1) / max(1, was.bit_length() - 1), 1.0
+    return rounds, volume
+
+
+def _fewer(graph: Graph, num_ranks: int) -> Graph:
+    edit = GraphEdit(graph)
+    for op in np.flatnonzero(graph.ops.rank >= num_ranks).tolist():
+        edit.remove(op)
+    changed = edit.graph(num_ranks=num_ranks)
+    if num_ranks > 1:
+        return changed
+    gang = np.full(changed.num_ops, NONE)
+    return changed.evolve(ops=type(changed.ops)(**(dict(changed.ops.columns()) | {"gang": gang})))
+
+
+class _More:
+    def __init__(self, graph: Graph, num_ranks: int) -> None:
+        self._graph, self._num_ranks = graph, num_ranks
+        self._edit = GraphEdit(graph)
+        self._steps = sorted(set(graph.ops.step[graph.ops.step >= 0].tolist()))
+        self._gangs = self._gangs_of_steps()
+
+    def _gangs_of_steps(self) -> dict[int, list[int]]:
+        """Gangs of each step in their order on the first rank."""
+        ops = self._graph.ops
+        found: dict[int, list[int]] = defaultdict(list)
+        for op in np.flatnonzero((ops.rank == 0) & (ops.gang != NONE)).tolist():
+            found[int(ops.step[op])].append(int(ops.gang[op]))
+        return found
+
+    def graph(self) -> Graph:
+        was = self._graph.num_ranks
+        for new in range(was, self._num_ranks):
+            self._copy_rank(new % was, shift=(new // was) * 7)
+        return self._edit.graph()
+
+    def _source_step(self, step: int, shift: int) -> int:
+        """Another step of the same make; its own where that does not exist."""
+        steps = self._steps
+        other = steps[(steps.index(step) + shift) % len(steps)]
+        return other if self._make(other) == self._make(step) else step
+
+    def _make(self, step: int) -> list[tuple[int, int]]:
+        ops = self._graph.ops
+        members = self._graph.gang_members
+        first = [int(members.of(gang)[0]) for gang in self._gangs[step]]
+        return [(int(ops.kind[op]), int(ops.size_bytes[op])) for op in first]
+
+    def _copy_rank(self, source: int, *, shift: int) -> None:
+        graph, edit = self._graph, self._edit
+        rank = edit.rank((Role.WORKER, int(graph.ranks.host[source])))
+        resources = self._copy_resources(source, rank)
+        rows = [values for _, values in graph.ops.columns()]
+        own = np.flatnonzero(graph.ops.rank == source)
+        of_step: dict[int, list[int]] = defaultdict(list)
+        for op in own.tolist():
+            of_step[int(graph.ops.step[op])].append(op)
+        last: int | None = None
+        for step in self._steps:
+            there = self._source_step(step, shift)
+            copy_of: dict[int, int] = {}
+            gangs = dict(zip(self._gangs[there], self._gangs[step], strict=True))
+            for op in of_step[there]:
+                row = [int(values[op]) for values in rows]
+                row[1] = rank
+                row[2] = resources.get(row[2], row[2])
+                row[6] = gangs.get(row[6], NONE)
+                row[8] = step
+                copy_of[op] = edit.copy_op(tuple(row[:9]), row[9])
+            inside = set(of_step[there])
+            for op in of_step[there]:
+                for after in graph.edges.of(op).tolist():
+                    if after in inside:
+                        edit.edge(copy_of[op], copy_of[after])
+            # The thread goes on from step to step.
+            if last is not None:
+                for op in of_step[there]:
+                    if not inside.intersection(graph.predecessors.of(op).tolist()):
+                        edit.edge(last, copy_of[op])
+            last = copy_of[self._thread_end(of_step[there])]
+            self._copy_tables(source, rank, there, step, copy_of)
+
+    def _thread_end(self, ops: list[int]) -> int:
+        kind = self._graph.ops.kind
+        return max(op for op in ops if not OpKind(int(kind[op])).is_communication)
+
+    def _copy_resources(self, source: int, rank: int) -> dict[int, int]:
+        graph = self._graph
+        rows = [values for _, values in graph.resources.columns()]
+        copies: dict[int, int] = {}
+        for resource in np.flatnonzero(graph.resources.rank == source).tolist():
+            row = [int(values[resource]) for values in rows]
+            row[1] = rank
+            copies[resource] = self._edit.resource(tuple(row))
+        rules = graph.interference
+        for victim, aggressor, rate in zip(
+            rules.victim.tolist(), rules.aggressor.tolist(), rules.rate.tolist(), strict=True
+        ):
+            if victim in copies and aggressor in copies:
+                self._edit.interfere((copies[victim], copies[aggressor], rate))
+        return copies
+
+    def _copy_tables(
+        self, source: int, rank: int, there: int, step: int, copy_of: dict[int, int]
+    ) -> None:
+        gradients, buffers = self._graph.gradients, self._graph.buffers
+        for row in np.flatnonzero((gradients.rank == source) & (gradients.step == there)).tolist():
+            made, carried, used = (
+                copy_of[int(getattr(gradients, name)[row])]
+                for name in ("made_by", "carried_by", "used_by")
+            )
+            name, size = int(gradients.name[row]), int(gradients.size_bytes[row])
+            self._edit.gradient((rank, step, name, size, made, carried, used))
+        for row in np.flatnonzero(buffers.rank == source).tolist():
+            taken, given = int(buffers.taken_by[row]), int(buffers.given_by[row])
+            is_held = taken == NONE and given == NONE and step == self._steps[0]
+            if is_held or (taken in copy_of and given in copy_of):
+                self._edit.buffer(
+                    (
+                        rank,
+                        int(buffers.size_bytes[row]),
+                        int(buffers.kind[row]),
+                        copy_of.get(taken, NONE),
+                        copy_of.get(given, NONE),
+                        int(buffers.later[row]),
+                        int(buffers.layer[row]),
+                    )
+                )
