@@ -12,13 +12,17 @@ import time
 import weakref
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from augury.capture.cpu_clock import CpuClock
+from augury.capture.gather import gather
+from augury.capture.handshake import exchange
 from augury.capture.rank_record import host_facts, own_rank, rank_name, write_rank_record
 from augury.capture.settings import Settings
+from augury.capture.torch_calibrate import calibrate
+from augury.capture.torch_calls import CallRecorder
+from augury.capture.torch_facts import DetailProbes, job_facts
 from augury.capture.torch_windows import Mode, TorchWindow
 
 if TYPE_CHECKING:
@@ -68,6 +72,8 @@ class StepRecorder:
         self._step_cpu: list[list[int]] = []
         self._open: Window | None = None
         self._profiler: TorchWindow | None = None
+        self._calls = CallRecorder()
+        self._probes: DetailProbes | None = None
         self._facts: dict[str, Any] = {}
         self._trouble: str | None = None
 
@@ -81,6 +87,8 @@ class StepRecorder:
         self._step_end_ns.append(now)
         step = len(self._step_end_ns)
         self._note_cpu(step)
+        if self._probes is not None:
+            self._attempt(self._probes.end_first_step)
         if step in self._busy_steps:
             self._between_steps(step)
             self._resumed.append([step, time.time_ns()])
@@ -89,11 +97,14 @@ class StepRecorder:
     def _is_leader(self, optimizer: Optimizer) -> bool:
         if self._leader is None:
             atexit.register(self._at_exit)
-        leader = self._leader and self._leader()
+        leader = self._optimizer()
         if leader is None:
             self._leader = weakref.ref(optimizer)
             return True
         return leader is optimizer
+
+    def _optimizer(self) -> Optimizer | None:
+        return self._leader() if self._leader is not None else None
 
     def _note_cpu(self, step: int) -> None:
         if self._open is not None and self._open.mode == "light":
@@ -105,6 +116,8 @@ class StepRecorder:
         for window in self._windows:
             if window.last == step and window is self._open:
                 self._attempt(self._close_window)
+        if step == self._windows[-2].last and self._calibrate:
+            self._attempt(self._measure_network)
         for window in self._windows:
             if window.first == step and self._is_profiled:
                 self._attempt(lambda window=window: self._open_window(window))  # type: ignore[misc]
@@ -116,16 +129,22 @@ class StepRecorder:
     def _open_window(self, window: Window) -> None:
         self._profiler = TorchWindow(window.mode, self._yield_to_rival)
         self._open = window
+        self._calls.start()
+        if window.mode == "detail":
+            self._probes = DetailProbes()
+            self._probes.start(self._optimizer())
 
     def _close_window(self) -> None:
-        window, profiler = self._open, self._profiler
+        window, profiler, probes = self._open, self._profiler, self._probes
         assert window is not None
         assert profiler is not None
-        self._open = self._profiler = None
-        profiler.stop()
+        self._drop_window()
         name = f"{rank_name(self._rank)}.{self._windows.index(window)}.trace.json.gz"
         profiler.export(self._folder / name)
         window.trace = name
+        self._facts |= job_facts(self._optimizer())
+        if probes is not None:
+            self._facts["memory"] = [*self._facts.get("memory", []), *probes.memory()]
         self._write()
 
     def _yield_to_rival(self) -> None:
@@ -133,22 +152,26 @@ class StepRecorder:
         self._attempt(self._drop_window)
 
     def _drop_window(self) -> None:
-        profiler, self._open, self._profiler = self._profiler, None, None
+        profiler, probes = self._profiler, self._probes
+        self._open = self._profiler = self._probes = None
+        self._calls.stop()
+        if probes is not None:
+            self._attempt(probes.stop)
         if profiler is not None:
             profiler.stop()
 
     def _shake_hands(self, moment: str) -> None:
-        exchanges = import_module("augury.capture.handshake").exchange(moment)
-        self._facts["handshake"] = [*self._facts.get("handshake", []), *exchanges]
+        self._facts["handshake"] = [*self._facts.get("handshake", []), *exchange(moment)]
+
+    def _measure_network(self) -> None:
+        self._facts["calibration"] = calibrate()
 
     def _gather(self, *, at_exit: bool = False) -> None:
-        import_module("augury.capture.gather").gather(self._folder, at_exit=at_exit)
+        gather(self._folder, at_exit=at_exit)
 
     def _attempt(self, action: Callable[[], None]) -> None:
         try:
             action()
-        except ModuleNotFoundError:
-            pass
         except Exception as error:
             self._note(f"{type(error).__name__}: {error}")
 
@@ -187,6 +210,7 @@ class StepRecorder:
                 "step_end_ns": self._step_end_ns,
                 "resumed": self._resumed,
                 "step_cpu": self._step_cpu,
+                "calls": self._calls.calls,
                 **self._facts,
             },
         )

@@ -1,7 +1,7 @@
 """One window of steps under torch's profiler, and the trace of it.
 
 Light: only what is cheap and tells how a step's time passes (collectives, backward nodes, the
-optimizer, data loading). Detail: every operation with shapes and memory, in steps not timed.
+optimizer, data loading). Detail: every operation with shapes, in steps not timed.
 """
 
 from __future__ import annotations
@@ -35,9 +35,8 @@ class TorchWindow:
         if torch.cuda.is_available():
             activities.append(ProfilerActivity.CUDA)
         detail = mode == "detail"
-        self._profile: profile = profile(
-            activities=activities, record_shapes=detail, profile_memory=detail
-        )
+        # Without its memory events: torch complains of them on the job's stderr.
+        self._profile: profile = profile(activities=activities, record_shapes=detail)
         if detail:
             self._profile.start()
         else:

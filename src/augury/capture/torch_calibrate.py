@@ -1,0 +1,166 @@
+"""Measures the network between the ranks, when asked to: all-reduces of several sizes, alone, two
+at once, and beside compute.
+
+Through a process group of its own, made from gloo itself, so that torch.distributed's list of
+groups, by which the program's own are named, stays as it is. All ranks are at the same step.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from itertools import count
+from typing import Any
+
+TIMEOUT = timedelta(seconds=60)
+PATIENCE = timedelta(seconds=10)
+KIB, MIB = 1 << 10, 1 << 20
+SIZES_BYTES = (4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB)
+CROWDED_FROM_BYTES = 256 * KIB
+"""Smaller ones are over before anything beside them can be measured."""
+SHARE_NS = 120_000_000
+"""Of the time for each size and situation: some two seconds in all on a fast network."""
+TOO_LONG_NS = 800_000_000
+COMPUTE_NS = 20_000_000
+
+_attempts = count()
+
+
+def calibrate() -> list[dict[str, Any]]:
+    """Empty where there is nothing to measure, or not all ranks came."""
+    from torch import distributed
+
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return []
+    if distributed.get_world_size() < 2 or "gloo" not in distributed.get_backend():
+        return []
+    rank, size = distributed.get_rank(), distributed.get_world_size()
+    store = distributed.PrefixStore(
+        f"augury/calibrate/{next(_attempts)}", distributed.distributed_c10d._get_default_store()
+    )
+    if not _all_came(store, rank, size):
+        return []
+    return _Calibration(distributed.ProcessGroupGloo(store, rank, size, TIMEOUT)).run()
+
+
+def _all_came(store: Any, rank: int, size: int) -> bool:
+    """A rank whose recorder failed would leave the others waiting: rank 0 looks, and says."""
+    store.set(f"ready/{rank}", "1")
+    if rank:
+        store.wait(["go"], 2 * PATIENCE)
+        return bool(store.get("go") == b"1")
+    try:
+        store.wait([f"ready/{other}" for other in range(size)], PATIENCE)
+    except Exception:
+        store.set("go", "0")
+        return False
+    store.set("go", "1")
+    return True
+
+
+class _Calibration:
+    """``repeats`` are rank 0's choice: ranks that counted by themselves could part."""
+
+    def __init__(self, group: Any) -> None:
+        import torch
+
+        self._group = group
+        # Zeros stay zeros however often they are summed.
+        self._data = [torch.zeros(max(SIZES_BYTES), dtype=torch.uint8) for _ in range(2)]
+        self._matrix, self._product = torch.ones(96, 96), torch.empty(96, 96)
+
+    def run(self) -> list[dict[str, Any]]:
+        for _ in range(2):  # connections are made, and what a rate limit lets through at once is
+            first_ns = self._one(MIB, concurrent=1)
+        situations = [
+            (size_bytes, concurrent, beside)
+            for size_bytes in SIZES_BYTES
+            for concurrent, beside in ((1, False), (2, False), (1, True))
+            if size_bytes >= CROWDED_FROM_BYTES or (concurrent, beside) == (1, False)
+        ]
+        guesses = [
+            first_ns * concurrent * size_bytes // MIB for size_bytes, concurrent, _ in situations
+        ]
+        found: list[dict[str, Any]] = []
+        for (size_bytes, concurrent, beside), repeats in zip(
+            situations, self._agree([_repeats(guess) for guess in guesses]), strict=True
+        ):
+            durations_ns: list[int] = []
+            products = 0
+            alone_rate = self._compute_alone() if beside else 1.0
+            for _ in range(repeats):
+                if beside:
+                    duration_ns, done = self._beside_compute(size_bytes)
+                    products += done
+                else:
+                    duration_ns = self._one(size_bytes, concurrent=concurrent)
+                durations_ns.append(duration_ns)
+            if durations_ns:
+                rate = products / sum(durations_ns) / alone_rate if beside else None
+                found.append(
+                    {
+                        "collective": "all_reduce",
+                        "group": "0",
+                        "size_bytes": size_bytes,
+                        "concurrent": concurrent,
+                        "beside_compute": beside,
+                        "durations_ns": durations_ns,
+                        "compute_rate": rate,
+                    }
+                )
+        self._group.barrier().wait()
+        return found
+
+    def _agree(self, repeats: list[int]) -> list[int]:
+        import torch
+
+        told = torch.tensor(repeats, dtype=torch.int64)
+        self._group.broadcast(told, 0).wait()
+        return [int(number) for number in told.tolist()]
+
+    def _begin(self, size_bytes: int, *, concurrent: int) -> tuple[int, list[Any]]:
+        self._group.barrier().wait()
+        start_ns = time.perf_counter_ns()
+        return start_ns, [
+            self._group.allreduce(data[:size_bytes]) for data in self._data[:concurrent]
+        ]
+
+    def _one(self, size_bytes: int, *, concurrent: int) -> int:
+        start_ns, works = self._begin(size_bytes, concurrent=concurrent)
+        for work in works:
+            work.wait()
+        return time.perf_counter_ns() - start_ns
+
+    def _beside_compute(self, size_bytes: int) -> tuple[int, int]:
+        start_ns, (work,) = self._begin(size_bytes, concurrent=1)
+        products = 0
+        while not work.is_completed():
+            self._multiply()
+            products += 1
+        work.wait()
+        return time.perf_counter_ns() - start_ns, products
+
+    def _compute_alone(self) -> float:
+        """Products a nanosecond, while all ranks compute."""
+        self._multiply()
+        self._group.barrier().wait()
+        start_ns = time.perf_counter_ns()
+        products = passed_ns = 0
+        while passed_ns < COMPUTE_NS:
+            self._multiply()
+            products += 1
+            passed_ns = time.perf_counter_ns() - start_ns
+        return products / passed_ns
+
+    def _multiply(self) -> None:
+        import torch
+
+        torch.mm(self._matrix, self._matrix, out=self._product)
+
+
+def _repeats(guess_ns: int) -> int:
+    if guess_ns > TOO_LONG_NS:
+        return 0
+    if guess_ns > 2 * SHARE_NS:
+        return 1
+    return min(12, max(2, SHARE_NS // max(guess_ns, 1)))

@@ -1,0 +1,135 @@
+"""Calls of torch.distributed from Python: when, what, in which group, how many bytes.
+
+They all pass through methods of ProcessGroup, whoever imported which function by which name: so
+those methods are replaced, while a window is open. What C++ calls by itself, as DDP's reducer
+and functional collectives do, is not seen here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+MAX_CALLS = 200_000
+
+KINDS = {
+    "allreduce": "all_reduce",
+    "allreduce_coalesced": "all_reduce",
+    "allgather": "all_gather",
+    "allgather_coalesced": "all_gather",
+    "_allgather_base": "all_gather",
+    "all_gather_single": "all_gather",
+    "all_gather_single_coalesced": "all_gather",
+    "allgather_into_tensor_coalesced": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "_reduce_scatter_base": "reduce_scatter",
+    "reduce_scatter_single": "reduce_scatter",
+    "reduce_scatter_single_coalesced": "reduce_scatter",
+    "reduce_scatter_tensor_coalesced": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "alltoall_base": "all_to_all",
+    "all_to_all_single": "all_to_all",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "gather": "gather",
+    "scatter": "scatter",
+    "barrier": "barrier",
+    "monitored_barrier": "barrier",
+    "send": "send",
+    "recv": "recv",
+    "recv_anysource": "recv",
+}
+
+
+class CallRecorder:
+    """Collectives are numbered by group, messages by group, sender and receiver, from the first
+    window on: all ranks open theirs after the same step, so the numbers match."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[Any]] = []
+        self._counts: Counter[tuple[Any, ...]] = Counter()
+        self._messages: dict[int, tuple[Any, list[Any]]] = {}
+        self._replaced: list[tuple[type, str, Any]] = []
+
+    def start(self) -> None:
+        try:
+            from torch._C._distributed_c10d import ProcessGroup, Work
+        except ImportError:  # a torch built without torch.distributed
+            return
+        for method, kind in KINDS.items():
+            self._replace(ProcessGroup, method, partial(self._noting, kind))
+        self._replace(Work, "wait", self._noting_end)
+
+    def stop(self) -> None:
+        # As they lay in the class: what the attribute gives would no longer bind to an instance.
+        for owner, method, was in self._replaced:
+            setattr(owner, method, was)
+        self._replaced.clear()
+        self._messages.clear()
+
+    def _replace(self, owner: type, method: str, by: Callable[[Any], Any]) -> None:
+        was = vars(owner).get(method)
+        if was is not None:
+            self._replaced.append((owner, method, was))
+            setattr(owner, method, by(getattr(owner, method)))
+
+    def _noting(self, kind: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(group: Any, *args: Any, **options: Any) -> Any:
+            start_ns = time.time_ns()
+            work = call(group, *args, **options)
+            end_ns = time.time_ns()
+            with suppress(Exception):  # the call is made: it is only not told of
+                self._note(start_ns, end_ns, kind, group, args, work)
+            return work
+
+        return noted
+
+    def _note(
+        self, start_ns: int, end_ns: int, kind: str, group: Any, args: tuple[Any, ...], work: Any
+    ) -> None:
+        if len(self.calls) >= MAX_CALLS:
+            return
+        name = group.group_name
+        size_bytes = max((tensor_bytes(arg) for arg in args[:2]), default=0)
+        peer = -1
+        between: tuple[Any, ...] = (name,)
+        if kind in ("send", "recv"):
+            if len(args) > 2:  # tensors, rank in the group, tag
+                peer = _global_rank(group, args[1])
+            between = (name, kind, peer)
+        elif kind in ("gather", "scatter") and size_bytes == tensor_bytes(args[:1]):
+            size_bytes *= group.size()  # all but the root have one piece of it
+        call = [start_ns, end_ns, kind, name, self._counts[between], size_bytes, peer]
+        self._counts[between] += 1
+        self.calls.append(call)
+        if kind in ("send", "recv") and work is not None:
+            self._messages[id(work)] = work, call
+
+    def _noting_end(self, wait: Callable[..., Any]) -> Callable[..., Any]:
+        """Gloo leaves no event of a message: it ends when the program has waited for it."""
+
+        def noted(work: Any, *args: Any, **options: Any) -> Any:
+            result = wait(work, *args, **options)
+            message = self._messages.pop(id(work), None)
+            if message is not None:
+                message[1][1] = time.time_ns()
+            return result
+
+        return noted
+
+
+def tensor_bytes(value: Any) -> int:
+    """Of a tensor, or of all in a list of them, or in a list of lists."""
+    if isinstance(value, list | tuple):
+        return sum(tensor_bytes(item) for item in value)
+    return int(getattr(value, "nbytes", 0))
+
+
+def _global_rank(group: Any, rank: int) -> int:
+    from torch.distributed import get_global_rank
+
+    return int(get_global_rank(group, rank))

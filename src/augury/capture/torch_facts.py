@@ -1,0 +1,76 @@
+"""Facts of the job that torch knows: process groups, DDP's buckets, modules, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from augury.capture.torch_activations import SavedActivations
+from augury.capture.torch_ddp import ddp_facts
+from augury.capture.torch_memory import held_memory
+from augury.capture.torch_modules import find_modules
+from augury.capture.torch_ranges import ModuleRanges
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
+
+
+def job_facts(optimizer: Optimizer | None) -> dict[str, Any]:
+    """What cannot be found out is left out."""
+    trained = find_modules(optimizer)
+    names = trained.name_of_parameter
+    asked: dict[str, Callable[[], Any]] = {
+        "groups": group_facts,
+        "modules": lambda: trained.class_names,
+        "ddp": lambda: [ddp_facts(model, names) for model in trained.ddp],
+    }
+    if optimizer is not None:
+        asked["memory"] = lambda: held_memory(optimizer, names)
+    facts: dict[str, Any] = {}
+    for name, ask in asked.items():
+        with suppress(Exception):
+            facts[name] = ask()
+    return facts
+
+
+def group_facts() -> list[dict[str, Any]]:
+    from torch import distributed
+
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return []
+    return [
+        {
+            "name": name,
+            "ranks": distributed.get_process_group_ranks(group),
+            "backend": distributed.get_backend(group),
+        }
+        for group, name in distributed.distributed_c10d._world.pg_names.items()
+    ]
+
+
+class DetailProbes:
+    """What the detailed window looks at besides the profiler: module ranges, and in its first
+    step what autograd saves."""
+
+    def __init__(self) -> None:
+        self._ranges = ModuleRanges()
+        self._activations = SavedActivations(self._ranges)
+
+    def start(self, optimizer: Optimizer | None) -> None:
+        trained = find_modules(optimizer)
+        self._ranges.start(trained)
+        self._activations.start(trained)
+
+    def end_first_step(self) -> None:
+        self._activations.stop()
+
+    def stop(self) -> None:
+        self._activations.stop()
+        self._ranges.stop()
+
+    def memory(self) -> list[dict[str, Any]]:
+        return [
+            {"kind": "activation", "layer": layer, "size_bytes": size_bytes}
+            for layer, size_bytes in self._activations.by_layer().items()
+        ]

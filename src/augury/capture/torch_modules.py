@@ -1,0 +1,137 @@
+"""The modules that are trained, and what they and their parameters are called.
+
+Found among all live objects, so that nothing of torch has to be replaced beforehand: those above
+a parameter of the optimizer, and every DistributedDataParallel. (What a program puts out of the
+garbage collector's sight by ``gc.freeze`` is not found.)
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch.nn import Module
+    from torch.nn.parallel import DistributedDataParallel
+    from torch.optim import Optimizer
+
+# Wrappers in the midst of a path, which the program's author did not write.
+_WRAPPERS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
+
+
+@dataclass(slots=True)
+class TrainedModules:
+    """Names by the objects' ``id``: valid while the modules live."""
+
+    modules: dict[str, Module] = field(default_factory=dict)
+    name_of_parameter: dict[int, str] = field(default_factory=dict)
+    ddp: list[DistributedDataParallel] = field(default_factory=list)
+    compiled: list[Any] = field(default_factory=list)
+    """What ``torch.compile`` made of modules: wrappers around them."""
+
+    @property
+    def class_names(self) -> dict[str, str]:
+        return {path: type(module).__name__ for path, module in self.modules.items()}
+
+
+def find_modules(optimizer: Optimizer | None) -> TrainedModules:
+    from torch.nn import Module
+    from torch.nn.parallel import DistributedDataParallel
+
+    # By type: asking an instance may run code of the program's.
+    everything = [thing for thing in gc.get_objects() if issubclass(type(thing), Module)]
+    found = TrainedModules(
+        ddp=[module for module in everything if issubclass(type(module), DistributedDataParallel)],
+        compiled=[module for module in everything if is_compiled_wrapper(module)],
+    )
+    groups = optimizer.param_groups if optimizer is not None else []
+    trained = {
+        id(parameter): i for i, parameter in enumerate(p for g in groups for p in g["params"])
+    }
+    owners = [
+        module
+        for module in everything
+        if "_parameters" in vars(module)  # else its making failed
+        and any(id(parameter) in trained for parameter in module._parameters.values())
+    ]
+    roots = [unwrapped(root) for root in _topmost([*found.ddp, *owners], everything)]
+    # In the optimizer's order, which all ranks share; live objects have none to rely on.
+    roots.sort(
+        key=lambda root: min(
+            (trained.get(id(p), len(trained)) for p in root.parameters()), default=0
+        )
+    )
+    _name(roots, found)
+    return found
+
+
+def _topmost(modules: Iterable[Module], everything: Iterable[Module]) -> list[Module]:
+    parents: dict[int, list[Module]] = {}
+    for module in everything:
+        for child in vars(module).get("_modules", {}).values():
+            parents.setdefault(id(child), []).append(module)
+    roots: dict[int, Module] = {}
+    seen: set[int] = set()
+    waiting = list(modules)
+    while waiting:
+        module = waiting.pop()
+        if id(module) in seen:
+            continue
+        seen.add(id(module))
+        above = parents.get(id(module), [])
+        waiting += above
+        if not above:
+            roots[id(module)] = module
+    return list(roots.values())
+
+
+def unwrapped(module: Module) -> Module:
+    from torch.nn import DataParallel
+    from torch.nn.parallel import DistributedDataParallel
+
+    while True:
+        if isinstance(module, DistributedDataParallel | DataParallel):
+            module = module.module
+        elif is_compiled_wrapper(module):
+            module = module._orig_mod
+        else:
+            return module
+
+
+def is_compiled_wrapper(module: Any) -> bool:
+    """What ``torch.compile`` makes of a module. Does not import the compiler."""
+    compiler = sys.modules.get("torch._dynamo.eval_frame")
+    return compiler is not None and issubclass(type(module), compiler.OptimizedModule)
+
+
+def _name(roots: list[Module], found: TrainedModules) -> None:
+    """The root goes by its class; what is below it has its path, behind the root's name where
+    there are several roots."""
+    # Two wrappers of the same module lead to one root.
+    roots = list({id(root): root for root in roots}.values())
+    classes: Counter[str] = Counter()
+    for root in roots:
+        own = type(root).__name__
+        classes[own] += 1
+        name = own if classes[own] == 1 else f"{own}#{classes[own]}"
+        prefix = f"{name}." if len(roots) > 1 else ""
+        for path, module in root.named_modules():
+            shown = prefix + clean(path) if path else name
+            found.modules.setdefault(shown, module)
+            inside = f"{shown}." if path else prefix
+            for parameter_name, parameter in _own_parameters(module):
+                found.name_of_parameter.setdefault(id(parameter), inside + parameter_name)
+
+
+def clean(path: str) -> str:
+    return ".".join(part for part in path.split(".") if part not in _WRAPPERS)
+
+
+def _own_parameters(module: Module) -> Iterator[tuple[str, Any]]:
+    for name, parameter in module._parameters.items():
+        if parameter is not None:
+            yield name, parameter
