@@ -40,8 +40,8 @@ lint: $(INSTALLED) ## ruff, mypy --strict, import-linter
 bench: $(INSTALLED) ## measure, as JSON lines
 	@$(BIN)/python -m benchmarks.run
 
-validate: $(INSTALLED) ## compare predictions with real runs
-	@echo "nothing to validate yet: comparing predictions with real runs comes with recording them"
+validate: $(TORCH) ## compare predictions with real runs (SUITE=torch, ONLY='conv-*')
+	@$(BIN)/python -m benchmarks.validate --suite $(or $(SUITE),all) $(if $(ONLY),--only '$(ONLY)')
 
 clean: ## remove .venv and all that was built
 	rm -rf $(VENV) build dist src/augury/_native*.so .coverage .coverage.* \

@@ -11,7 +11,7 @@ from pathlib import Path
 CONTROLLER = Path("/sys/fs/cgroup/cpu")
 PREFIX = "augury-bed-"
 
-PERIOD_US = 5_000
+PERIOD_US = 10_000
 """A quota stops a host for the rest of every period: short periods spread that evenly over a
 step. See docs/validation.md for how steady which period is."""
 

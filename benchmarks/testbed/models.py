@@ -164,6 +164,6 @@ def _layers(model: nn.Module) -> list[nn.Module]:
 WORKLOADS = {
     "last": Workload(build=big_last, sample=_images, batch=12, blocks=_children),
     "first": Workload(build=BigFirst, sample=_vectors, batch=96, blocks=_children),
-    "conv": Workload(build=convolutional, sample=_images, batch=8, blocks=_children),
+    "conv": Workload(build=convolutional, sample=_images, batch=6, blocks=_children),
     "transformer": Workload(build=Transformer, sample=_texts, batch=2, blocks=_layers),
 }

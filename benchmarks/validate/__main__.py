@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 from benchmarks.validate import torch_suite
-from benchmarks.validate.rows import summarize
+from benchmarks.validate.checks import Check
+from benchmarks.validate.rows import Row, summarize
 from benchmarks.validate.table import show
 
 SUITES = ("torch",)
@@ -27,15 +28,20 @@ def main() -> int:
         print("\n".join(setting.name for setting in settings))
         return 0
     troubles = [] if options.predict_only else torch_suite.record_all(settings, folder)
-    rows = []
+    rows: list[Row] = []
+    checks: list[Check] = []
     if not options.record_only:
         rows = list(torch_suite.rows(settings, folder, options.only))
+        checks = list(
+            torch_suite.checks(rows, folder, options.only, again=not options.predict_only)
+        )
     summary = summarize(rows)
     document = {
         "schema_version": 1,
         "machine": {"system": platform.platform(), "cores": os.cpu_count()},
         "took_s": round(time.monotonic() - begin, 1),
         "rows": [row.as_json() for row in rows],
+        "checks": [check.as_json() for check in checks],
         "summary": {"torch": summary},
         "troubles": troubles,
     }
@@ -43,8 +49,8 @@ def main() -> int:
     options.out.write_text(json.dumps(document, indent=1) + "\n")
     if options.json:
         print(json.dumps(document))
-    else:
-        show(rows, summary)
+    elif not options.record_only:
+        show(rows, checks, summary)
     for trouble in troubles:
         print(trouble, file=sys.stderr)
     return 1 if troubles else 0

@@ -161,5 +161,5 @@ def gather(bed: Bed, target: Path) -> None:
         for path in sorted((host.seen_from_outside / "run").glob("[!.]*")):
             if path.is_file() and not (target / path.name).exists():
                 shutil.copyfile(path, target / path.name)
-                if host is not bed.hosts[0]:
+                if host is not bed.hosts[0] and path.name.startswith("rank-"):
                     print(f"  not gathered by augury: {path.name}", file=sys.stderr)

@@ -6,14 +6,17 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from rich.table import Table
+
 from augury.report.console import columns, make_console
 from augury.report.safe_text import safe
+from benchmarks.validate.checks import Check
 from benchmarks.validate.rows import Row
 
 MIN_WIDTH = 124
 
 
-def show(rows: Sequence[Row], summary: dict[str, Any]) -> None:
+def show(rows: Sequence[Row], checks: Sequence[Check], summary: dict[str, Any]) -> None:
     console = make_console(sys.stdout)
     console.width = max(console.width, MIN_WIDTH)
     table = columns(
@@ -37,6 +40,8 @@ def show(rows: Sequence[Row], summary: dict[str, Any]) -> None:
             safe(mark, max_chars=120),
         )
     console.print(table)
+    if checks:
+        console.print(_table_of(checks))
     for kind, found in summary.items():
         console.print(
             f"{kind}: {found['within']} of {found['cases']} within max(5 %, 2 x noise),"
@@ -44,6 +49,16 @@ def show(rows: Sequence[Row], summary: dict[str, Any]) -> None:
             f" intervals cover {found['covered']} of {found['with_interval']}"
             f" at a median half width of {found['median_half_width_pct']} %"
         )
+
+
+def _table_of(checks: Sequence[Check]) -> Table:
+    table = columns("check", "kind", ">value", ">at most", "~")
+    for check in checks:
+        value = "" if check.value is None else f"{check.value:g} {check.unit}"
+        bound = f"{max(check.at_most, check.noise or 0):g} {check.unit}"
+        mark = "" if check.holds else f"MISS {check.trouble or ''}"
+        table.add_row(check.case, check.kind, value, bound, safe(mark, max_chars=120))
+    return table
 
 
 def _ms(value: int | None) -> str:

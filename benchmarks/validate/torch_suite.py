@@ -9,6 +9,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from benchmarks.testbed.network import can_make_networks
+from benchmarks.validate.checks import Check, clocks, cost_inside, recording_changes_nothing
 from benchmarks.validate.job import JobError, record
 from benchmarks.validate.measured import Measured, of_blocks, of_record
 from benchmarks.validate.predicted import ask
@@ -16,6 +17,8 @@ from benchmarks.validate.rows import Row
 from benchmarks.validate.settings import SETTINGS, Change, Setting
 
 SUITE = "torch"
+SKEWED = ("last-1gbit", "transformer-200mbit")
+RERUN = "transformer-loopback"
 
 
 def chosen(only: str | None) -> list[Setting]:
@@ -55,11 +58,25 @@ def rows(settings: list[Setting], folder: Path, only: str | None) -> Iterator[Ro
     for setting in settings:
         if not (folder / setting.name / "setting.json").exists():
             continue
+        # What reads runs may have changed since: it is to read again.
+        (folder / setting.name / "run" / "run.json").unlink(missing_ok=True)
         if _wanted(setting.name, only):
             yield replayed(setting, folder)
         for change in setting.changes:
             if _wanted(f"{setting.name}/{change.name}", only):
                 yield foretold(setting, change, folder)
+
+
+def checks(rows: list[Row], folder: Path, only: str | None, *, again: bool) -> Iterator[Check]:
+    """``again`` also runs the jobs that only checks need."""
+    yield from cost_inside(rows)
+    for setting in SETTINGS:
+        if setting.name in SKEWED and (folder / setting.name / "setting.json").exists():
+            yield from (check for check in clocks(setting, folder) if _wanted(check.case, only))
+    if again and _wanted("recording", only):
+        (setting,) = (setting for setting in SETTINGS if setting.name == RERUN)
+        print(f"{RERUN} with and without recording", file=sys.stderr, flush=True)
+        yield from recording_changes_nothing(setting, folder)
 
 
 def replayed(setting: Setting, folder: Path) -> Row:

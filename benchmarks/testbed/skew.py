@@ -1,0 +1,113 @@
+"""Sets one rank's clock wrong, in everything that it stamped in a recorded run.
+
+``python -m benchmarks.testbed.skew RUN OUT --rank 1 --offset-ms 50 --ppm 100``
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skew:
+    """A clock that is ``offset_ns`` ahead at ``since_ns`` and gains ``ppm`` from there."""
+
+    since_ns: int
+    offset_ns: int
+    ppm: float
+
+    def shift(self, true_ns: int) -> int:
+        return true_ns + self.shift_by(true_ns - self.since_ns)
+
+    def shift_by(self, after_ns: float) -> int:
+        return self.offset_ns + round(after_ns * self.ppm * 1e-6)
+
+
+def skew_run(
+    run: Path, out: Path, *, rank: int, offset_ns: int, ppm: float, handshake: bool = True
+) -> Skew:
+    """Writes a copy of what ranks recorded, without the handshakes if so asked."""
+    out.mkdir(parents=True)
+    for path in run.glob("rank-*"):
+        shutil.copyfile(path, out / path.name)
+    own = out / f"rank-{rank:05d}.json"
+    since_ns = json.loads(own.read_text())["step_end_ns"][0]
+    skew = Skew(since_ns=since_ns, offset_ns=offset_ns, ppm=ppm)
+    for path in out.glob("rank-?????.json"):
+        record = json.loads(path.read_text())
+        if record["rank"] == rank:
+            _skew_own(record, skew)
+        else:
+            _skew_as_peer(record, rank, skew)
+        if not handshake:
+            record["handshake"] = []
+        path.write_text(json.dumps(record))
+    for path in out.glob(f"rank-{rank:05d}.*trace.json.gz"):
+        _skew_trace(path, skew)
+    return skew
+
+
+def _skew_own(record: dict[str, Any], skew: Skew) -> None:
+    record["step_end_ns"] = [skew.shift(ns) for ns in record["step_end_ns"]]
+    record["resumed"] = [[step, skew.shift(ns)] for step, ns in record.get("resumed", ())]
+    record["calls"] = [
+        [skew.shift(start), skew.shift(end), *rest] for start, end, *rest in record.get("calls", ())
+    ]
+    for meeting in record.get("handshake", ()):
+        meeting["exchanges"] = [
+            [skew.shift(asked), heard, answered, skew.shift(back)]
+            for asked, heard, answered, back in meeting["exchanges"]
+        ]
+
+
+def _skew_as_peer(record: dict[str, Any], rank: int, skew: Skew) -> None:
+    for meeting in record.get("handshake", ()):
+        if meeting["peer"] == rank:
+            meeting["exchanges"] = [
+                [asked, skew.shift(heard), skew.shift(answered), back]
+                for asked, heard, answered, back in meeting["exchanges"]
+            ]
+
+
+def _skew_trace(path: Path, skew: Skew) -> None:
+    """Kineto's stamps: microseconds after a base in nanoseconds."""
+    with gzip.open(path, "rt") as file:
+        trace = json.load(file)
+    since_us = (skew.since_ns - trace.get("baseTimeNanoseconds", 0)) / 1000
+    for event in trace["traceEvents"]:
+        if "ts" in event:
+            shift_ns = skew.shift_by(1000 * (event["ts"] - since_us))
+            event["ts"] = round(event["ts"] + shift_ns / 1000, 3)
+        if "dur" in event:
+            event["dur"] = round(event["dur"] * (1 + skew.ppm * 1e-6), 3)
+    with gzip.open(path, "wt", compresslevel=3) as file:
+        json.dump(trace, file)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("run", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--rank", type=int, default=1)
+    parser.add_argument("--offset-ms", type=float, default=0.0)
+    parser.add_argument("--ppm", type=float, default=0.0)
+    parser.add_argument("--no-handshake", action="store_true")
+    options = parser.parse_args()
+    skew_run(
+        options.run,
+        options.out,
+        rank=options.rank,
+        offset_ns=round(options.offset_ms * 1e6),
+        ppm=options.ppm,
+        handshake=not options.no_handshake,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""Promises that are not step times: clocks led back, what recording costs, an unchanged loss."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from augury.ingest.clocks import to_common
+from augury.ingest.recorded import read_run
+from benchmarks.testbed.skew import Skew, skew_run
+from benchmarks.validate.job import JobError, record
+from benchmarks.validate.measured import Measured, of_halves
+from benchmarks.validate.predicted import ask
+from benchmarks.validate.rows import Row
+from benchmarks.validate.settings import Setting
+
+SKEWS = ((50_000_000, 0.0), (-50_000_000, 0.0), (50_000_000, 100.0), (-50_000_000, -100.0))
+LED_BACK_NS = {"handshake": 50_000, "collectives": 300_000}
+REPEATS = 2
+AFTER_WINDOWS = 66
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    suite: str
+    case: str
+    kind: str
+    value: float | None
+    unit: str
+    at_most: float
+    noise: float | None = None
+    trouble: str | None = None
+
+    @property
+    def holds(self) -> bool:
+        return self.value is not None and abs(self.value) <= max(self.at_most, self.noise or 0)
+
+    def as_json(self) -> dict[str, object]:
+        return asdict(self) | {"holds": self.holds}
+
+
+def clocks(setting: Setting, folder: Path) -> Iterator[Check]:
+    """The hosts of a bed share one clock, so what is injected is all there is to be found."""
+    run = folder / setting.name / "run"
+    before = ask("replay", run).step_ns
+    for source, bound_ns in LED_BACK_NS.items():
+        for offset_ns, ppm in SKEWS:
+            case = f"{setting.name}/skew{offset_ns / 1e6:+.0f}ms{ppm:+.0f}ppm-{source}"
+            with tempfile.TemporaryDirectory() as scratch:
+                skewed = Path(scratch) / "run"
+                skew = skew_run(
+                    run,
+                    skewed,
+                    rank=1,
+                    offset_ns=offset_ns,
+                    ppm=ppm,
+                    handshake=source == "handshake",
+                )
+                off_ns = led_back_to(skewed, run, skew)
+                after = ask("replay", skewed)
+            yield Check(
+                suite="torch",
+                case=case,
+                kind="clock",
+                value=off_ns / 1000,
+                unit="us",
+                at_most=bound_ns / 1000,
+            )
+            moved = 100 * (after.step_ns / before - 1) if after.step_ns and before else None
+            yield Check(
+                suite="torch",
+                case=f"{case}-prediction",
+                kind="clock",
+                value=None if moved is None else round(moved, 3),
+                unit="%",
+                at_most=0.5,
+                trouble=after.trouble,
+            )
+
+
+def led_back_to(skewed: Path, run: Path, skew: Skew) -> int:
+    """By how much rank 1's clock, led back, is still wrong at worst within what was recorded."""
+    found = {rank.rank: rank.clock for rank in read_run(skewed).ranks}
+    rank = json.loads((run / "rank-00001.json").read_text())
+    inside = [
+        rank["step_end_ns"][step - 1]
+        for window in rank["windows"]
+        for step in (window["first"], window["last"])
+        if step <= len(rank["step_end_ns"])
+    ]
+    own = np.array([skew.shift(ns) for ns in inside], dtype=np.int64)
+    return int(np.abs(to_common(found[1], own) - np.array(inside, dtype=np.int64)).max())
+
+
+def cost_inside(rows: Sequence[Row]) -> Iterator[Check]:
+    costs = [row.recording_cost_pct for row in rows if row.recording_cost_pct is not None]
+    if costs:
+        yield Check(
+            suite="torch",
+            case="recording/inside",
+            kind="cost",
+            value=round(median(costs), 2),
+            unit="%",
+            at_most=5.0,
+        )
+
+
+def recording_changes_nothing(setting: Setting, folder: Path) -> Iterator[Check]:
+    """The same job with and without Augury, in turn: steps outside of windows, and the loss."""
+    steps: dict[bool, list[list[int]]] = {False: [], True: []}
+    losses: set[str] = set()
+    bare = replace(setting, changes=(), steps=AFTER_WINDOWS + 60)
+    try:
+        for repeat in range(REPEATS):
+            for recorded in (False, True):
+                place = folder / "recording" / f"{repeat}-{'with' if recorded else 'without'}"
+                record(bare, place, recorded=recorded)
+                times = json.loads((place / "times-00000.json").read_text())
+                losses.add(times["loss"])
+                stamps = times["blocks"][0]["stamps_ns"][AFTER_WINDOWS:]
+                steps[recorded].append(np.diff(stamps).tolist())
+    except JobError as error:
+        yield Check(
+            suite="torch",
+            case="recording/outside",
+            kind="cost",
+            value=None,
+            unit="%",
+            at_most=1.0,
+            trouble=str(error),
+        )
+        return
+    without, within = (_of(steps[recorded]) for recorded in (False, True))
+    yield Check(
+        suite="torch",
+        case="recording/outside",
+        kind="cost",
+        value=round(100 * (within.step_ns / without.step_ns - 1), 2),
+        unit="%",
+        at_most=1.0,
+        noise=round(2 * max(within.noise_pct, without.noise_pct), 2),
+    )
+    yield Check(
+        suite="torch",
+        case="recording/losses-that-differ",
+        kind="loss",
+        value=len(losses) - 1,
+        unit="",
+        at_most=0,
+    )
+
+
+def _of(repeats: list[list[int]]) -> Measured:
+    return of_halves((repeats[0], repeats[1]))
