@@ -12,59 +12,22 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
-from benchmarks.testbed.cpu import ControlGroup, can_control, remove_leftovers
+from benchmarks.testbed.bed import DIES_WITH_US, Host, in_group, start_logged
+from benchmarks.testbed.cpu import PERIOD_US, ControlGroup, can_control, remove_leftovers
 
 BURST = "256kb"
 """Less than that loses a fifth of 1 Gbit/s to retransmits."""
 LIMIT = "8mb"
-DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL", "--")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
-    name: str
-    address: str
-    interface: str
-    core: int
-    scratch: Path
-    """Node-local: by the same path every host finds a folder of its own."""
-    seen_from_outside: Path
-    """The same folder, for us."""
-
-
-class Bed(Protocol):
-    """What validation needs of a test bed."""
-
-    hosts: list[Host]
-
-    def set_rate(self, rate: str, host: int | None = None) -> None:
-        """Of one host's link in both directions, or of all: ``1gbit``, ``200mbit``."""
-
-    def set_quota(self, cores: float | None, host: int | None = None) -> None: ...
-
-    def start(
-        self, host: int, command: Sequence[str], environment: Mapping[str, str], log: Path
-    ) -> subprocess.Popen[bytes]: ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
 
 
 class Network:
     """``num_hosts`` hosts on one switch. To be entered by ``with``."""
 
-    def __init__(self, num_hosts: int, rate: str = "1gbit", period_us: int | None = None) -> None:
+    def __init__(self, num_hosts: int, rate: str = "1gbit", period_us: int = PERIOD_US) -> None:
         self.hosts: list[Host] = []
         self._num_hosts = num_hosts
         self._rate = rate
@@ -105,10 +68,7 @@ class Network:
 
     def set_quota(self, cores: float | None, host: int | None = None) -> None:
         for index in range(len(self.hosts)) if host is None else (host,):
-            if self._period_us is None:
-                self._groups[index].set_quota(cores)
-            else:
-                self._groups[index].set_quota(cores, self._period_us)
+            self._groups[index].set_quota(cores, self._period_us)
 
     def start(
         self, host: int, command: Sequence[str], environment: Mapping[str, str], log: Path
@@ -165,84 +125,6 @@ class Network:
     @staticmethod
     def _in(sleeper: int, *command: str) -> None:
         subprocess.run(["nsenter", "-t", str(sleeper), "-n", "--", *command], check=True)
-
-
-class Loopback:
-    """No network but loopback, no quota: what an unprivileged machine can do."""
-
-    def __init__(self, num_hosts: int) -> None:
-        self.hosts: list[Host] = []
-        self._num_hosts = num_hosts
-        self._groups: list[ControlGroup] = []
-        self._undo = ExitStack()
-
-    def __enter__(self) -> Self:
-        folder = Path(self._undo.enter_context(tempfile.TemporaryDirectory(prefix="augury-")))
-        if can_control():
-            remove_leftovers()
-        for index in range(self._num_hosts):
-            scratch = folder / f"scratch{index}"
-            scratch.mkdir()
-            if can_control():
-                self._groups.append(ControlGroup.make(f"host{index}"))
-                self._undo.callback(self._groups[-1].remove)
-            self.hosts.append(
-                Host(
-                    name=f"host{index}",
-                    address="127.0.0.1",
-                    interface="lo",
-                    core=index % (os.cpu_count() or 1),
-                    scratch=scratch,
-                    seen_from_outside=scratch,
-                )
-            )
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._undo.close()
-
-    def set_rate(self, rate: str, host: int | None = None) -> None:  # noqa: ARG002
-        raise OSError("loopback has no rate")
-
-    def set_quota(self, cores: float | None, host: int | None = None) -> None:
-        if not self._groups:
-            raise OSError("no control groups here")
-        for index in range(len(self.hosts)) if host is None else (host,):
-            self._groups[index].set_quota(cores)
-
-    def start(
-        self, host: int, command: Sequence[str], environment: Mapping[str, str], log: Path
-    ) -> subprocess.Popen[bytes]:
-        group = self._groups[host] if self._groups else None
-        return start_logged(in_group(group, self.hosts[host].core, command), environment, log)
-
-
-def in_group(group: ControlGroup | None, core: int, command: Sequence[str]) -> list[str]:
-    pinned = ["taskset", "-c", str(core), *command]
-    if group is None:
-        return pinned
-    join = 'echo $$ > "$0" && exec "$@"'
-    return [*DIES_WITH_US, "sh", "-c", join, str(group.members), *pinned]
-
-
-def start_logged(
-    command: Sequence[str], environment: Mapping[str, str], log: Path
-) -> subprocess.Popen[bytes]:
-    """In a session of its own, so that all it starts can be ended with it."""
-    with log.open("ab") as file:
-        return subprocess.Popen(
-            command,
-            env={**os.environ, **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
 
 
 def can_make_networks() -> bool:

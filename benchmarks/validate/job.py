@@ -12,7 +12,9 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.testbed.network import Bed, Loopback, Network
+from benchmarks.testbed.bed import Bed
+from benchmarks.testbed.loopback import Loopback
+from benchmarks.testbed.network import Network
 from benchmarks.validate.settings import MEASURED, ROUNDS, WINDOWS, Change, Setting
 from benchmarks.validate.withhold import withhold_changes
 
