@@ -30,6 +30,8 @@ IMPLAUSIBLE_NS = 20_000_000
 """Ends of one collective lie closer together than that, else something else was compared."""
 _MIN_SPAN_NS = 500_000_000
 """Over less, drift cannot be told from noise, and does not matter."""
+_USUAL_DRIFT = 150e-6
+_FINEST_NS = 1_000.0
 _SHORTEST = 5
 
 
@@ -147,19 +149,21 @@ def from_collectives(own: Ends, other: Ends) -> Clock | None:
 
 
 def robust_line(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float]:
-    """Least absolute deviations: half of the points may be anywhere above, half below."""
+    """Least absolute deviations: half of the points may be anywhere above, half below. Few or noisy
+    points do not outweigh what is known of clocks before, which is that they hardly drift."""
     if len(x) < 8 or np.ptp(x) < _MIN_SPAN_NS:
         return float(np.median(y)), 0.0
-    middle, scale = float(x.mean()), float(np.ptp(x))
-    columns = np.stack([np.ones_like(x), (x - middle) / scale], axis=1)
-    weight: NDArray[np.float64] = np.ones_like(y)
-    solution = np.zeros(2)
+    middle, span = float(x.mean()), float(np.ptp(x))
+    columns = np.stack([np.ones_like(x), (x - middle) / span], axis=1)
+    usual = np.diag([0.0, (_USUAL_DRIFT * span) ** -2])
+    offset, change = float(np.median(y)), 0.0
     for _ in range(50):
-        weighted = columns * weight[:, None]
-        solution = np.linalg.lstsq(weighted.T @ columns, weighted.T @ y, rcond=None)[0]
-        weight = 1.0 / np.maximum(np.abs(y - columns @ solution), 1_000.0)
-    slope = float(solution[1]) / scale
-    return float(solution[0]) - slope * middle, slope
+        away = np.abs(y - offset - change * columns[:, 1])
+        noise = max(float(np.median(away)), _FINEST_NS)
+        weighted = columns / (noise * np.maximum(away, _FINEST_NS))[:, None]
+        offset, change = np.linalg.solve(weighted.T @ columns + usual, weighted.T @ y).tolist()
+    drift = change / span
+    return offset - drift * middle, drift
 
 
 def _of_host(
@@ -189,7 +193,7 @@ def _of_host(
 
 
 def _is_one(clock: Clock, leader: Clock) -> bool:
-    """Over the minute around the recording, which is where the two lines are known."""
+    """Over the ten seconds around the recording, which is where the two lines are known."""
     times = clock.since_ns + np.array([0, 10_000_000_000], dtype=np.int64)
     apart = np.abs(to_common(clock, times) - to_common(leader, times)).max()
     return bool(apart <= ONE_CLOCK_NS.get(clock.source, 0))
