@@ -4,7 +4,6 @@ the work behind recorded times: what they would have taken undisturbed."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +18,6 @@ LARGE_BYTES = 1 << 20
 """From here on a transfer is about bandwidth rather than latency."""
 
 Interval = tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rates:
-    """Of full speed: compute while its rank communicates, communication while ranks compute."""
-
-    compute: dict[int, float]
-    communication: float
 
 
 class Busy:
@@ -58,33 +49,46 @@ def _union(intervals: Iterable[Interval]) -> tuple[I8, I8]:
     return table[new, 0], reach[last]
 
 
-def estimate_rates(
-    trace: Trace, *, computing: dict[int, list[Interval]], communicating: dict[int, list[Interval]]
-) -> Rates:
-    """Compute: the kernel tells how long a main thread was runnable without a core; all of that is
-    laid on the time in which it computed beside communication. Communication: from calibration,
-    where it ran alone and beside compute."""
-    compute = {
-        rank: _compute_rate(trace, rank, busy, communicating.get(rank, []))
-        for rank, busy in computing.items()
-    }
-    return Rates(compute=compute, communication=_communication_rate(trace))
-
-
-def _compute_rate(
-    trace: Trace, rank: int, computing: Sequence[Interval], communicating: Sequence[Interval]
+def compute_rate(
+    trace: Trace,
+    rank: int,
+    *,
+    computing: Sequence[Interval],
+    communicating: Sequence[Interval],
+    transfer_ns: int,
+    transfer_rate: float,
 ) -> float:
+    """How fast a rank computes while it communicates. Its other threads took processor time for
+    ``transfer_ns`` of communication at full speed; beside compute it goes on at ``transfer_rate``,
+    and takes as much from a main thread that has no core to spare. The kernel also counts how long
+    the main thread was runnable without a core: it cannot have been slowed by more than that."""
     steps = trace.steps
-    seen = (steps.rank == rank) & (steps.state == StepState.TIMED) & (steps.delay_ns >= 0)
-    delay_ns = float(steps.delay_ns[seen].sum())
+    seen = (steps.rank == rank) & (steps.state == StepState.TIMED) & (steps.helper_cpu_ns >= 0)
+    if not seen.any() or transfer_ns <= 0:
+        return 1.0
+    taken = float(steps.helper_cpu_ns[seen].sum()) / transfer_ns * transfer_rate
+    cores = _cores_of(trace, rank)
+    rate = (cores - taken) / min(1.0, cores)
+    counted = seen & (steps.delay_ns >= 0)
     table = np.array(computing, dtype=np.int64).reshape(-1, 2)
     beside_ns = float(Busy(communicating).within(table[:, 0], table[:, 1]).sum())
-    if not seen.any() or beside_ns <= 0:
-        return 1.0
-    return float(np.clip(1 - delay_ns / beside_ns, SLOWEST_RATE, 1.0))
+    if counted.any() and beside_ns > 0:
+        rate = max(rate, 1 - float(steps.delay_ns[counted].sum()) / beside_ns)
+    return float(np.clip(rate, SLOWEST_RATE, 1.0))
 
 
-def _communication_rate(trace: Trace) -> float:
+def _cores_of(trace: Trace, rank: int) -> float:
+    """What a rank can have of its host; many where nobody counted."""
+    facts = {own.rank: own for own in trace.ranks}
+    own = facts[rank]
+    if not own.cores:
+        return float("inf")
+    sharing = [other for other in trace.ranks if other.host == own.host]
+    return own.cores / len(sharing)
+
+
+def transfer_rate(trace: Trace) -> float:
+    """How fast ranks communicate while they compute, from calibration: alone, beside compute."""
     alone: dict[tuple[str, int], float] = {}
     beside: dict[tuple[str, int], float] = {}
     for row in trace.calibration:

@@ -11,8 +11,9 @@ import numpy as np
 from augury.build.contention import (
     Busy,
     Interval,
+    compute_rate,
     compute_work_ns,
-    estimate_rates,
+    transfer_rate,
     transfer_work_ns,
 )
 from augury.build.detail import detail_of
@@ -65,7 +66,23 @@ class _Recorded:
         for exchange in self._exchanges:
             for rank in exchange.rows:
                 communicating[rank].append((exchange.begin_ns, exchange.done_ns))
-        rates = estimate_rates(self._trace, computing=computing, communicating=communicating)
+        beside_compute = transfer_rate(self._trace)
+        works = self._transfer_work(computing, beside_compute)
+        rates = {
+            rank: compute_rate(
+                self._trace,
+                rank,
+                computing=computing[rank],
+                communicating=communicating[rank],
+                transfer_ns=sum(
+                    work
+                    for work, exchange in zip(works, self._exchanges, strict=True)
+                    if rank in exchange.rows
+                ),
+                transfer_rate=beside_compute,
+            )
+            for rank in self._ranks
+        }
         builder = self._builder
         hosts = {facts.rank: facts.host for facts in self._trace.ranks}
         for rank in self._ranks:
@@ -74,15 +91,13 @@ class _Recorded:
             rank: builder.resource("main thread", rank=self._row_of[rank]) for rank in self._ranks
         }
         for rank in self._ranks:
-            self._add_main_thread(
-                rank, compute[rank], Busy(communicating[rank]), rates.compute[rank]
-            )
-        streams = self._add_exchanges(computing, rates.communication)
+            self._add_main_thread(rank, compute[rank], Busy(communicating[rank]), rates[rank])
+        streams = self._add_exchanges(works)
         for (rank, _group), stream in streams.items():
-            if rates.compute[rank] < 1:
-                builder.interfere(victim=compute[rank], aggressor=stream, rate=rates.compute[rank])
-            if rates.communication < 1:
-                builder.interfere(victim=stream, aggressor=compute[rank], rate=rates.communication)
+            if rates[rank] < 1:
+                builder.interfere(victim=compute[rank], aggressor=stream, rate=rates[rank])
+            if beside_compute < 1:
+                builder.interfere(victim=stream, aggressor=compute[rank], rate=beside_compute)
         self._add_memory()
         self._add_measured()
         for anomaly in self._trace.ledger:
@@ -142,10 +157,7 @@ class _Recorded:
                 ops.append(op)
                 before = [op]
 
-    def _add_exchanges(
-        self, computing: dict[int, list[Interval]], rate: float
-    ) -> dict[tuple[int, int], int]:
-        works = self._transfer_work(computing, rate)
+    def _add_exchanges(self, works: list[int]) -> dict[tuple[int, int], int]:
         streams: dict[tuple[int, int], int] = {}
         op_of: dict[tuple[int, int], int] = {}
         for key, exchange in enumerate(self._exchanges):
