@@ -83,8 +83,9 @@ def _cores_of(trace: Trace, rank: int) -> float:
     own = facts[rank]
     if not own.cores:
         return float("inf")
-    sharing = [other for other in trace.ranks if other.host == own.host]
-    return own.cores / len(sharing)
+    sharing = sum(other.host == own.host for other in trace.ranks)
+    # Fewer cores than ranks: each rank was given cores of its own.
+    return own.cores / sharing if own.cores >= sharing else float(own.cores)
 
 
 def transfer_rate(trace: Trace) -> float:

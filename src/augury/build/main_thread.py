@@ -37,7 +37,8 @@ def step_pieces(
     reductions: Sequence[int],
 ) -> list[Piece]:
     """``exchanges``: those of the rank in this step, by key; ``reductions``: the keys of those that
-    carry buckets, in order. All others are taken as waited for where they were made."""
+    carry buckets, in order, whose ends on this rank are corrected where the thread shows that they
+    came earlier. All others are taken as waited for where they were made."""
     row = int(np.flatnonzero((trace.steps.rank == rank) & (trace.steps.step == step))[0])
     start_ns, end_ns = int(trace.steps.start_ns[row]), int(trace.steps.end_ns[row])
     top = main_thread_events(trace, rank, start_ns, end_ns)
@@ -53,12 +54,13 @@ def step_pieces(
     if reductions and last is not None:
         until_ns = events[last + 1].start_ns if last + 1 < len(events) else end_ns
         prepared_ns = events[last].end_ns + (detail.prepare_ns[-1] if detail.prepare_ns else 0)
+        costs = [
+            sum(detail.copy_ns[i] for i in own) if detail.copy_ns else 0 for own in buckets.members
+        ]
+        _end_in_time([exchanges[key] for key in reductions], rank, costs, until_ns)
         copies = _copies_back(
             [(key, exchanges[key].end_ns[rank], exchanges[key].size_bytes) for key in reductions],
-            [
-                sum(detail.copy_ns[i] for i in own) if detail.copy_ns else 0
-                for own in buckets.members
-            ],
+            costs,
             start_ns=min(prepared_ns, until_ns),
             end_ns=until_ns,
         )
@@ -90,6 +92,14 @@ def _number_gradients(events: list[Piece], count: int) -> list[Piece]:
     for gradient, place in enumerate(places[-count:]):
         numbered[place] = replace(numbered[place], gradient=gradient)
     return numbered
+
+
+def _end_in_time(reductions: list[Exchange], rank: int, costs: list[int], until_ns: int) -> None:
+    """Gloo's thread may lose its core to the main thread that it has just woken, and so record an
+    end after the main thread went on: the exchange had ended before what followed it."""
+    for exchange, cost in zip(reversed(reductions), reversed(costs), strict=True):
+        until_ns = max(until_ns - cost, exchange.start_ns[rank])
+        exchange.end_ns[rank] = min(exchange.end_ns[rank], until_ns)
 
 
 def _copies_back(
