@@ -129,6 +129,8 @@ JOB = """
 import os, sys
 from pathlib import Path
 import torch.distributed as dist
+from augury.capture import meeting
+meeting.PATIENCE_S = 1.0  # for the one that dies
 from augury.capture.gather import gather
 
 dist.init_process_group("gloo")

@@ -75,11 +75,10 @@ def test_a_single_process_needs_no_launcher(tmp_path: Path):
     assert said["result"]["ledger"] == []
 
 
-@pytest.mark.parametrize("code", [0, 7])
-def test_exit_codes_pass_through(tmp_path: Path, code: int):
-    script = write_training(tmp_path, at_end=f"sys.exit({code})")
+def test_exit_codes_pass_through(tmp_path: Path):
+    script = write_training(tmp_path, at_end="sys.exit(7)")
     done = record(tmp_path / "run", [sys.executable, str(script), "4"], "--steps", "1:3")
-    assert done.returncode == code
+    assert done.returncode == 7
     assert traces(tmp_path / "run", 0) == ["rank-00000.0.trace.json.gz"]
 
 

@@ -62,10 +62,15 @@ def run(
     windows, chosen = parse_windows(steps), parse_ranks(ranks)
     words = _job(command or [], module)
     rank = own_rank()[0] if is_rank() else None
+    becomes_job = rank is not None and is_python(words)
+    if becomes_job and Settings.VARIABLE in os.environ:
+        raise UsageError(
+            "this process is recorded already", remedy="leave out one of the two `augury run`"
+        )
     folder = prepare_folder(out, force=force, rank=rank)
     settings = Settings(out=str(folder), windows=windows, calibrate=calibrate, ranks=chosen)
     ending = Ending(out=out, folder=folder, rank=rank, as_json=json)
-    if rank is not None and is_python(words):
+    if becomes_job:
         _run_here(words, settings, ending)
     ending.exit_code = launch(as_program(words), settings)
     ending.tell()
