@@ -33,7 +33,7 @@ class SavedActivations:
 
         # Hooks of the program's own may end before ours, and compiled code made without any would
         # be compiled anew.
-        if _has_saved_tensor_hooks() or _has_compiled():
+        if _has_saved_tensor_hooks() or trained.compiled or _has_compiled():
             return
         for module in trained.modules.values():
             for parameter in module.parameters(recurse=False):

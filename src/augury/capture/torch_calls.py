@@ -110,7 +110,7 @@ class CallRecorder:
             self._messages[id(work)] = work, call
 
     def _noting_end(self, wait: Callable[..., Any]) -> Callable[..., Any]:
-        """Gloo leaves no event of a message: it ends when the program has waited for it."""
+        """A message ends when the program has waited for it."""
 
         def noted(work: Any, *args: Any, **options: Any) -> Any:
             result = wait(work, *args, **options)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -16,17 +16,16 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 
-def job_facts(optimizer: Optimizer | None) -> dict[str, Any]:
+def job_facts(optimizers: Sequence[Optimizer]) -> dict[str, Any]:
     """What cannot be found out is left out."""
-    trained = find_modules(optimizer)
+    trained = find_modules(optimizers)
     names = trained.name_of_parameter
     asked: dict[str, Callable[[], Any]] = {
         "groups": group_facts,
         "modules": lambda: trained.class_names,
         "ddp": lambda: [ddp_facts(model, names) for model in trained.ddp],
+        "memory": lambda: held_memory(optimizers, names),
     }
-    if optimizer is not None:
-        asked["memory"] = lambda: held_memory(optimizer, names)
     facts: dict[str, Any] = {}
     for name, ask in asked.items():
         with suppress(Exception):
@@ -57,8 +56,8 @@ class DetailProbes:
         self._ranges = ModuleRanges()
         self._activations = SavedActivations(self._ranges)
 
-    def start(self, optimizer: Optimizer | None) -> None:
-        trained = find_modules(optimizer)
+    def start(self, optimizers: Sequence[Optimizer]) -> None:
+        trained = find_modules(optimizers)
         self._ranges.start(trained)
         self._activations.start(trained)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from augury.capture.torch_calls import tensor_bytes
@@ -10,23 +11,24 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 
-def held_memory(optimizer: Optimizer, name_of: dict[int, str]) -> list[dict[str, Any]]:
+def held_memory(optimizers: Sequence[Optimizer], name_of: dict[int, str]) -> list[dict[str, Any]]:
     """At the end of a step, while gradients are still there. Of a sharded tensor, the own part."""
     held: list[dict[str, Any]] = []
-
-    def hold(kind: str, layer: str, size_bytes: int) -> None:
-        if size_bytes:
-            held.append({"kind": kind, "layer": layer, "size_bytes": size_bytes})
-
-    number = 0
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            layer = name_of.get(id(parameter), f"#{number}")
-            number += 1
-            hold("parameter", layer, local_bytes(parameter))
-            hold("gradient", layer, local_bytes(parameter.grad))
+    for optimizer in optimizers:
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        for number, parameter in enumerate(parameters):
             state = optimizer.state.get(parameter, {})
-            hold("optimizer", layer, sum(local_bytes(value) for value in state.values()))
+            sizes_bytes = {
+                "parameter": local_bytes(parameter),
+                "gradient": local_bytes(parameter.grad),
+                "optimizer": sum(local_bytes(value) for value in state.values()),
+            }
+            layer = name_of.get(id(parameter), f"#{number}")
+            held += [
+                {"kind": kind, "layer": layer, "size_bytes": size_bytes}
+                for kind, size_bytes in sizes_bytes.items()
+                if size_bytes
+            ]
     return held
 
 

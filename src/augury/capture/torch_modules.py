@@ -1,7 +1,7 @@
 """The modules that are trained, and what they and their parameters are called.
 
 Found among all live objects, so that nothing of torch has to be replaced beforehand: those above
-a parameter of the optimizer, and every DistributedDataParallel. (What a program puts out of the
+a parameter of an optimizer, and every DistributedDataParallel. (What a program puts out of the
 garbage collector's sight by ``gc.freeze`` is not found.)
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -35,10 +35,10 @@ class TrainedModules:
 
     @property
     def class_names(self) -> dict[str, str]:
-        return {path: type(module).__name__ for path, module in self.modules.items()}
+        return {path: class_name(module) for path, module in self.modules.items()}
 
 
-def find_modules(optimizer: Optimizer | None) -> TrainedModules:
+def find_modules(optimizers: Sequence[Optimizer]) -> TrainedModules:
     from torch.nn import Module
     from torch.nn.parallel import DistributedDataParallel
 
@@ -48,10 +48,8 @@ def find_modules(optimizer: Optimizer | None) -> TrainedModules:
         ddp=[module for module in everything if issubclass(type(module), DistributedDataParallel)],
         compiled=[module for module in everything if is_compiled_wrapper(module)],
     )
-    groups = optimizer.param_groups if optimizer is not None else []
-    trained = {
-        id(parameter): i for i, parameter in enumerate(p for g in groups for p in g["params"])
-    }
+    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+    trained = {id(p): i for i, p in enumerate(p for group in groups for p in group["params"])}
     owners = [
         module
         for module in everything
@@ -59,7 +57,7 @@ def find_modules(optimizer: Optimizer | None) -> TrainedModules:
         and any(id(parameter) in trained for parameter in module._parameters.values())
     ]
     roots = [unwrapped(root) for root in _topmost([*found.ddp, *owners], everything)]
-    # In the optimizer's order, which all ranks share; live objects have none to rely on.
+    # In the optimizers' order, which all ranks share; live objects have none to rely on.
     roots.sort(
         key=lambda root: min(
             (trained.get(id(p), len(trained)) for p in root.parameters()), default=0
@@ -102,6 +100,16 @@ def unwrapped(module: Module) -> Module:
             return module
 
 
+def class_name(module: Module) -> str:
+    """As its author named it: FSDP2 derives a class of its own from a module's."""
+    sharding = sys.modules.get("torch.distributed.fsdp")
+    sharded = getattr(sharding, "FSDPModule", None)
+    kind = type(module)
+    if sharded is not None and len(kind.__bases__) == 2 and kind.__bases__[0] is sharded:
+        kind = kind.__bases__[1]
+    return kind.__name__
+
+
 def is_compiled_wrapper(module: Any) -> bool:
     """What ``torch.compile`` makes of a module. Does not import the compiler."""
     compiler = sys.modules.get("torch._dynamo.eval_frame")
@@ -115,7 +123,7 @@ def _name(roots: list[Module], found: TrainedModules) -> None:
     roots = list({id(root): root for root in roots}.values())
     classes: Counter[str] = Counter()
     for root in roots:
-        own = type(root).__name__
+        own = class_name(root)
         classes[own] += 1
         name = own if classes[own] == 1 else f"{own}#{classes[own]}"
         prefix = f"{name}." if len(roots) > 1 else ""

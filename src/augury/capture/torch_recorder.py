@@ -66,6 +66,7 @@ class StepRecorder:
         self._windows = plan_windows(settings)
         self._busy_steps = {step for w in self._windows for step in (w.first, w.last)}
         self._leader: weakref.ref[Optimizer] | None = None
+        self._seen: dict[int, weakref.ref[Optimizer]] = {}
         self._cpu = CpuClock()
         self._step_end_ns: list[int] = []
         self._resumed: list[list[int]] = []
@@ -95,16 +96,20 @@ class StepRecorder:
             self._note_cpu(step)
 
     def _is_leader(self, optimizer: Optimizer) -> bool:
-        if self._leader is None:
+        if not self._seen:
             atexit.register(self._at_exit)
-        leader = self._optimizer()
+        known = self._seen.get(id(optimizer))
+        if known is None or known() is None:
+            self._seen[id(optimizer)] = weakref.ref(optimizer)
+        leader = self._leader() if self._leader is not None else None
         if leader is None:
             self._leader = weakref.ref(optimizer)
             return True
         return leader is optimizer
 
-    def _optimizer(self) -> Optimizer | None:
-        return self._leader() if self._leader is not None else None
+    def _optimizers(self) -> list[Optimizer]:
+        """In the order of their first steps."""
+        return [optimizer for seen in self._seen.values() if (optimizer := seen()) is not None]
 
     def _note_cpu(self, step: int) -> None:
         if self._open is not None and self._open.mode == "light":
@@ -132,7 +137,7 @@ class StepRecorder:
         self._calls.start()
         if window.mode == "detail":
             self._probes = DetailProbes()
-            self._probes.start(self._optimizer())
+            self._probes.start(self._optimizers())
 
     def _close_window(self) -> None:
         window, profiler, probes = self._open, self._profiler, self._probes
@@ -142,7 +147,7 @@ class StepRecorder:
         name = f"{rank_name(self._rank)}.{self._windows.index(window)}.trace.json.gz"
         profiler.export(self._folder / name)
         window.trace = name
-        self._facts |= job_facts(self._optimizer())
+        self._facts |= job_facts(self._optimizers())
         if probes is not None:
             self._facts["memory"] = [*self._facts.get("memory", []), *probes.memory()]
         self._write()

@@ -1,0 +1,172 @@
+"""What the recorder tells of real trainings of several kinds."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.capture import training_kinds
+from tests.capture.jobs import record, start, torchrun
+
+pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+
+
+class Recorded:
+    def __init__(self, out: Path, output: str) -> None:
+        self.output = output
+        self.ranks = [json.loads((out / f"rank-0000{rank}.json").read_text()) for rank in (0, 1)]
+        self._out = out
+
+    def names(self, window: int, rank: int = 0) -> list[str]:
+        trace = self.ranks[rank]["windows"][window]["trace"]
+        with gzip.open(self._out / trace) as file:
+            return [event.get("name", "") for event in json.load(file)["traceEvents"]]
+
+    def sizes(self, kind: str) -> dict[str, int]:
+        memory = self.ranks[0]["memory"]
+        return {held["layer"]: held["size_bytes"] for held in memory if held["kind"] == kind}
+
+    def calls(self, rank: int, *kinds: str) -> list[tuple]:
+        return [tuple(call[2:]) for call in self.ranks[rank]["calls"] if call[2] in kinds]
+
+
+def run_kind(folder: Path, kind: str, *options: str) -> Recorded:
+    done = record(folder / "run", torchrun(training_kinds.write_kind(folder, kind)), *options)
+    assert done.returncode == 0, done.stderr
+    recorded = Recorded(folder / "run", done.stdout)
+    assert [told["trouble"] for told in recorded.ranks] == [None, None]
+    return recorded
+
+
+@pytest.fixture(scope="module")
+def ddp(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    folder = tmp_path_factory.mktemp("ddp")
+    return run_kind(folder, training_kinds.DDP, "--steps", "4:6,8:10", "--calibrate")
+
+
+@pytest.fixture(scope="module")
+def sharded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    return run_kind(tmp_path_factory.mktemp("sharded"), training_kinds.SHARDED, "--steps", "2:4")
+
+
+def test_windows_are_light_then_one_is_detailed(ddp: Recorded):
+    for told in ddp.ranks:
+        windows = [(w["first"], w["last"], w["mode"]) for w in told["windows"]]
+        assert windows == [(4, 6, "light"), (8, 10, "light"), (11, 13, "detail")]
+    for window in range(3):
+        names = ddp.names(window)
+        assert sum(name.startswith("Optimizer.step") for name in names) == 2
+        assert names.count("gloo:all_reduce") >= 2
+    assert "aten::addmm" not in ddp.names(0)
+    assert "aten::addmm" in ddp.names(2)
+
+
+def test_pauses_and_cpu_time_are_noted(ddp: Recorded):
+    for told in ddp.ranks:
+        assert [step for step, _ in told["resumed"]] == [4, 6, 8, 10, 11, 13]
+        ends = told["step_end_ns"]
+        for step, resumed_ns in told["resumed"]:
+            assert ends[step - 1] <= resumed_ns <= ends[step]
+        assert [reading[0] for reading in told["step_cpu"]] == [4, 5, 6, 8, 9, 10]
+        for before, after in zip(told["step_cpu"], told["step_cpu"][1:], strict=False):
+            assert before[1] < after[1]
+            assert before[2] <= after[2]
+            assert before[3] < after[3]
+
+
+def test_ddp_buckets_add_up_to_the_parameters(ddp: Recorded):
+    assert ddp.ranks[0]["ddp"] == ddp.ranks[1]["ddp"]
+    by_name = {one["parameters"][0]["name"]: one for one in ddp.ranks[0]["ddp"]}
+    assert sorted(by_name) == ["Model.first.weight", "Sequential.0.weight"]
+    for one in by_name.values():
+        inside = sorted(i for bucket in one["buckets"] for i in bucket["parameters"])
+        assert inside == list(range(len(one["parameters"])))
+        for bucket in one["buckets"]:
+            sizes = [one["parameters"][i]["size_bytes"] for i in bucket["parameters"]]
+            assert bucket["size_bytes"] == sum(sizes)
+    model, head = by_name["Model.first.weight"], by_name["Sequential.0.weight"]
+    # Never rebuilt, for some are unused; the other was, in the order of readiness.
+    assert (len(model["buckets"]), model["find_unused_parameters"]) == (3, True)
+    assert model["bucket_cap_bytes"] == int(0.3 * (1 << 20))
+    assert model["ready_order"] == [7, 6, 3, 2, 1, 0]
+    assert (len(head["buckets"]), head["gradient_as_bucket_view"]) == (1, True)
+    assert head["buckets"][0]["parameters"] == [3, 2, 1, 0]
+
+
+def test_groups_and_calls_match_across_ranks(ddp: Recorded):
+    groups = [(g["name"], g["ranks"], g["backend"]) for g in ddp.ranks[0]["groups"]]
+    assert groups == [("0", [0, 1], "gloo"), ("1", [0, 1], "gloo")]
+    sums = [("all_reduce", "1", number, 400, -1) for number in range(6)]
+    assert ddp.calls(0, "all_reduce") == ddp.calls(1, "all_reduce") == sums
+    assert ddp.calls(0, "send", "recv") == [("send", "0", n, 40, 1) for n in range(6)]
+    assert ddp.calls(1, "send", "recv") == [("recv", "0", n, 40, 0) for n in range(6)]
+
+
+def test_modules_have_ranges_in_the_detail(ddp: Recorded):
+    modules = ddp.ranks[0]["modules"]
+    assert modules["Model"] == "Model"
+    assert modules["Model.second"] == "Linear"
+    assert ddp.names(2).count("augury.module: Model.second") == 4  # two micro-batches a step
+    assert not any(name.startswith("augury.module") for name in ddp.names(0))
+
+
+def test_memory_by_kind_and_layer(ddp: Recorded):
+    assert ddp.sizes("parameter")["Model.first.weight"] == 300 * 400 * 4
+    assert "Model.unused.weight" not in ddp.sizes("gradient")
+    assert ddp.sizes("gradient")["Model.first.weight"] == 300 * 400 * 4
+    assert ddp.sizes("optimizer")["Model.first.weight"] == 2 * 300 * 400 * 4 + 4  # and a count
+    activations = ddp.sizes("activation")
+    assert activations["Model.first"] == 4 * 300 * 4  # its input
+    assert activations["Model.second"] == 4 * 400 * 4
+    assert activations["Model"] == 4 * 300 * 4  # what relu gave, kept once
+
+
+def test_the_network_is_measured_when_asked(ddp: Recorded):
+    counted = [
+        [
+            (c["size_bytes"], c["concurrent"], c["beside_compute"], len(c["durations_ns"]))
+            for c in told["calibration"]
+        ]
+        for told in ddp.ranks
+    ]
+    assert counted[0] == counted[1]
+    assert {size for size, *_ in counted[0]} >= {4 << 10, 1 << 20}
+    for told in ddp.ranks:
+        for one in told["calibration"]:
+            assert min(one["durations_ns"]) > 0
+            assert (one["compute_rate"] is not None) == one["beside_compute"]
+
+
+def test_sharded_parameters_are_gathered_and_scattered(sharded: Recorded):
+    for rank in (0, 1):
+        found = sharded.calls(rank, "all_gather", "reduce_scatter")
+        # The last layer is gathered anew for backward; four steps were watched.
+        assert [call[0] for call in found[:5]] == ["all_gather"] * 3 + ["reduce_scatter"] * 2
+        assert len(found) == 4 * 5
+        first_bytes, last_bytes = (64 + 1) * 128 * 4, (128 + 1) * 64 * 4
+        assert [call[3] for call in found[:2]] == [first_bytes, last_bytes]
+        assert [call[2] for call in found] == list(range(20))
+    assert sharded.sizes("parameter")["Sequential.2.weight"] == 128 * 64 * 4 // 2
+    assert sharded.ranks[0]["modules"]["Sequential.2"] == "Linear"
+
+
+def test_pipeline_stages_send_and_receive(sharded: Recorded):
+    there = [("send", "0", n, 128, 1) for n in range(8)]
+    back = [("recv", "0", n, 128, 1) for n in range(8)]
+    assert sharded.calls(0, "send") == there
+    assert sharded.calls(0, "recv") == back
+    assert [call[2] for call in sharded.calls(1, "recv")] == list(range(8))
+    assert "augury.module: Sequential#2.0" in sharded.names(1)
+
+
+def test_a_compiled_model_is_compiled_no_more_often(tmp_path: Path):
+    plain = start(torchrun(training_kinds.write_kind(tmp_path, training_kinds.COMPILED)))
+    recorded = run_kind(tmp_path, training_kinds.COMPILED, "--steps", "2:4")
+    assert sorted(recorded.output.splitlines()) == sorted(plain.stdout.splitlines())
+    (ddp,) = recorded.ranks[0]["ddp"]
+    assert [p["name"] for p in ddp["parameters"]][:2] == ["0.weight", "0.bias"]
+    assert recorded.names(1).count("augury.module: Sequential") == 2
