@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from importlib import import_module
+from keyword import iskeyword
 from typing import Annotated, Any
 
 import typer
 
-VERBS = ("run", "replay", "whatif", "report", "synth", "demo", "doctor")
-"""Each is the function of that name in the module of that name."""
+VERBS = ("run", "import", "replay", "whatif", "report", "synth", "demo", "doctor")
+"""Each is the function of that name in the module of that name; `import` is `import_` there."""
 
 _HELP = "Record, replay, explain and speed up distributed neural-network training."
 _EPILOG = "Start with `augury demo`."
@@ -28,9 +29,10 @@ def make_command(args: list[str]) -> Any:
     )
     app.callback(invoke_without_command=True)(_options)
     for verb in [args[0]] if args and args[0] in VERBS else VERBS:
-        home = import_module(f"augury.cli.{verb}")
+        name = f"{verb}_" if iskeyword(verb) else verb
+        home = import_module(f"augury.cli.{name}")
         settings = getattr(home, "CONTEXT_SETTINGS", None)
-        app.command(verb, context_settings=settings)(getattr(home, verb))
+        app.command(verb, context_settings=settings)(getattr(home, name))
     return get_command(app)
 
 

@@ -72,15 +72,20 @@ class Workshop:
     """What all ranks' drafts share: names, streams, groups; and the drafts themselves."""
 
     strings: StringPool = field(default_factory=StringPool)
-    groups: dict[tuple[int, ...], int] = field(default_factory=dict)
+    _groups: dict[tuple[tuple[int, ...], str], int] = field(default_factory=dict)
     _streams: dict[tuple[int, StreamKind, str], int] = field(default_factory=dict)
     _drafts: list[tuple[int, Draft]] = field(default_factory=list)
 
     def stream(self, rank: int, kind: StreamKind, name: str) -> int:
         return self._streams.setdefault((rank, kind, name), len(self._streams))
 
-    def group(self, ranks: tuple[int, ...]) -> int:
-        return self.groups.setdefault(ranks, len(self.groups))
+    def group(self, ranks: tuple[int, ...], communicator: str = "") -> int:
+        """The same ranks may have several communicators, each with its own order."""
+        return self._groups.setdefault((ranks, communicator), len(self._groups))
+
+    @property
+    def groups(self) -> list[list[int]]:
+        return [list(ranks) for ranks, _ in self._groups]
 
     def add(self, rank: int, draft: Draft) -> None:
         self._drafts.append((rank, draft))

@@ -43,7 +43,7 @@ class Args(msgspec.Struct, frozen=True, gc=False):
     external: int | None = msgspec.field(name="External id", default=None)
     stream: int | str | None = None
     device: int | str | None = None
-    size_bytes: float | None = msgspec.field(name="bytes", default=None)
+    size_bytes: float | str | None = msgspec.field(name="bytes", default=None)
     input_dims: msgspec.Raw = msgspec.field(name="Input Dims", default=_NOTHING)
     input_types: msgspec.Raw = msgspec.field(name="Input type", default=_NOTHING)
     collective: str | None = msgspec.field(name="Collective name", default=None)

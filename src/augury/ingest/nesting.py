@@ -9,7 +9,7 @@ from augury.core.table import I4, I8
 
 def enclosing(stream: I4, start_ns: I8, dur_ns: I8) -> I4:
     """The innermost event around each, or -1; all sorted by (stream, start, longest first)."""
-    parent = np.full(len(stream), -1, dtype=np.int32)
+    parent: list[int] = []
     ends = (start_ns + dur_ns).tolist()
     opened: list[int] = []
     current = -1
@@ -20,7 +20,6 @@ def enclosing(stream: I4, start_ns: I8, dur_ns: I8) -> I4:
         # What ends where the next one starts does not enclose it.
         while opened and ends[opened[-1]] <= start:
             opened.pop()
-        if opened:
-            parent[i] = opened[-1]
+        parent.append(opened[-1] if opened else -1)
         opened.append(i)
-    return parent
+    return np.array(parent, dtype=np.int32)

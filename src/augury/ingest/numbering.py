@@ -23,7 +23,7 @@ def number(ranks: list[RecordedRank], workshop: Workshop, ledger: Ledger) -> Non
             group = workshop.group(group_ranks(rank.record, item.group))
             rank.drafts[item.window].group[item.row] = group
             places[group, item.step][rank.record.rank].append(item)
-    members = list(workshop.groups)
+    members = workshop.groups
     following: Counter[int] = Counter()
     for (group, _), parts in sorted(places.items()):
         expected = [rank for rank in members[group] if rank in by_rank]

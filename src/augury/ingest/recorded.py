@@ -51,7 +51,7 @@ def read_run(folder: Path, *, clocks: Source = "auto") -> Trace:
         # What was numbered last: all of the above may name strings and groups.
         streams=workshop.streams(),
         strings=workshop.strings.table(),
-        groups=[list(group) for group in workshop.groups],
+        groups=workshop.groups,
         ledger=ledger,
     )
 

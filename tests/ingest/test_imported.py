@@ -1,0 +1,142 @@
+"""Real traces that others recorded on GPUs: read, matched, and refused where they do not fit."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from augury.cli.main import main
+from augury.core.errors import InputError
+from augury.core.kinds import OpKind, Phase, StreamKind
+from augury.core.trace import Trace
+from augury.core.trace_spec import problems
+from augury.ingest import open_run
+from augury.ingest.imported import import_traces
+
+TRACES = os.environ.get("AUGURY_TRACES")
+real = pytest.mark.skipif(TRACES is None, reason="AUGURY_TRACES is unset: no real traces here")
+US = 1_000
+
+
+def folder(name: str) -> Path:
+    return Path(TRACES or "") / name
+
+
+def spreads_ns(trace: Trace) -> np.ndarray:
+    """How far the ends of each matched collective lie apart."""
+    e = trace.events
+    ends: dict[tuple[int, int], list[int]] = {}
+    for i in np.flatnonzero(e.sequence >= 0).tolist():
+        key = int(e.group[i]), int(e.sequence[i])
+        ends.setdefault(key, []).append(int(e.start_ns[i] + e.dur_ns[i]))
+    assert all(len(found) == len(trace.ranks) for found in ends.values())
+    return np.array([max(found) - min(found) for found in ends.values()])
+
+
+@real
+@pytest.mark.parametrize(
+    ("name", "num_ranks", "num_matched", "num_unmatched", "median_us"),
+    [
+        ("dlrm8_v100", 8, 8, 0, 10),
+        ("torchrec_dlrm4_a", 4, 31, 2, 100),
+        ("torchrec_dlrm4_b", 4, 27, 12, 100),
+        ("torchrec_resnet18_2", 2, 12, 0, 50),
+    ],
+)
+def test_collectives_are_matched(
+    name: str, num_ranks: int, num_matched: int, num_unmatched: int, median_us: int
+):
+    trace = import_traces([folder(name)])
+    assert list(problems(trace)) == []
+    assert (len(trace.ranks), trace.world_size) == (num_ranks, num_ranks)
+    spreads = spreads_ns(trace)
+    assert len(spreads) == num_matched
+    assert np.median(spreads) < median_us * US
+    e = trace.events
+    assert ((e.group >= 0) & (e.sequence < 0)).sum() == num_unmatched
+    unmatched = [a.count for a in trace.ledger if a.name == "unmatched-communication"]
+    assert sum(unmatched) == num_unmatched
+
+
+@real
+@pytest.mark.parametrize(
+    ("name", "rank", "world", "kinds"),
+    [
+        ("nccl_args_a100", 0, 2, {"broadcast": 6, "all_reduce": 15}),
+        ("rccl_args_mi300", 0, 8, {"broadcast": 6, "all_reduce": 6}),
+        ("scale_v100", 1, 2, {"all_reduce": 2020}),
+    ],
+)
+def test_one_rank_of_several(name: str, rank: int, world: int, kinds: dict[str, int]):
+    trace = import_traces([folder(name)])
+    assert list(problems(trace)) == []
+    assert ([facts.rank for facts in trace.ranks], trace.world_size) == ([rank], world)
+    assert trace.ledger["missing-rank"].count == world - 1
+    e = trace.events
+    counts = np.bincount(e.kind[e.group >= 0])
+    assert {OpKind(k).label: n for k, n in enumerate(counts.tolist()) if n} == kinds
+    if name != "scale_v100":  # that one has neither arguments nor shapes
+        assert (e.size_bytes[e.group >= 0] > 0).all()
+        assert trace.groups == [list(range(world))]
+
+
+@real
+def test_what_devices_ran_knows_its_launch():
+    trace = import_traces([folder("nccl_args_a100")])
+    e = trace.events
+    on_device = np.isin(trace.streams.kind[e.stream], [StreamKind.DEVICE, StreamKind.COMMUNICATION])
+    launched = on_device & (e.cause >= 0)
+    assert launched.sum() > 0.95 * on_device.sum()
+    cause = e.cause[launched]
+    assert np.isin(e.kind[cause], [OpKind.LAUNCH]).all()
+    assert (e.arrival_ns[launched] == e.start_ns[cause]).all()
+    assert (e.start_ns[launched] >= e.start_ns[cause]).all()
+    phases = set(e.phase[launched & (e.step >= 0)].tolist())
+    assert {Phase.FORWARD, Phase.BACKWARD, Phase.UPDATE} <= phases
+    assert (e.kind == OpKind.SYNC).sum() > 0
+    assert (e.kind == OpKind.COPY).sum() > 0
+
+
+@real
+def test_traces_of_two_jobs_are_refused(tmp_path: Path):
+    (tmp_path / "rank0.json.gz").symlink_to(folder("torchrec_dlrm4_a") / "rank0.json.gz")
+    (tmp_path / "rank1.json.gz").symlink_to(folder("torchrec_dlrm4_b") / "rank1.json.gz")
+    with pytest.raises(InputError, match=r"fits what other ranks did: .* s apart"):
+        import_traces([tmp_path])
+
+
+@real
+def test_one_rank_twice_is_refused():
+    one = folder("torchrec_resnet18_2") / "rank0.json.gz"
+    with pytest.raises(InputError, match="rank 0, and so is another"):
+        import_traces([one, one])
+
+
+@real
+def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    out = tmp_path / "run"
+    source = str(folder("torchrec_resnet18_2"))
+    assert main(["import", source, "-o", str(out), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)["result"]
+    assert (said["num_ranks"], said["num_steps"], said["num_matched"]) == (2, 3, 12)
+    assert open_run(out) == import_traces([folder("torchrec_resnet18_2")])
+    assert main(["import", source, "-o", str(out)]) == 2
+    assert main(["import", source, "-o", str(out), "--force"]) == 0
+    assert "next: augury replay" in capsys.readouterr().out
+
+
+def test_what_cannot_be_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    out = ["-o", str(tmp_path / "run")]
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert main(["import", str(empty), *out]) == 3
+    (empty / "rank0.json").write_text('{"traceEvents": []}')
+    assert main(["import", str(empty), *out]) == 3
+    assert "has no events" in capsys.readouterr().err
+    assert main(["import", str(tmp_path / "nothing"), *out]) == 3
+    assert main(["import", str(empty), *out, "--clocks", "sundial"]) == 2
+    assert not (tmp_path / "run").exists()
