@@ -66,29 +66,24 @@ def test_a_module_and_its_exit_code(tmp_path: Path):
     assert said["result"]["ranks"][0]["num_steps"] == 4
 
 
-def test_an_uncaught_error_is_the_scripts_own(tmp_path: Path):
-    script = write_training(tmp_path, at_end="raise KeyError('its own')")
-    done = alone(tmp_path / "run", "--steps", "1:3", "--", str(script), "4")
-    assert done.returncode == 1
-    assert "KeyError: 'its own'" in done.stderr
-    assert "runpy" not in done.stderr
-    assert "defect" not in done.stderr
-    assert len(read(tmp_path / "run", 0)["step_end_ns"]) == 4
-
-
 def test_a_folder_in_use_is_kept_unless_forced(tmp_path: Path):
+    """And an error that the script does not catch is told as its own."""
     out = tmp_path / "run"
     out.mkdir()
     (out / "rank-00003.json").write_text("old")
     (out / "mine.txt").write_text("kept")
-    script = write_training(tmp_path)
+    script = write_training(tmp_path, at_end="raise KeyError('its own')")
     done = alone(out, "--steps", "1:3", str(script), "4")
     assert done.returncode == 2
     assert "exists and is not empty" in done.stderr
     assert (out / "rank-00003.json").exists()
-    done = alone(out, "--force", "--steps", "1:3", str(script), "4")
-    assert done.returncode == 0, done.stderr
+    done = alone(out, "--force", "--steps", "1:3", "--", str(script), "4")
+    assert done.returncode == 1
+    assert "KeyError: 'its own'" in done.stderr
+    assert "runpy" not in done.stderr
+    assert "defect" not in done.stderr
     assert "1 ranks recorded" in done.stderr
+    assert len(read(out, 0)["step_end_ns"]) == 4
     assert (out / "mine.txt").exists()
 
 
@@ -118,6 +113,7 @@ def test_asking_too_late_or_twice(tmp_path: Path):
     assert done.returncode == 0, done.stderr
     assert "said: training has begun before" in done.stdout
     assert not (tmp_path / "run").exists()
+    # A process that torch never comes to is let alone, but not asked twice.
     twice = "import augury; augury.record('a'); augury.record('a')"
     done = start([sys.executable, "-c", twice], cwd=tmp_path)
     assert "augury.record was called before" in done.stderr
