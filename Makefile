@@ -23,7 +23,7 @@ help: ## list the targets
 install: $(INSTALLED) ## make .venv with augury, its kernel and the tools
 	@echo "ready: $(BIN)/augury --help"
 
-demo: $(INSTALLED) ## replay a made-up run and show its critical path
+demo: $(TORCH) ## record a real training of two processes, replay it, foretell a change
 	@$(BIN)/augury demo --force --out build/demo
 	@echo "(augury is $(BIN)/augury here)"
 
