@@ -12,6 +12,7 @@ from augury.report.safe_text import safe
 
 def render_change(result: WhatIfResult, file: TextIO, *, name: str) -> None:
     from rich.table import Table
+    from rich.text import Text
 
     console = make_console(file)
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
@@ -26,9 +27,9 @@ def render_change(result: WhatIfResult, file: TextIO, *, name: str) -> None:
     table.add_row("gain", format_percent(result.gain_pct, signed=True))
     table.add_row("then", _shares(result.critical_path_summary.by_kind))
     with console.capture() as capture:
-        console.print(
-            f"[bold]{safe(name, max_chars=console.width)}[/bold]  a step, if:", highlight=False
-        )
+        line = Text(safe(name, max_chars=console.width), style="bold")
+        line.append("  a step, if:", style="not bold")
+        console.print(line)
         for change in result.changes:
             console.print(f"  {safe(change, max_chars=200)}", highlight=False, markup=False)
         console.print(table)

@@ -123,7 +123,10 @@ class _More:
                 row = [int(values[op]) for values in rows]
                 row[1] = rank
                 row[2] = resources.get(row[2], row[2])
-                row[6] = gangs.get(row[6], NONE)
+                if row[6] != NONE:
+                    # What all members do together takes them the same time.
+                    row[6] = gangs[row[6]]
+                    row[3] = int(graph.ops.work_ns[graph.gang_members.of(row[6])[0]])
                 row[8] = step
                 copy_of[op] = edit.copy_op(tuple(row[:9]), row[9])
             inside = set(of_step[there])
