@@ -74,7 +74,7 @@ def slide(own: Sequenced, reference: Sequenced) -> Match | None:
         return None
     # Steps look alike: with one clock the ends themselves tell which step it is.
     nearest = min(tried, key=lambda entry: entry[2] + entry[3])
-    if nearest[2] <= _SAME_CLOCK_NS:
+    if nearest[2] + nearest[3] <= _SAME_CLOCK_NS:
         return Match(nearest[0], nearest[3], nearest[2])
     best = min(tried, key=lambda entry: (entry[3], -entry[1], entry[2]))
     return Match(best[0], best[3], best[2])
