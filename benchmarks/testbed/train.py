@@ -134,8 +134,9 @@ def main() -> None:
     loss = trainer.loss
     for number, words in enumerate(options.blocks * options.rounds):
         pass_gate(options.gate, number)
-        trainer.configure(base.changed(words.partition("@")[0]))
-        stamps = trainer.train(options.warm_up + options.measured)
+        changes, _, num_measured = words.partition("@")[0].partition(":")
+        trainer.configure(base.changed(changes))
+        stamps = trainer.train(options.warm_up + int(num_measured or options.measured))
         done.append({"block": words, "warm_up": options.warm_up, "stamps_ns": stamps})
     if options.times is not None:
         report = {"rank": dist.get_rank(), "loss": loss.hex(), "blocks": done}
@@ -158,7 +159,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--sharded", action="store_true", help="fully_shard instead of DDP")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument(
-        "--blocks", nargs="*", default=[], help="base, cap=1, ...; what follows an @ is a label"
+        "--blocks", nargs="*", default=[], help="base, cap=1, cap=1,4:20 (so many steps), ...@label"
     )
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--warm-up", type=int, default=3)

@@ -15,15 +15,17 @@ from augury.ingest.clocks import to_common
 from augury.ingest.recorded import read_run
 from benchmarks.testbed.skew import Skew, skew_run
 from benchmarks.validate.job import JobError, record
-from benchmarks.validate.measured import Measured, of_halves
+from benchmarks.validate.measured import WARM_UP, Measured, of_halves
 from benchmarks.validate.predicted import ask
 from benchmarks.validate.rows import Row
+from benchmarks.validate.schedule import ROUNDS, Schedule
 from benchmarks.validate.settings import Setting
 
 SKEWS = ((50_000_000, 0.0), (-50_000_000, 0.0), (50_000_000, 100.0), (-50_000_000, -100.0))
 LED_BACK_NS = {"handshake": 50_000, "collectives": 300_000}
 REPEATS = 2
-AFTER_WINDOWS = 66
+DETAIL = 3
+"""Steps behind the last window in which the recorder looks at shapes and memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +117,8 @@ def recording_changes_nothing(setting: Setting, folder: Path) -> Iterator[Check]
     """The same job with and without Augury, in turn: steps outside of windows, and the loss."""
     steps: dict[bool, list[list[int]]] = {False: [], True: []}
     losses: set[str] = set()
-    bare = replace(setting, changes=(), steps=AFTER_WINDOWS + 60)
+    bare = replace(setting, changes=())
+    outside = plain_steps(Schedule(bare))
     try:
         for repeat in range(REPEATS):
             for recorded in (False, True):
@@ -123,8 +126,8 @@ def recording_changes_nothing(setting: Setting, folder: Path) -> Iterator[Check]
                 record(bare, place, recorded=recorded)
                 times = json.loads((place / "times-00000.json").read_text())
                 losses.add(times["loss"])
-                stamps = times["blocks"][0]["stamps_ns"][AFTER_WINDOWS:]
-                steps[recorded].append(np.diff(stamps).tolist())
+                durations = np.diff(times["blocks"][0]["stamps_ns"])
+                steps[recorded].append(durations[outside].tolist())
     except JobError as error:
         yield Check(
             suite="torch",
@@ -154,6 +157,19 @@ def recording_changes_nothing(setting: Setting, folder: Path) -> Iterator[Check]
         unit="",
         at_most=0,
     )
+
+
+def plain_steps(schedule: Schedule) -> list[int]:
+    """Indices of steps that are plain where the job is recorded, and which no window held up."""
+    windows = [*schedule.windows, (0, WARM_UP)]
+    last = windows[ROUNDS - 1][1]
+    windows.append((last, last + DETAIL))
+    num_steps = schedule.first_steps
+    return [
+        step - 1
+        for step in range(1, num_steps + 1)
+        if not any(first < step <= last + 1 for first, last in windows)
+    ]
 
 
 def _of(repeats: list[list[int]]) -> Measured:

@@ -15,7 +15,8 @@ from pathlib import Path
 from benchmarks.testbed.bed import Bed
 from benchmarks.testbed.loopback import Loopback
 from benchmarks.testbed.network import Network
-from benchmarks.validate.settings import MEASURED, ROUNDS, WINDOWS, Change, Setting
+from benchmarks.validate.schedule import ROUNDS, WARM_UP, Schedule
+from benchmarks.validate.settings import Change, Setting
 from benchmarks.validate.withhold import withhold_changes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,21 +35,20 @@ def record(setting: Setting, folder: Path, *, recorded: bool = True) -> None:
     folder.mkdir(parents=True)
     gate = folder / "gate"
     gate.mkdir()
-    blocks = [change for change in setting.changes if change.measured_by is None]
-    labels = ["base", *(f"{change.block}@{change.name}" for change in blocks)] if blocks else []
+    schedule = Schedule(setting)
     begin = time.monotonic()
     with bed_of(setting) as bed:
         bed_as_recorded(bed, setting)
-        command = training(setting, labels, gate, folder)
+        command = training(schedule, gate, folder)
         if recorded:
             # Node-local, as it would be on hosts that share no file system.
-            command = [*augury_run(bed.hosts[0].scratch / "run"), *command]
+            command = [*augury_run(bed.hosts[0].scratch / "run", schedule), *command]
         jobs = [
             bed.start(host, command, environment(bed, host), folder / f"log-{host}.txt")
             for host in range(setting.num_ranks)
         ]
         try:
-            attend(bed, setting, [None, *blocks] * ROUNDS if blocks else [], gate, jobs)
+            attend(bed, setting, [None, *schedule.changes] * ROUNDS, gate, jobs)
         finally:
             for job in jobs:
                 end(job)
@@ -60,7 +60,7 @@ def record(setting: Setting, folder: Path, *, recorded: bool = True) -> None:
             )
         if recorded:
             gather(bed, folder / "raw")
-            withhold_changes(folder / "raw", folder / "run", num_steps=setting.steps)
+            withhold_changes(folder / "raw", folder / "run", schedule.kept)
     shutil.rmtree(gate)
     took_s = round(time.monotonic() - begin, 1)
     (folder / "setting.json").write_text(json.dumps(asdict(setting) | {"took_s": took_s}, indent=1))
@@ -86,24 +86,21 @@ def bed_changed(bed: Bed, setting: Setting, change: Change) -> None:
         bed.set_quota((setting.quota or 1.0) / factor, host)
 
 
-def training(setting: Setting, labels: list[str], gate: Path, times: Path) -> list[str]:
-    blocks = ["--blocks", *labels, "--rounds", str(ROUNDS), "--measured", str(MEASURED)]
+def training(schedule: Schedule, gate: Path, times: Path) -> list[str]:
+    setting = schedule.setting
+    rounds = ["--rounds", str(ROUNDS), "--warm-up", str(WARM_UP), "--gate", str(gate)]
     return [
         *(sys.executable, "-m", "benchmarks.testbed.train", "--model", setting.model),
-        *("--steps", str(setting.steps), "--cap", setting.cap, *setting.options),
-        *(("--gate", str(gate), *blocks) if labels else ()),
+        *("--steps", str(schedule.first_steps), "--cap", setting.cap, *setting.options),
+        *(("--blocks", *schedule.blocks, *rounds) if schedule.blocks else ()),
         *("--times", str(times)),
     ]
 
 
-def augury_run(out: Path) -> list[str]:
-    augury = [sys.executable, "-m", "augury", "run"]
-    asked = subprocess.run(
-        [*augury, "--help"], env=environment(None, 0), capture_output=True, text=True, check=True
-    )
-    calibrate = ["--calibrate"] if "--calibrate" in asked.stdout else []
-    windows = ",".join(f"{first}:{last}" for first, last in WINDOWS)
-    return [*augury, *calibrate, "--out", str(out), "--steps", windows, "--"]
+def augury_run(out: Path, schedule: Schedule) -> list[str]:
+    windows = ",".join(f"{first}:{last}" for first, last in schedule.windows)
+    augury = (sys.executable, "-m", "augury", "run", "--calibrate", "--out", str(out))
+    return [*augury, "--steps", windows, "--"]
 
 
 def environment(bed: Bed | None, host: int) -> dict[str, str]:

@@ -10,8 +10,8 @@ from statistics import median
 from typing import Any
 
 WARM_UP = 5
-CHUNK = 4
-"""Neighbouring steps that go into the same of two interleaved halves."""
+CHUNK = 9
+"""Neighbouring plain steps that go into the same of two interleaved halves: those of a round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +48,8 @@ def of_record(run: Path) -> RecordedRun:
     """Of rank 0: steps outside of every window and not held up by the recorder."""
     record = json.loads((run / "rank-00000.json").read_text())
     ends = record["step_end_ns"]
-    windows = record.get("windows") or [
-        {"first": record["window"][0], "last": record["window"][1], "mode": "light"}
-    ]
-    held = {step for step, _ in record.get("resumed", ())}
+    windows = record["windows"]
+    held = {step for step, _ in record["resumed"]}
     held |= {window[edge] for window in windows for edge in ("first", "last")}
     plain: list[int] = []
     recorded: list[int] = []
@@ -78,12 +76,14 @@ def interleaved(durations: list[int]) -> tuple[list[int], list[int]]:
 
 
 def of_blocks(folder: Path) -> dict[str, Measured]:
-    """By label: the change's name, or ``base``."""
+    """Of changed configurations, by the change's name."""
     times: dict[str, Any] = json.loads((folder / "times-00000.json").read_text())
     found: dict[str, list[list[int]]] = {}
-    for block in times["blocks"][1:]:
+    for block in times["blocks"]:
+        label = block["block"].partition("@")[2]
+        if not label:
+            continue
         stamps = block["stamps_ns"][block["warm_up"] :]
-        label = block["block"].partition("@")[2] or block["block"]
         durations = [end - start for start, end in pairwise(stamps)]
         found.setdefault(label, []).append(durations)
     return {label: of_halves(alternating(rounds)) for label, rounds in found.items()}

@@ -4,14 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-WINDOWS = ((10, 20), (30, 40), (50, 60))
-"""Steps that are recorded, from the end of the first to the end of the last."""
-STEPS = 90
-"""Before any change; those outside the windows are what a replay is compared with."""
-ROUNDS = 4
-MEASURED = 9
-"""Steps of a block: 4 x 9 of every configuration, in two interleaved halves of 2 x 9."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
@@ -43,7 +35,6 @@ class Setting:
     """Of a core, for every host."""
     options: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
-    steps: int = STEPS
 
 
 def bucket(caps: str) -> Change:
@@ -121,7 +112,3 @@ SETTINGS: tuple[Setting, ...] = (
     *(_shared_cores(model, 2, (_twice(model),)) for model in ("last", "transformer")),
     *(_shared_cores(model, 4) for model in ("last", "transformer")),
 )
-
-
-def num_cases(setting: Setting) -> int:
-    return 1 + len(setting.changes)

@@ -116,10 +116,9 @@ def foretold(setting: Setting, change: Change, folder: Path) -> Row:
 
 
 def _measured(setting: Setting, change: Change, folder: Path) -> tuple[Measured | None, Measured]:
-    if change.measured_by is None:
-        blocks = of_blocks(folder / setting.name)
-        return blocks[change.name], blocks["base"]
     baseline = of_record(folder / setting.name / "run").plain
+    if change.measured_by is None:
+        return of_blocks(folder / setting.name)[change.name], baseline
     partner = folder / change.measured_by / "run"
     return (of_record(partner).plain if partner.exists() else None), baseline
 
