@@ -111,6 +111,15 @@ def test_late_ends_do_not_pull_the_line(offset: int, drift_ppm: float, seed: int
     assert np.abs(to_common(clock, true) - times).max() < 100 * US
 
 
+def test_made_up_exchanges_are_not_believed(tmp_path: Path):
+    def change(record):
+        for handshake in record["handshake"]:
+            handshake["exchanges"] = [[0, 3 * 10**18, 3 * 10**18, 1], [9, 5, 2, 1]]
+
+    clock = read_run(Run(tmp_path / "run", change=change).write()).ranks[1].clock
+    assert clock.source == "collectives"
+
+
 def test_few_points_have_no_drift():
     offset, drift = robust_line(np.array([0.0, 1e9]), np.array([1.0, 3.0]))
     assert (offset, drift) == (2.0, 0.0)

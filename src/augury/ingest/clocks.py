@@ -33,6 +33,7 @@ _MIN_SPAN_NS = 500_000_000
 _USUAL_DRIFT = 150e-6
 _FINEST_NS = 1_000.0
 _SHORTEST = 5
+_MAX_OFFSET_NS = 10**17
 
 
 def align(
@@ -84,21 +85,30 @@ def _fit(
     source: Source,
 ) -> Clock | None:
     if source in ("auto", "handshake"):
-        clock = from_handshakes([h for h in handshakes if h.peer == reference])
+        clock = _if_sane(from_handshakes([h for h in handshakes if h.peer == reference]))
         if clock is not None or source == "handshake":
             return clock
     if source in ("auto", "collectives"):
-        return from_collectives(ends.get(rank, {}), ends.get(reference, {}))
+        return _if_sane(from_collectives(ends.get(rank, {}), ends.get(reference, {})))
     raise InputError(
         f"clocks cannot be aligned by {source!r}", remedy="choose auto, handshake or collectives"
     )
+
+
+def _if_sane(clock: Clock | None) -> Clock | None:
+    """A clock that is years away or goes a hundredth too fast was not read, but made up."""
+    if clock is None or abs(clock.offset_ns) > _MAX_OFFSET_NS or abs(clock.drift_ppm) > 10_000:
+        return None
+    return clock
 
 
 def from_handshakes(handshakes: Sequence[Handshake]) -> Clock | None:
     """Only exchanges that were hardly longer on the way than the shortest are believed."""
     moments: dict[str, list[tuple[int, int, int, int]]] = {}
     for handshake in handshakes:
-        moments.setdefault(handshake.moment, []).extend(handshake.exchanges)
+        moments.setdefault(handshake.moment, []).extend(
+            e for e in handshake.exchanges if e[3] - e[0] >= e[2] - e[1] >= 0
+        )
     points: list[tuple[float, float]] = []
     believed: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
     origin = min((e[0] for exchanges in moments.values() for e in exchanges), default=0)
