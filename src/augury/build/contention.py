@@ -79,9 +79,8 @@ def compute_rate(
 
 def _cores_of(trace: Trace, rank: int) -> float:
     """What a rank can have of its host; many where nobody counted."""
-    facts = {own.rank: own for own in trace.ranks}
-    own = facts[rank]
-    if not own.cores:
+    own = next((facts for facts in trace.ranks if facts.rank == rank), None)
+    if own is None or own.cores < 1:
         return float("inf")
     sharing = sum(other.host == own.host for other in trace.ranks)
     # Fewer cores than ranks: each rank was given cores of its own.
@@ -112,8 +111,6 @@ def transfer_work_ns(
     """Of the transfers of one group: those that overlap share the link, ``at_once`` is how many
     progress at full speed together."""
     times = np.unique(np.array(spans, dtype=np.int64).reshape(-1))
-    if len(times) < 2:
-        return [0] * len(spans)
     middle_begin, middle_end = times[:-1], times[1:]
     count = np.zeros(len(middle_begin))
     for begin, end in spans:

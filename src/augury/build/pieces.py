@@ -40,7 +40,8 @@ def lay(pieces: Iterable[Piece], waits: Iterable[Piece]) -> Iterator[Piece]:
     reach_ns = -(1 << 62)
     for piece in pieces:
         left = piece
-        while rest and rest[0].end_ns < left.end_ns:
+        # A wait that ends where a piece of no length stands comes before it.
+        while rest and (rest[0].end_ns < left.end_ns or rest[0].end_ns <= left.start_ns):
             wait = rest.pop(0)
             begin_ns = max(wait.start_ns, reach_ns)
             if begin_ns > left.start_ns:

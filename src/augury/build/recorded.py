@@ -39,8 +39,7 @@ def build_recorded(trace: Trace) -> Graph:
 class _Recorded:
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
-        self._steps = _timed_steps(trace)
-        self._ranks = _timed_ranks(trace, self._steps)
+        self._ranks, self._steps = _timed(trace)
         self._exchanges = exchanges_of(trace, set(self._steps), set(self._ranks))
         self._buckets = {rank: buckets_of(trace, rank) for rank in self._ranks}
         self._reductions = reductions(self._exchanges, self._buckets)
@@ -86,7 +85,7 @@ class _Recorded:
         builder = self._builder
         hosts = {facts.rank: facts.host for facts in self._trace.ranks}
         for rank in self._ranks:
-            builder.rank(host=hosts[rank])
+            builder.rank(host=hosts.get(rank, ""))
         compute = {
             rank: builder.resource("main thread", rank=self._row_of[rank]) for rank in self._ranks
         }
@@ -317,18 +316,18 @@ class _Recorded:
         return missing / total if total else 0.0
 
 
-def _timed_steps(trace: Trace) -> list[int]:
-    """Those that every rank with a trace has timed."""
-    seen = Counter(trace.steps.step[trace.steps.state == StepState.TIMED].tolist())
-    most = max(seen.values(), default=0)
-    if not most:
+def _timed(trace: Trace) -> tuple[list[int], list[int]]:
+    """Ranks and steps, each of which all of those ranks have timed: as many ranks as possible,
+    and of ranks that are as many those with the most steps."""
+    ranks_of: dict[int, set[int]] = defaultdict(set)
+    timed = trace.steps.state == StepState.TIMED
+    for rank, step in zip(trace.steps.rank[timed], trace.steps.step[timed], strict=True):
+        ranks_of[int(step)].add(int(rank))
+    if not ranks_of:
         raise InputError(
             "the run has no timed step",
             remedy="record a window within the job: augury run --steps FIRST:LAST",
         )
-    return sorted(step for step, count in seen.items() if count == most)
-
-
-def _timed_ranks(trace: Trace, steps: list[int]) -> list[int]:
-    timed = (trace.steps.state == StepState.TIMED) & (trace.steps.step == steps[0])
-    return sorted(set(trace.steps.rank[timed].tolist()))
+    together = Counter(frozenset(ranks) for ranks in ranks_of.values())
+    chosen = max(together, key=lambda ranks: (len(ranks), together[ranks], -min(ranks)))
+    return sorted(chosen), sorted(step for step, ranks in ranks_of.items() if ranks == chosen)

@@ -1,0 +1,412 @@
+"""Traces of made-up jobs, from a simulation of its own: ranks that compute and communicate side by
+side, slow each other and share a link, with all times known."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from augury.build.detail import COPIES_GRADIENT, PREPARES_GRADIENT
+from augury.build.main_thread import ACCUMULATES
+from augury.core.graph import NONE
+from augury.core.kinds import OpKind, Phase, StepState, StreamKind
+from augury.core.strings import StringPool
+from augury.core.table import Table
+from augury.core.trace import Calibration, Events, Gradients, RankFacts, Steps, Streams, Trace
+
+AT_ONCE = 2
+MS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Run:
+    """Something that the main thread does; without a name the profiler does not see it."""
+
+    work_ns: int
+    name: str = ""
+    phase: Phase = Phase.NONE
+    kind: OpKind = OpKind.OTHER
+
+
+@dataclass(frozen=True)
+class Send:
+    key: int
+
+
+@dataclass(frozen=True)
+class Wait:
+    key: int
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """One collective; ``work_ns`` is what it takes alone on the link."""
+
+    work_ns: int
+    size_bytes: int
+    kind: OpKind = OpKind.ALL_REDUCE
+
+
+Item = Run | Send | Wait
+
+
+@dataclass(frozen=True)
+class Job:
+    """``programs[rank]`` is a list of steps, each a list of items; transfers are among all ranks.
+    Compute goes at ``compute_rate`` while its rank communicates, transfers at ``transfer_rate``
+    while any rank computes."""
+
+    programs: Sequence[Sequence[Sequence[Item]]]
+    transfers: Mapping[int, Transfer]
+    compute_rate: float = 1.0
+    transfer_rate: float = 1.0
+    first_step: int = 10
+
+
+@dataclass
+class Seen:
+    """What the simulation did, in exact times."""
+
+    spans: dict[int, list[tuple[Run, int, float, float]]]
+    """Of each rank: what it ran, in which step, from when to when."""
+    granted: dict[tuple[int, int], float]
+    done: dict[int, float]
+    step_of: dict[int, int]
+    step_ends: dict[int, list[float]]
+    delay: dict[tuple[int, int], float] = field(default_factory=lambda: defaultdict(float))
+
+
+class _Rank:
+    def __init__(self, steps: Sequence[Sequence[Item]], first_step: int) -> None:
+        self.items = [(first_step + i, item) for i, step in enumerate(steps) for item in step]
+        self.last = [sum(len(step) for step in steps[: i + 1]) for i in range(len(steps))]
+        self.at = 0
+        self.left = 0.0
+        self.began = 0.0
+        self.sent: list[int] = []
+
+    @property
+    def running(self) -> Run | None:
+        item = self.items[self.at][1] if self.at < len(self.items) else None
+        return item if isinstance(item, Run) else None
+
+
+def simulate(job: Job) -> Seen:
+    ranks = [_Rank(steps, job.first_step) for steps in job.programs]
+    seen = Seen({i: [] for i in range(len(ranks))}, {}, {}, {}, {i: [] for i in range(len(ranks))})
+    left = {key: float(transfer.work_ns) for key, transfer in job.transfers.items()}
+    now = 0.0
+    for rank in ranks:
+        _enter(rank, now)
+    while True:
+        _settle(ranks, seen, now)
+        moving = [
+            key
+            for key in left
+            if key not in seen.done and all((key, i) in seen.granted for i in range(len(ranks)))
+        ]
+        computing = [i for i, rank in enumerate(ranks) if rank.running]
+        if not moving and not computing:
+            assert all(rank.at == len(rank.items) for rank in ranks), "stuck"
+            return seen
+        speed = job.transfer_rate if computing else 1.0
+        compute = job.compute_rate if moving else 1.0
+        pace = speed / max(1, len(moving))
+        ahead = min(
+            [left[key] / pace for key in moving] + [ranks[i].left / compute for i in computing]
+        )
+        now += ahead
+        for key in moving:
+            left[key] -= ahead * pace
+            if left[key] < 1e-3:
+                seen.done[key] = now
+        for i in computing:
+            rank = ranks[i]
+            seen.delay[i, rank.items[rank.at][0]] += ahead * (1 - compute)
+            rank.left -= ahead * compute
+            if rank.left < 1e-3:
+                step, run = rank.items[rank.at]
+                assert isinstance(run, Run)
+                seen.spans[i].append((run, step, rank.began, now))
+                _next(rank, seen, i, now)
+
+
+def _enter(rank: _Rank, now: float) -> None:
+    run = rank.running
+    rank.left, rank.began = float(run.work_ns) if run else 0.0, now
+
+
+def _next(rank: _Rank, seen: Seen, number: int, now: float) -> None:
+    rank.at += 1
+    if rank.at in rank.last:
+        seen.step_ends[number].append(now)
+    _enter(rank, now)
+
+
+def _settle(ranks: list[_Rank], seen: Seen, now: float) -> None:
+    """All that takes no time."""
+    for number, rank in enumerate(ranks):
+        while rank.at < len(rank.items):
+            step, item = rank.items[rank.at]
+            if isinstance(item, Send):
+                rank.sent.append(item.key)
+                seen.step_of.setdefault(item.key, step)
+            elif isinstance(item, Run) or item.key not in seen.done:
+                break
+            _next(rank, seen, number, now)
+        held = [key for key in rank.sent if (key, number) in seen.granted and key not in seen.done]
+        for key in rank.sent:
+            if (key, number) not in seen.granted and len(held) < AT_ONCE:
+                seen.granted[key, number] = now
+                held.append(key)
+
+
+def trace_of(
+    job: Job,
+    *,
+    states: Mapping[int, StepState] | None = None,
+    buckets: Sequence[Sequence[int]] = (),
+    sizes: Sequence[int] = (),
+    delays: bool = True,
+    calibration: Iterable[Calibration] = (),
+) -> Trace:
+    """``buckets`` and ``sizes``: which gradients travel together, and their bytes. Steps are timed
+    unless ``states`` says otherwise."""
+    seen = simulate(job)
+    num_ranks = len(job.programs)
+    pool = StringPool([""])
+    events: list[dict[str, Any]] = []
+    steps: list[dict[str, Any]] = []
+    for rank in range(num_ranks):
+        for run, step, begin, end in seen.spans[rank]:
+            if run.name:
+                events.append(
+                    _event(rank, 2 * rank, pool.number(run.name), step, begin, end)
+                    | {"kind": run.kind, "phase": run.phase}
+                )
+        for sequence, key in enumerate(sorted(seen.done, key=lambda key: _order(job, key))):
+            transfer = job.transfers[key]
+            name = pool.number(f"gloo:{transfer.kind.label}")
+            events.append(
+                _event(
+                    rank,
+                    2 * rank + 1,
+                    name,
+                    seen.step_of[key],
+                    seen.granted[key, rank],
+                    seen.done[key],
+                )
+                | {
+                    "kind": transfer.kind,
+                    "size_bytes": transfer.size_bytes,
+                    "group": 0,
+                    "sequence": sequence,
+                }
+            )
+        begin = 0.0
+        for i, end in enumerate(seen.step_ends[rank]):
+            number = job.first_step + i
+            steps.append(
+                {
+                    "rank": rank,
+                    "step": number,
+                    "start_ns": round(begin),
+                    "end_ns": round(end),
+                    "state": (states or {}).get(number, StepState.TIMED),
+                    "cpu_ns": NONE,
+                    "delay_ns": round(seen.delay[rank, number]) if delays else NONE,
+                    "helper_cpu_ns": _helper_cpu_ns(job, seen, number) if delays else NONE,
+                }
+            )
+            begin = end
+    events.sort(key=lambda e: (e["rank"], e["stream"], e["start_ns"], -e["dur_ns"]))
+    gradients = [
+        {
+            "rank": rank,
+            "order": gradient,
+            "name": pool.number(f"parameter{gradient}"),
+            "size_bytes": sizes[gradient],
+            "bucket": bucket,
+            "group": 0,
+        }
+        for rank in range(num_ranks)
+        for gradient, bucket in sorted((g, b) for b, own in enumerate(buckets) for g in own)
+    ]
+    streams = [
+        {"kind": kind, "rank": rank, "name": pool.number(kind.label)}
+        for rank in range(num_ranks)
+        for kind in (StreamKind.MAIN_THREAD, StreamKind.COMMUNICATION)
+    ]
+    return Trace(
+        events=rows(Events, events),
+        streams=rows(Streams, streams),
+        steps=rows(Steps, steps),
+        strings=pool.table(),
+        # Each rank alone on a host with one core: what its other threads take, compute lacks.
+        ranks=[RankFacts(rank=rank, host=f"host{rank}", cores=1) for rank in range(num_ranks)],
+        world_size=num_ranks,
+        groups=[list(range(num_ranks))],
+        gradients=rows(Gradients, gradients),
+        calibration=list(calibration),
+    )
+
+
+def _helper_cpu_ns(job: Job, seen: Seen, step: int) -> int:
+    """At full speed communication takes so much of its rank's core that the rest is left while
+    both slow each other."""
+    work_ns = sum(job.transfers[key].work_ns for key, own in seen.step_of.items() if own == step)
+    return round(work_ns * (1 - job.compute_rate) / job.transfer_rate)
+
+
+def _order(job: Job, key: int) -> int:
+    """Where in the first rank's program it is sent: sequence numbers follow that."""
+    sends = [item.key for step in job.programs[0] for item in step if isinstance(item, Send)]
+    return sends.index(key)
+
+
+def _event(
+    rank: int, stream: int, name: int, step: int, begin: float, end: float
+) -> dict[str, Any]:
+    start_ns = round(begin)
+    return {
+        "kind": OpKind.OTHER,
+        "rank": rank,
+        "stream": stream,
+        "name": name,
+        "start_ns": start_ns,
+        "dur_ns": round(end) - start_ns,
+        "arrival_ns": start_ns,
+        "step": step,
+        "phase": Phase.NONE,
+        "layer": NONE,
+        "size_bytes": 0,
+        "group": NONE,
+        "sequence": NONE,
+        "cause": NONE,
+        "parent": NONE,
+    }
+
+
+def rows(table: type[Table], entries: Sequence[Mapping[str, int]]) -> Any:
+    return table(**{name: [int(e[name]) for e in entries] for name, _ in table.schema()})
+
+
+def ddp_step(
+    *,
+    forward: Sequence[int],
+    backward: Sequence[int],
+    buckets: Sequence[Sequence[int]],
+    copies: Sequence[int],
+    update: int,
+    first_key: int,
+    unseen: int = 0,
+    micro_batches: int = 1,
+    broadcast: int | None = None,
+    detailed: bool = False,
+) -> list[Item]:
+    """One step of DistributedDataParallel. ``backward[i]`` ends with gradient i; ``copies[i]`` is
+    what taking it out of its bucket takes; ``unseen`` goes by between phases without a trace.
+    ``broadcast``: the key of a collective that forward waits for, as for BatchNorm's buffers."""
+    items: list[Item] = []
+    if broadcast is not None:
+        items += [Run(1_000, "aten::cat", Phase.FORWARD), Send(broadcast), Wait(broadcast)]
+    for batch in range(micro_batches):
+        items += [Run(ns, "aten::mm", Phase.FORWARD) for ns in forward]
+        items += [Run(unseen)] if unseen else []
+        ready: set[int] = set()
+        sent = 0
+        for gradient, ns in enumerate(backward):
+            items += [
+                Run(ns - ns // 8, "autograd::engine::evaluate_function: Mm", Phase.BACKWARD),
+                Run(ns // 8, ACCUMULATES, Phase.BACKWARD),
+            ]
+            if detailed:
+                items.append(Run(1, PREPARES_GRADIENT, Phase.BACKWARD))
+            ready.add(gradient)
+            while batch == micro_batches - 1 and sent < len(buckets) and ready >= {*buckets[sent]}:
+                items.append(Send(first_key + sent))
+                sent += 1
+    for number, bucket in enumerate(buckets):
+        items.append(Wait(first_key + number))
+        for gradient in bucket:
+            name = COPIES_GRADIENT if detailed else ""
+            items += [Run(copies[gradient], name, Phase.BACKWARD)] if copies[gradient] else []
+    items += [Run(unseen)] if unseen else []
+    items.append(Run(update, "Optimizer.step#SGD.step", Phase.UPDATE))
+    return items
+
+
+@dataclass(frozen=True)
+class DdpRun:
+    """A job of DistributedDataParallel, and what its Trace needs beside it."""
+
+    job: Job
+    buckets: list[list[int]]
+    sizes: list[int]
+    detailed: frozenset[int] = frozenset()
+
+    def trace(self, *, states: Mapping[int, StepState] | None = None, **options: Any) -> Trace:
+        detailed = {self.job.first_step + i: StepState.DETAILED for i in self.detailed}
+        return trace_of(
+            self.job,
+            states=detailed | dict(states or {}),
+            buckets=self.buckets,
+            sizes=self.sizes,
+            **options,
+        )
+
+
+def ddp_run(
+    *,
+    num_ranks: int = 2,
+    num_steps: int = 3,
+    sizes: Sequence[int] = (4_000_000, 1_000_000, 2_000_000, 3_000_000),
+    buckets: Sequence[Sequence[int]] = ((0, 1), (2, 3)),
+    forward: Sequence[int] = (2 * MS, 3 * MS),
+    backward: Sequence[int] = (3 * MS, 2 * MS, 4 * MS, 2 * MS),
+    copies: Sequence[int] = (40_000, 10_000, 20_000, 30_000),
+    ns_per_byte: float = 1.0,
+    latency_ns: int = 100_000,
+    slower: Mapping[int, float] | None = None,
+    vary: Mapping[tuple[int, int], float] | None = None,
+    compute_rate: float = 1.0,
+    transfer_rate: float = 1.0,
+    detailed: Iterable[int] = (),
+    broadcast: bool = False,
+    micro_batches: int = 1,
+    unseen: int = 0,
+) -> DdpRun:
+    """``slower`` scales the compute of ranks, ``vary`` that of a (rank, step); steps count from 0
+    there and in ``detailed``."""
+    detailed = frozenset(detailed)
+    transfers: dict[int, Transfer] = {}
+    programs: list[list[list[Item]]] = [[] for _ in range(num_ranks)]
+    per_step = len(buckets) + 1
+    for step in range(num_steps):
+        for number, bucket in enumerate(buckets):
+            size = sum(sizes[gradient] for gradient in bucket)
+            work = latency_ns + round(size * ns_per_byte)
+            transfers[step * per_step + number] = Transfer(work, size)
+        own = step * per_step + len(buckets)
+        if broadcast:
+            transfers[own] = Transfer(latency_ns, 4_096, OpKind.BROADCAST)
+        for rank in range(num_ranks):
+            scale = (slower or {}).get(rank, 1.0) * (vary or {}).get((rank, step), 1.0)
+            programs[rank].append(
+                ddp_step(
+                    forward=[round(ns * scale) for ns in forward],
+                    backward=[round(ns * scale) for ns in backward],
+                    buckets=buckets,
+                    copies=copies,
+                    update=round(MS * scale),
+                    first_key=step * per_step,
+                    unseen=unseen,
+                    micro_batches=micro_batches,
+                    broadcast=own if broadcast else None,
+                    detailed=step in detailed,
+                )
+            )
+    job = Job(programs, transfers, compute_rate, transfer_rate)
+    return DdpRun(job, [list(bucket) for bucket in buckets], list(sizes), detailed)
