@@ -12,8 +12,8 @@ CONTROLLER = Path("/sys/fs/cgroup/cpu")
 PREFIX = "augury-bed-"
 
 PERIOD_US = 10_000
-"""A quota stops a host for the rest of every period: short periods spread that evenly over a
-step. See docs/validation.md for how steady which period is."""
+"""A quota stops a host for the rest of every period: a short one spreads that evenly over a step,
+too short a one makes hosts that share a core take turns all the time (docs/validation.md)."""
 
 SHARES = 16 * 1024
 """Sixteen times the usual: what else runs on the machine shall not be what is measured."""

@@ -1,0 +1,133 @@
+"""Hosts, their network and the training that runs on them, with real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from benchmarks.testbed.cpu import CONTROLLER, PREFIX, can_control
+from benchmarks.testbed.loopback import Loopback
+from benchmarks.testbed.network import Network, can_make_networks
+
+torch = pytest.importorskip("torch")
+
+ROOT = Path(__file__).parents[2]
+needs_rights = pytest.mark.skipif(not can_make_networks(), reason="needs rights to make networks")
+
+
+def _run(bed, host: int, *command: str, log: Path) -> str:
+    assert bed.start(host, command, {}, log).wait(timeout=60) == 0, log.read_text()
+    return log.read_text()
+
+
+def _groups(pid: int) -> list[Path]:
+    return list(CONTROLLER.glob(f"{PREFIX}{pid}-*"))
+
+
+@needs_rights
+def test_hosts_are_apart_and_leave_nothing(tmp_path: Path):
+    with Network(2) as bed:
+        for host in range(2):
+            file = str(bed.hosts[host].scratch / f"of-{host}")
+            said = _run(
+                bed, host, "sh", "-c", f"hostname; echo > {file}; ls {file}*", log=tmp_path / "log"
+            )
+            assert said.splitlines()[-2:] == [f"host{host}", file]
+        seen = [sorted(p.name for p in host.seen_from_outside.iterdir()) for host in bed.hosts]
+        assert seen == [["of-0"], ["of-1"]]
+        assert len(_groups(os.getpid())) == 2
+        scratch = bed.hosts[0].scratch
+    assert not _groups(os.getpid())
+    assert not scratch.exists()
+
+
+@needs_rights
+def test_rates_and_quotas_can_be_changed(tmp_path: Path):
+    with Network(2, "1gbit") as bed:
+        bed.set_rate("200mbit", host=1)
+        for host, rate in ((0, "1Gbit"), (1, "200Mbit")):
+            log = tmp_path / f"log{host}"
+            assert f"rate {rate}" in _run(bed, host, "tc", "qdisc", "show", "dev", "eth0", log=log)
+        bed.set_quota(0.5)
+        bed.set_quota(None, host=0)
+        quotas = [
+            int((group / "cpu.cfs_quota_us").read_text()) for group in sorted(_groups(os.getpid()))
+        ]
+        assert quotas == [-1, 5000]
+
+
+@needs_rights
+def test_what_a_killed_bed_leaves_is_removed_by_the_next(tmp_path: Path):
+    bed = """
+        import time
+        from pathlib import Path
+        from benchmarks.testbed.network import Network
+        with Network(1) as bed:
+            bed.start(0, ["sleep", "1000"], {}, Path("log"))
+            print(bed.hosts[0].seen_from_outside, flush=True)
+            time.sleep(1000)
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(bed)],
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        seen = process.stdout.readline().strip()
+        process.send_signal(signal.SIGKILL)
+    assert _groups(process.pid)
+    with Loopback(1):
+        assert not _groups(process.pid)
+    assert not Path(seen).exists()
+
+
+def test_blocks_of_several_configurations_in_one_job(tmp_path: Path):
+    """They train on where the last one ended, wait where asked, and tell every step's time."""
+    gate = tmp_path / "gate"
+    gate.mkdir()
+    for block in range(4):
+        (gate / f"go-{block}").touch()
+    command = [sys.executable, "-m", "benchmarks.testbed.train", "--model", "last", "--steps", "2"]
+    blocks = ["--blocks", "base", "cap=1,4:3@list", "--rounds", "2", "--warm-up", "1"]
+    options = ["--measured", "2", "--gate", str(gate), "--times", str(tmp_path)]
+    with Loopback(2) as bed:
+        jobs = [
+            bed.start(
+                rank,
+                [*command, *blocks, *options],
+                {
+                    "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
+                    "RANK": str(rank),
+                    "WORLD_SIZE": "2",
+                    "MASTER_ADDR": bed.hosts[rank].address,
+                    "MASTER_PORT": "29517",
+                    "GLOO_SOCKET_IFNAME": bed.hosts[rank].interface,
+                    "OMP_NUM_THREADS": "1",
+                },
+                tmp_path / f"log-{rank}",
+            )
+            for rank in range(2)
+        ]
+        codes = [job.wait(timeout=100) for job in jobs]
+        assert codes == [0, 0], (tmp_path / "log-0").read_text()
+    for rank in range(2):
+        times = json.loads((tmp_path / f"times-{rank:05d}.json").read_text())
+        done = [(block["block"], len(block["stamps_ns"])) for block in times["blocks"]]
+        assert done == [("base", 3), *(("base", 4), ("cap=1,4:3@list", 5)) * 2]
+        float.fromhex(times["loss"])
+    assert sorted(path.name for path in gate.glob("ready-*")) == [f"ready-{i}" for i in range(4)]
+
+
+@pytest.mark.skipif(can_control(), reason="this machine has control groups")
+def test_loopback_says_what_it_cannot():
+    with Loopback(1) as bed, pytest.raises(OSError, match="control groups"):
+        bed.set_quota(0.5)
