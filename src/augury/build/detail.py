@@ -55,7 +55,8 @@ def main_thread_events(trace: Trace, rank: int, start_ns: int, end_ns: int) -> I
     rows = np.arange(trace.of_rank(rank).start, trace.of_rank(rank).stop, dtype=np.int32)
     events = trace.events
     is_main = trace.streams.kind[events.stream[rows]] == StreamKind.MAIN_THREAD
-    rows = rows[is_main & (events.parent[rows] == NONE)]
+    is_wait = (events.kind[rows] == OpKind.SYNC) & (events.group[rows] != NONE)
+    rows = rows[is_main & ~is_wait & (events.parent[rows] == NONE)]
     inside = (events.start_ns[rows] + events.dur_ns[rows] > start_ns) & (
         events.start_ns[rows] < end_ns
     )

@@ -25,6 +25,8 @@ class Exchange:
     size_bytes: int
     rows: dict[int, int]
     """The event of each member rank."""
+    arrival_ns: dict[int, int]
+    """When each member asked for it."""
     start_ns: dict[int, int]
     end_ns: dict[int, int]
 
@@ -68,6 +70,10 @@ def _exchange(trace: Trace, group: int, sequence: int, rows: list[int]) -> Excha
         step=int(events.step[first]),
         size_bytes=max(0, int(events.size_bytes[rows].max())),
         rows=of_rank,
+        arrival_ns={
+            rank: int(min(events.arrival_ns[row], events.start_ns[row]))
+            for rank, row in of_rank.items()
+        },
         start_ns={rank: int(events.start_ns[row]) for rank, row in of_rank.items()},
         end_ns={
             rank: int(events.start_ns[row] + events.dur_ns[row]) for rank, row in of_rank.items()

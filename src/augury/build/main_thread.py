@@ -12,6 +12,7 @@ from augury.build.detail import Detail, main_thread_events
 from augury.build.exchanges import Exchange
 from augury.build.pieces import Piece, lay, tile, waiting, without_waits
 from augury.build.recorded_buckets import Buckets
+from augury.core.graph import NONE
 from augury.core.kinds import OpKind, Phase
 from augury.core.trace import Trace
 
@@ -38,18 +39,15 @@ def step_pieces(
 ) -> list[Piece]:
     """``exchanges``: those of the rank in this step, by key; ``reductions``: the keys of those that
     carry buckets, in order, whose ends on this rank are corrected where the thread shows that they
-    came earlier. All others are taken as waited for where they were made."""
+    came earlier."""
     row = int(np.flatnonzero((trace.steps.rank == rank) & (trace.steps.step == step))[0])
     start_ns, end_ns = int(trace.steps.start_ns[row]), int(trace.steps.end_ns[row])
     top = main_thread_events(trace, rank, start_ns, end_ns)
     events = _number_gradients(
         [_piece(trace, event) for event in top.tolist()], len(buckets.names) if reductions else 0
     )
-    waits = [
-        waiting(max(exchange.start_ns[rank], start_ns), exchange.end_ns[rank], key)
-        for key, exchange in exchanges.items()
-        if key not in reductions
-    ]
+    own = {key: exchange for key, exchange in exchanges.items() if key not in reductions}
+    waits = _waits_of_program(trace, rank, own, start_ns, end_ns)
     last = max((i for i, piece in enumerate(events) if piece.gradient >= 0), default=None)
     if reductions and last is not None:
         until_ns = events[last + 1].start_ns if last + 1 < len(events) else end_ns
@@ -69,6 +67,34 @@ def step_pieces(
     share = _share_of_gaps(events, waits, start_ns, end_ns, detail.unexplained)
     laid = lay(events, waits)
     return list(without_waits(tile(laid, start_ns=start_ns, end_ns=end_ns, unexplained=share)))
+
+
+def _waits_of_program(
+    trace: Trace, rank: int, exchanges: dict[int, Exchange], start_ns: int, end_ns: int
+) -> list[Piece]:
+    """Where the recorder saw the program wait, that counts, and the piece in which it called is cut
+    there. What C++ does by itself, such as sending BatchNorm's buffers, is waited for at once."""
+    events = trace.events
+    rows = np.arange(trace.of_rank(rank).start, trace.of_rank(rank).stop)
+    rows = rows[(events.kind[rows] == OpKind.SYNC) & (events.group[rows] != NONE)]
+    seen = {(int(events.group[row]), int(events.sequence[row])): row for row in rows.tolist()}
+    waits: list[Piece] = []
+    for key, exchange in exchanges.items():
+        row = seen.get((exchange.group, exchange.sequence))
+        called_ns = max(exchange.arrival_ns[rank], start_ns)
+        if row is not None:
+            begin_ns = max(int(events.start_ns[row]), start_ns)
+            until_ns = min(int(events.start_ns[row] + events.dur_ns[row]), end_ns)
+            exchange.end_ns[rank] = min(
+                exchange.end_ns[rank], max(until_ns, exchange.start_ns[rank])
+            )
+            waits.append(waiting(begin_ns, max(until_ns, begin_ns), key))
+            waits.append(replace(waits[-1], start_ns=called_ns, end_ns=called_ns, waits_for=()))
+        elif exchange.kind == OpKind.BROADCAST or not seen:
+            waits.append(
+                waiting(max(exchange.start_ns[rank], start_ns), exchange.end_ns[rank], key)
+            )
+    return waits
 
 
 def _piece(trace: Trace, event: int) -> Piece:

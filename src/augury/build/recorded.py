@@ -216,7 +216,7 @@ class _Recorded:
             for piece, op in zip(pieces, ops, strict=True):
                 if piece.gradient == wanted:
                     return op
-        place = bisect_right([piece.end_ns for piece in pieces], exchange.start_ns[rank]) - 1
+        place = bisect_right([piece.end_ns for piece in pieces], exchange.arrival_ns[rank]) - 1
         waiting = [i for i, piece in enumerate(pieces) if key in piece.waits_for]
         place = min([place, *(i - 1 for i in waiting)])
         if place >= 0:

@@ -15,6 +15,8 @@ from functools import partial
 from typing import Any
 
 MAX_CALLS = 200_000
+MAX_PENDING = 1_000
+"""Works that nobody has waited for yet: each keeps its tensors."""
 
 KINDS = {
     "allreduce": "all_reduce",
@@ -52,7 +54,7 @@ class CallRecorder:
     def __init__(self) -> None:
         self.calls: list[list[Any]] = []
         self._counts: Counter[tuple[Any, ...]] = Counter()
-        self._messages: dict[int, tuple[Any, list[Any]]] = {}
+        self._pending: dict[int, tuple[Any, list[Any]]] = {}
         self._replaced: list[tuple[type, str, Any]] = []
 
     def start(self) -> None:
@@ -69,7 +71,7 @@ class CallRecorder:
         for owner, method, was in self._replaced:
             setattr(owner, method, was)
         self._replaced.clear()
-        self._messages.clear()
+        self._pending.clear()
 
     def _replace(self, owner: type, method: str, by: Callable[[Any], Any]) -> None:
         was = vars(owner).get(method)
@@ -103,20 +105,25 @@ class CallRecorder:
             between = (name, kind, peer)
         elif kind in ("gather", "scatter") and size_bytes == tensor_bytes(args[:1]):
             size_bytes *= group.size()  # all but the root have one piece of it
-        call = [start_ns, end_ns, kind, name, self._counts[between], size_bytes, peer]
+        call = [start_ns, end_ns, kind, name, self._counts[between], size_bytes, peer, 0, 0]
         self._counts[between] += 1
         self.calls.append(call)
-        if kind in ("send", "recv") and work is not None:
-            self._messages[id(work)] = work, call
+        if work is not None and len(self._pending) < MAX_PENDING:
+            self._pending[id(work)] = work, call
 
     def _noting_end(self, wait: Callable[..., Any]) -> Callable[..., Any]:
-        """A message ends when the program has waited for it."""
+        """A message ends when the program has waited for it; of a collective, how long the program
+        waited is all that is new."""
 
         def noted(work: Any, *args: Any, **options: Any) -> Any:
+            start_ns = time.time_ns()
             result = wait(work, *args, **options)
-            message = self._messages.pop(id(work), None)
-            if message is not None:
-                message[1][1] = time.time_ns()
+            pending = self._pending.pop(id(work), None)
+            if pending is not None:
+                call, end_ns = pending[1], time.time_ns()
+                call[-2:] = start_ns, end_ns
+                if call[2] in ("send", "recv"):
+                    call[1] = end_ns
             return result
 
         return noted

@@ -82,6 +82,8 @@ def of_calls(collectives: list[Collective], calls: Iterable[Call], ledger: Ledge
         for call in sorted(left, key=lambda call: call.start_ns):
             kind = collective_kind(call.kind)
             assert kind is not None
+            if kind == OpKind.REDUCE_SCATTER and not by_kind[kind]:
+                kind = OpKind.ALL_REDUCE  # which is what gloo does then, and records
             found = next(
                 (
                     item
@@ -96,6 +98,7 @@ def of_calls(collectives: list[Collective], calls: Iterable[Call], ledger: Ledge
                 continue
             by_kind[kind].remove(found)
             found.call = call
+            found.kind = collective_kind(call.kind) or found.kind
             found.group = call.group
             found.size_bytes = min(max(0, call.size_bytes), _MAX_BYTES)
             found.peer = call.peer
@@ -161,10 +164,11 @@ def sizes_by_position(collectives: list[Collective], shaped: dict[int, int]) -> 
     for rows in by_step.values():
         if [collectives[i].kind for i in rows] == kinds:
             for i, known in zip(rows, model, strict=True):
-                # What was told of this very communication weighs more than its place.
-                size = shaped[i] if i in shaped else shaped[known]
-                if i in shaped or collectives[i].size_bytes == 0:
-                    collectives[i].size_bytes = size
+                item = collectives[i]
+                # What a call said weighs more than a shape, which may be of one rank's part; a
+                # shape of this very communication more than its place.
+                if item.size_bytes == 0 or (i in shaped and item.call is None):
+                    item.size_bytes = shaped[i] if i in shaped else shaped[known]
 
 
 def group_ranks(record: RankRecord, name: str | None) -> tuple[int, ...]:

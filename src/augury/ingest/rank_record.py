@@ -70,6 +70,9 @@ class Call(msgspec.Struct, frozen=True, array_like=True):
     sequence: int
     size_bytes: int = 0
     peer: int = -1
+    waited_from_ns: _Time = 0
+    """When the program waited for it; 0: it did not, or nobody saw it."""
+    waited_until_ns: _Time = 0
 
 
 class StepCpu(msgspec.Struct, frozen=True, array_like=True):

@@ -17,6 +17,7 @@ from augury.ingest.numbering import number
 from augury.ingest.rank_record import RankRecord, read_records, world_size
 from augury.ingest.recorded_rank import RecordedRank, read_rank
 from augury.ingest.steps import steps_of
+from augury.ingest.waits import draft_waits
 
 
 def read_run(folder: Path, *, clocks: Source = "auto") -> Trace:
@@ -33,6 +34,8 @@ def read_run(folder: Path, *, clocks: Source = "auto") -> Trace:
     ranks = [read_rank(folder, record, workshop, ledger) for record in records]
     _note_untraced(records, ledger)
     number(ranks, workshop, ledger)
+    for rank in ranks:
+        draft_waits(rank, workshop)
     lines = _clocks(ranks, ledger, clocks)
     for rank in ranks:
         for draft in rank.drafts:
