@@ -129,8 +129,6 @@ JOB = """
 import os, sys
 from pathlib import Path
 import torch.distributed as dist
-from augury.capture import meeting
-meeting.PATIENCE_S = 1.0  # for the one that dies
 from augury.capture.gather import gather
 
 dist.init_process_group("gloo")
@@ -138,6 +136,7 @@ rank, folder = dist.get_rank(), Path(sys.argv[1])
 own = folder / f"rank-{rank:05d}.json"
 assert [path.name for path in folder.iterdir() if rank] == []
 own.write_text("window")
+dist.barrier()
 gather(folder)
 dist.destroy_process_group()
 own.write_text("exit")

@@ -17,8 +17,6 @@ pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not
 SCRIPT = """
 import json, os, sys, time
 import torch.distributed as dist
-from augury.capture import meeting as meetings
-meetings.PATIENCE_S = 1.0
 from augury.capture.handshake import exchange
 
 dist.init_process_group("gloo")
