@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from tests.capture import training_kinds
-from tests.capture.jobs import record, start, torchrun
+from tests.capture.jobs import record, start, torchrun, write_training
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 
@@ -31,7 +32,7 @@ class Recorded:
         return {held["layer"]: held["size_bytes"] for held in memory if held["kind"] == kind}
 
     def calls(self, rank: int, *kinds: str) -> list[tuple]:
-        return [tuple(call[2:]) for call in self.ranks[rank]["calls"] if call[2] in kinds]
+        return [tuple(call[2:7]) for call in self.ranks[rank]["calls"] if call[2] in kinds]
 
 
 def run_kind(folder: Path, kind: str, *options: str) -> Recorded:
@@ -170,3 +171,21 @@ def test_a_compiled_model_is_compiled_no_more_often(tmp_path: Path):
     (ddp,) = recorded.ranks[0]["ddp"]
     assert [p["name"] for p in ddp["parameters"]][:2] == ["0.weight", "0.bias"]
     assert recorded.names(1).count("augury.module: Sequential") == 2
+
+
+def test_a_range_over_many_steps_ends_the_recording_and_not_the_training(tmp_path: Path):
+    script = write_training(
+        tmp_path,
+        each_step="""
+    if step == 3:
+        epoch = torch.profiler.record_function("epoch")
+        epoch.__enter__()
+    if step == 8:
+        epoch.__exit__(None, None, None)
+""",
+    )
+    done = record(tmp_path / "run", [sys.executable, str(script), "12"], "--steps", "2:6")
+    assert done.returncode == 0, done.stderr
+    told = json.loads((tmp_path / "run" / "rank-00000.json").read_text())
+    assert "'epoch' was open" in told["trouble"]
+    assert [bool(window["trace"]) for window in told["windows"]] == [True, False]

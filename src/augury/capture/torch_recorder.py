@@ -48,7 +48,7 @@ def plan_windows(settings: Settings) -> list[Window]:
 
     There is a plain step between any two windows. Steps end within the optimizer's own profiler
     range, and a range that begins under one profiler and ends under the next one makes torch
-    write into memory that is freed.
+    write into memory that is freed. (For the program's own ranges see ``_close_window``.)
     """
     timed = [Window(first, last, "light") for first, last in settings.windows]
     first = timed[-1].last + 1
@@ -62,7 +62,8 @@ class StepRecorder:
         self._folder = Path(settings.out)
         self._calibrate = settings.calibrate
         self._rank, self._world_size = own_rank()
-        self._is_profiled = settings.ranks is None or self._rank in settings.ranks
+        self._is_chosen = settings.ranks is None or self._rank in settings.ranks
+        self._is_profiled = self._is_chosen
         self._windows = plan_windows(settings)
         self._busy_steps = {step for w in self._windows for step in (w.first, w.last)}
         self._leader: weakref.ref[Optimizer] | None = None
@@ -144,6 +145,11 @@ class StepRecorder:
         assert window is not None
         assert profiler is not None
         self._drop_window()
+        if lasting := profiler.ranges_open_since(self._step_end_ns[-2]):
+            # It may end in a later window, which torch does not survive.
+            self._is_profiled = False
+            if window is not self._windows[-1]:
+                self._note(f"no window after step {window.last}: the range {lasting[0]!r} was open")
         name = f"{rank_name(self._rank)}.{self._windows.index(window)}.trace.json.gz"
         profiler.export(self._folder / name)
         window.trace = name
@@ -211,7 +217,7 @@ class StepRecorder:
                 "framework": f"torch {torch.__version__}",
                 **host_facts(),
                 "trouble": self._trouble,
-                "windows": [asdict(w) for w in self._windows if self._is_profiled],
+                "windows": [asdict(w) for w in self._windows if self._is_chosen],
                 "step_end_ns": self._step_end_ns,
                 "resumed": self._resumed,
                 "step_cpu": self._step_cpu,

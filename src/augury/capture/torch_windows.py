@@ -7,7 +7,7 @@ optimizer, data loading). Detail: every operation with shapes, in steps not time
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -47,6 +47,15 @@ class TorchWindow:
     def stop(self) -> None:
         self._restore()
         self._profile.stop()
+
+    def ranges_open_since(self, ns: int) -> list[str]:
+        """Names of ranges that had begun before then and had not ended when the profiler stopped:
+        torch has them all end at that same moment."""
+        with suppress(Exception):  # not every torch tells
+            events = self._profile.profiler.kineto_results.events()
+            stopped_ns = max((event.end_ns() for event in events), default=0)
+            return [e.name() for e in events if e.end_ns() == stopped_ns and e.start_ns() < ns]
+        return []
 
     def export(self, path: Path) -> None:
         """Whole or not at all."""
