@@ -12,7 +12,7 @@ from augury.core.units import format_bytes, parse_bandwidth, parse_bytes, parse_
 
 if TYPE_CHECKING:
     from augury.core.graph import Graph
-    from augury.rewrite.network import Costs
+    from augury.rewrite.network import Changed, Costs
 
 _FACTOR = re.compile(r"(\d+(?:\.\d+)?)\s*[x×]")
 
@@ -23,7 +23,7 @@ class Change:
     the recorded run shows."""
 
     words: str
-    make: Callable[[Graph, Costs], Graph]
+    make: Callable[[Graph, Costs], Changed]
     assumes: float
 
 
@@ -38,10 +38,10 @@ def bandwidth(text: str) -> Change:
 
     factor = factor_of(text)
     rate = None if factor is not None else parse_bandwidth(text)
-    if factor == 0:
-        raise UsageError("a bandwidth of 0x never ends", remedy="give a factor above 0")
+    if not (factor or rate):
+        raise UsageError(f"with a bandwidth of {text} nothing ends", remedy="give more than 0")
 
-    def make(graph: Graph, costs: Costs) -> Graph:
+    def make(graph: Graph, costs: Costs) -> Changed:
         share = factor if rate is None else rate / link_rate(graph, costs)
         assert share is not None
         return change_bandwidth(graph, costs, share)
@@ -77,7 +77,9 @@ def buckets(text: str) -> Change:
         raise UsageError("a bucket of no bytes", remedy="give sizes above 0, such as 25")
     words = ", ".join(format_bytes(cap) for cap in caps)
     return Change(
-        f"buckets of {words}", lambda graph, costs: change_buckets(graph, costs, caps), 0.015
+        f"buckets of {words}",
+        lambda graph, costs: (change_buckets(graph, costs, caps), costs),
+        0.015,
     )
 
 
@@ -89,53 +91,53 @@ def ranks(number: int) -> Change:
 
 def compute_scale(text: str) -> Change:
     """``1.5``, or ``1:1.5`` for rank 1 alone; ``0-3:0.5`` for several."""
+    from augury.capture.settings import parse_ranks
     from augury.rewrite.compute import scale_compute
 
-    where, _, value = text.rpartition(":")
+    where, named, value = text.rpartition(":")
+    chosen = parse_ranks(where) if named else None
     try:
         factor = float(value)
-        chosen = _ranks(where) if where else None
     except ValueError:
-        factor, chosen = 0.0, None
+        factor = 0.0
     if not 0 < factor < 1e6:
         raise UsageError(
-            f"{text!r} is not a factor of time", remedy="write 0.5, or 3:1.5 for rank 3 alone"
+            f"{text!r} is not a factor of time",
+            remedy="write 0.5, or 3:1.5 for rank 3 alone",
         )
 
-    def make(graph: Graph, _costs: Costs) -> Graph:
+    def make(graph: Graph, costs: Costs) -> Changed:
         if chosen is not None and max(chosen) >= len(graph.ranks):
             raise UsageError(
                 f"there is no rank {max(chosen)}", remedy=f"name 0 to {len(graph.ranks) - 1}"
             )
-        return scale_compute(graph, factor, chosen)
+        return scale_compute(graph, factor, chosen), costs
 
     who = f" on rank {where}" if where else ""
     return Change(f"compute takes {value} times as long{who}", make, 0.01)
 
 
-def _ranks(text: str) -> list[int]:
-    found: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    if not found:
-        raise ValueError(text)
-    return found
-
-
 def no_straggler() -> Change:
     from augury.rewrite.compute import without_stragglers
 
-    return Change("no stragglers", lambda graph, _costs: without_stragglers(graph), 0.01)
+    return Change("no stragglers", lambda graph, costs: (without_stragglers(graph), costs), 0.01)
 
 
 def perfect_overlap() -> Change:
     from augury.rewrite.overlap import perfect_overlap as hide
 
-    return Change("communication hidden", lambda graph, _costs: hide(graph), 0.01)
+    return Change("communication hidden", lambda graph, costs: (hide(graph), costs), 0.01)
 
 
 def make_all(graph: Graph, costs: Costs, changes: Sequence[Change]) -> Graph:
+    from augury.core.spec import check
+
     for change in changes:
-        graph = change.make(graph, costs)
+        graph, costs = change.make(graph, costs)
+        wrong = check(graph)
+        if wrong:
+            raise UsageError(
+                f"{change.words}: that is too much ({wrong[0].message})",
+                remedy="name a smaller change",
+            )
     return graph

@@ -56,10 +56,10 @@ def whatif(
 
     wanted = [
         # In this order: buckets are chosen for the ranks that there are.
-        *([changes.ranks(ranks)] if ranks else []),
-        *([changes.buckets(bucket_mb)] if bucket_mb else []),
-        *([changes.bandwidth(bandwidth)] if bandwidth else []),
-        *([changes.latency(latency)] if latency else []),
+        *([changes.ranks(ranks)] if ranks is not None else []),
+        *([changes.buckets(bucket_mb)] if bucket_mb is not None else []),
+        *([changes.bandwidth(bandwidth)] if bandwidth is not None else []),
+        *([changes.latency(latency)] if latency is not None else []),
         *([changes.no_straggler()] if no_straggler else []),
         *(changes.compute_scale(text) for text in compute_scale or []),
         *([changes.perfect_overlap()] if perfect_overlap else []),

@@ -42,6 +42,7 @@ def _drift(step: I4, step_ns: I8) -> float:
     order = np.argsort(step, kind="stable")
     breaks = np.flatnonzero(np.diff(step[order]) > 1) + 1
     medians = np.array([np.median(part) for part in np.split(step_ns[order], breaks) if len(part)])
+    medians = medians[medians > 0]
     if len(medians) < 2:
         return BETWEEN_RUNS
     own = float(np.var(medians / np.median(medians), ddof=1))

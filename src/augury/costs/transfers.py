@@ -35,11 +35,19 @@ class TransferCost:
         """What a faster link would shorten."""
         return min(size_bytes * self.ns_per_byte, self.time_ns(size_bytes))
 
-    def scaled(self, factor: float) -> TransferCost:
+    def changed(
+        self, *, wire: float = 1.0, rest: float = 1.0, more_ns: float = 0.0
+    ) -> TransferCost:
+        """The wire's share takes ``wire`` times as long, the rest ``rest`` times, and everything
+        ``more_ns`` more."""
+        on_wire = [self.wire_ns(size) for size in self.sizes_bytes]
         return replace(
             self,
-            times_ns=tuple(time * factor for time in self.times_ns),
-            ns_per_byte=self.ns_per_byte * factor,
+            times_ns=tuple(
+                (time - own) * rest + own * wire + more_ns
+                for time, own in zip(self.times_ns, on_wire, strict=True)
+            ),
+            ns_per_byte=self.ns_per_byte * wire,
         )
 
 
@@ -49,16 +57,20 @@ Sample = tuple[int, float]
 
 def fit_transfers(own: Sequence[Sample], calibrated: Sequence[Sample] = ()) -> TransferCost | None:
     """``own`` are the run's collectives, ``calibrated`` those that the recorder ran by itself: they
-    tell the shape, and the run's own tell how much faster or slower all of it is there."""
+    tell the shape, and the run's own tell how much faster or slower all of it is there. What took
+    no time tells nothing."""
+    own = [(size, time) for size, time in own if time > 0]
+    calibrated = [(size, time) for size, time in calibrated if time > 0]
     if not calibrated:
         return _line(own) if own else None
     shape = _through(_medians(calibrated))
-    ratios = [time / shape.time_ns(size) for size, time in own if size > 0 and time > 0]
+    ratios = [time / shape.time_ns(size) for size, time in own if size > 0]
     if not ratios:
         return shape
     factor = float(np.median(ratios))
     return replace(
-        shape.scaled(factor), residual=float(np.median(np.abs(np.array(ratios) / factor - 1)))
+        shape.changed(wire=factor, rest=factor),
+        residual=float(np.median(np.abs(np.array(ratios) / factor - 1))),
     )
 
 
@@ -70,11 +82,15 @@ def _medians(samples: Iterable[Sample]) -> list[Sample]:
 
 
 def _through(points: list[Sample]) -> TransferCost:
-    """More bytes never take less time: where a smaller one seemed slower, both take the mean."""
+    """More bytes never take less time: where a smaller one seemed slower, both take the mean.
+    Below the smallest the time falls with the wire's share, as far as it has one."""
     sizes = [size for size, _ in points]
     times = _rising([time for _, time in points])
     large = [(size, time) for size, time in zip(sizes, times, strict=True) if size >= LARGE_BYTES]
     slope = _slope(large if len(large) > 1 else list(zip(sizes, times, strict=True)))
+    if sizes[0] > 0:
+        times.insert(0, max(0.0, times[0] - sizes[0] * slope))
+        sizes.insert(0, 0)
     return TransferCost(
         sizes_bytes=tuple(sizes), times_ns=tuple(times), ns_per_byte=slope, residual=0.0
     )
@@ -105,21 +121,12 @@ def _slope(points: Sequence[Sample]) -> float:
 
 def _line(own: Sequence[Sample]) -> TransferCost:
     points = _medians(own)
-    sizes = [max(1, size) for size, _ in points]
-    if max(sizes) < _NEAR * min(sizes):
-        # One size: all of its time is taken for the wire's.
-        size, time = points[-1]
-        return TransferCost(
-            sizes_bytes=(0, max(1, size)),
-            times_ns=(0.0, time),
-            ns_per_byte=time / max(1, size),
-            residual=_spread(own),
-        )
-    return replace(_through(points), residual=_spread(own))
+    smallest, largest = (max(1, points[i][0]) for i in (0, -1))
+    # One size: all of its time is taken for the wire's.
+    fitted = _through(points if largest >= _NEAR * smallest else [(largest, points[-1][1])])
+    return replace(fitted, residual=_spread(own))
 
 
 def _spread(own: Sequence[Sample]) -> float:
     medians = dict(_medians(own))
-    return float(
-        np.median([abs(time / medians[size] - 1) for size, time in own if time > 0] or [0])
-    )
+    return float(np.median([abs(time / medians[size] - 1) for size, time in own]))

@@ -9,11 +9,15 @@ import numpy as np
 from augury.core.errors import InputError
 from augury.core.graph import NONE, RATE_ONE, Graph, Interference
 from augury.core.kinds import OpKind, ResourceKind
+from augury.core.spec import MAX_WORK_NS
 from augury.core.trace import Calibration
 from augury.costs.transfers import Sample, TransferCost, fit_transfers
 
 Costs = dict[OpKind, TransferCost]
 """By kind of collective."""
+
+Changed = tuple[Graph, Costs]
+"""The changed graph, and what communication costs in it: what the next change starts from."""
 
 
 def fit_network(graph: Graph, calibration: Sequence[Calibration] = ()) -> Costs:
@@ -59,37 +63,36 @@ def link_rate(graph: Graph, costs: Costs) -> float:
     return 2 * (num_ranks - 1) / num_ranks / cost.ns_per_byte * 1e9
 
 
-def change_bandwidth(graph: Graph, costs: Costs, factor: float) -> Graph:
+def change_bandwidth(graph: Graph, costs: Costs, factor: float) -> Changed:
     """Every link ``factor`` times as fast."""
-    return _change(
-        graph, costs, lambda cost, size_bytes: cost.wire_ns(size_bytes) * (1 / factor - 1)
-    )
+    return with_costs(graph, costs, lambda _kind, cost: cost.changed(wire=1 / factor))
 
 
-def change_latency(graph: Graph, costs: Costs, *, factor: float = 1.0, more_ns: int = 0) -> Graph:
+def change_latency(graph: Graph, costs: Costs, *, factor: float = 1.0, more_ns: int = 0) -> Changed:
     """The part of every collective that does not grow with its size, scaled, and ``more_ns``
     added for each of its rounds."""
     rounds = 2 * max(1, graph.num_ranks - 1)
-    return _change(
-        graph,
-        costs,
-        lambda cost, size_bytes: (
-            (cost.time_ns(size_bytes) - cost.wire_ns(size_bytes)) * (factor - 1) + rounds * more_ns
-        ),
+    return with_costs(
+        graph, costs, lambda _kind, cost: cost.changed(rest=factor, more_ns=rounds * more_ns)
     )
 
 
-def _change(graph: Graph, costs: Costs, more_ns: Callable[[TransferCost, int], float]) -> Graph:
+def with_costs(
+    graph: Graph, costs: Costs, change: Callable[[OpKind, TransferCost], TransferCost]
+) -> Changed:
+    """Every collective takes the share of its time that its changed cost has of the former one, so
+    that the spread of its times stays."""
     ops = graph.ops
     work_ns = ops.work_ns.astype(np.float64)
+    changed = {kind: change(kind, cost) for kind, cost in costs.items()}
     for kind, cost in costs.items():
         for size in np.unique(ops.size_bytes[ops.kind == kind]).tolist():
             where = (ops.kind == kind) & (ops.size_bytes == size)
-            # A share of what it took, so that the spread of its times stays.
-            typical = cost.time_ns(size)
-            work_ns[where] *= max(0.0, 1 + more_ns(cost, size) / typical) if typical else 1.0
-    columns = dict(ops.columns()) | {"work_ns": np.maximum(np.rint(work_ns), 1)}
-    return keep_processor_time(graph, graph.evolve(ops=type(ops)(**columns)))
+            before_ns, now_ns = cost.time_ns(size), changed[kind].time_ns(size)
+            work_ns[where] *= now_ns / before_ns if before_ns else 1.0
+    # Beyond what a graph may hold it is refused there; it must only fit the column.
+    columns = dict(ops.columns()) | {"work_ns": np.minimum(np.rint(work_ns), 2 * MAX_WORK_NS)}
+    return keep_processor_time(graph, graph.evolve(ops=type(ops)(**columns))), changed
 
 
 def keep_processor_time(old: Graph, new: Graph) -> Graph:

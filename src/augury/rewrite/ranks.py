@@ -3,28 +3,43 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 
 import numpy as np
 
 from augury.core.errors import InputError, UsageError
 from augury.core.graph import NONE, Graph
 from augury.core.kinds import OpKind, Role
+from augury.costs.transfers import TransferCost
 from augury.rewrite.edit import GraphEdit
-from augury.rewrite.network import Costs, keep_processor_time
+from augury.rewrite.network import Changed, Costs, with_costs
+
+MAX_OPS = 1 << 24
+"""That a graph may grow to: some gigabytes."""
 
 
-def change_ranks(graph: Graph, costs: Costs, num_ranks: int) -> Graph:
+def change_ranks(graph: Graph, costs: Costs, num_ranks: int) -> Changed:
     """New ranks do what recorded ones did, but in other steps: so their times vary on their own."""
+    was = graph.num_ranks
     if num_ranks < 1:
         raise UsageError(f"there cannot be {num_ranks} ranks", remedy="name 1 or more")
     if (graph.ranks.role != Role.WORKER).any():
         raise InputError("the graph has servers", remedy="change the ranks of all-reduce jobs only")
-    was = graph.num_ranks
     if num_ranks == was:
-        return graph
+        return graph, costs
+    if graph.num_ops * num_ranks > MAX_OPS * was:
+        raise UsageError(
+            f"{num_ranks:,} ranks have too many operations", remedy="name fewer, or record less"
+        )
+    if was == 1:
+        raise InputError(
+            "one rank does not tell what communication takes", remedy="record at least 2 ranks"
+        )
     _require_whole_groups(graph)
-    changed = _fewer(graph, num_ranks) if num_ranks < was else _More(graph, num_ranks).graph()
-    return keep_processor_time(graph, _with_times(changed, costs, was, num_ranks))
+    changed, costs = with_costs(graph, costs, _growing(was, num_ranks))
+    if num_ranks < was:
+        return _fewer(changed, num_ranks), costs
+    return _More(changed, num_ranks).graph(), costs
 
 
 def _require_whole_groups(graph: Graph) -> None:
@@ -36,29 +51,20 @@ def _require_whole_groups(graph: Graph) -> None:
         )
 
 
-def _with_times(graph: Graph, costs: Costs, was: int, now: int) -> Graph:
-    ops = graph.ops
-    work_ns = ops.work_ns.astype(np.float64)
-    for kind, cost in costs.items():
-        rounds, volume = _growth(kind, was, now)
-        for size in np.unique(ops.size_bytes[ops.kind == kind]).tolist():
-            where = (ops.kind == kind) & (ops.size_bytes == size)
-            total, wire = cost.time_ns(size), cost.wire_ns(size)
-            if total:
-                work_ns[where] *= ((total - wire) * rounds + wire * volume) / total
-    columns = dict(ops.columns()) | {"work_ns": np.rint(work_ns)}
-    return graph.evolve(ops=type(ops)(**columns))
+def _growing(was: int, now: int) -> Callable[[OpKind, TransferCost], TransferCost]:
+    """With the rounds of a ring or the levels of a tree, and the bytes that one rank sends."""
 
+    def change(kind: OpKind, cost: TransferCost) -> TransferCost:
+        if now == 1:
+            return cost.changed(rest=0, wire=0)
+        if kind in (OpKind.SEND, OpKind.RECV):
+            return cost
+        if kind in (OpKind.BROADCAST, OpKind.REDUCE):
+            return cost.changed(rest=(now - 1).bit_length() / (was - 1).bit_length())
+        rounds = (now - 1) / (was - 1)
+        return cost.changed(rest=rounds, wire=rounds * was / now)
 
-def _growth(kind: OpKind, was: int, now: int) -> tuple[float, float]:
-    """Of the rounds of a ring, and of the bytes that one rank sends; one rank sends nothing."""
-    if was == 1 or now == 1:
-        return (0.0, 0.0) if now == 1 else (1.0, 1.0)
-    rounds = (now - 1) / (was - 1)
-    volume = rounds * was / now
-    if kind in (OpKind.BROADCAST, OpKind.REDUCE, OpKind.SEND, OpKind.RECV):
-        return float(now.bit_length() - 1) / max(1, was.bit_length() - 1), 1.0
-    return rounds, volume
+    return change
 
 
 def _fewer(graph: Graph, num_ranks: int) -> Graph:
