@@ -128,8 +128,8 @@ def of_ddp(collectives: list[Collective], ddp: list[Ddp], ledger: Ledger) -> Non
                 by_step[item.step].append(item)
     for step, own in by_step.items():
         # Finding unused parameters takes one more, after the buckets, of a count per parameter.
-        extra = int(any(one.find_unused_parameters for one in ddp))
-        period = len(buckets) + extra
+        maps = [4 * len(one.parameters) for one in ddp if one.find_unused_parameters]
+        period = len(buckets) + len(maps)
         if not buckets or len(own) % period:
             ledger.note(
                 "odd-reductions",
@@ -145,7 +145,7 @@ def of_ddp(collectives: list[Collective], ddp: list[Ddp], ledger: Ledger) -> Non
                 item.bucket = at
                 item.size_bytes = owner.buckets[bucket].size_bytes
             else:
-                item.size_bytes = 4 * sum(len(one.parameters) for one in ddp)
+                item.size_bytes = maps[at - len(buckets)]
 
 
 def sizes_by_position(collectives: list[Collective], shaped: dict[int, int]) -> None:

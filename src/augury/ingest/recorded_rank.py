@@ -222,7 +222,7 @@ def _draft(record: RankRecord, view: _View, workshop: Workshop) -> Draft:
         draft.size_bytes[item.row] = item.size_bytes
         draft.arrival_ns[item.row] = item.arrival_ns
         draft.cause[item.row] = item.cause
-        draft.phase[item.row] = Phase.NONE
+        draft.phase[item.row] = Phase.NONE if item.bucket == NONE else Phase.BACKWARD
         draft.stream[item.row] = _communicator(record, item.group, workshop)
         if item.cause != NONE:
             draft.phase[item.row] = view.phase[item.cause]

@@ -13,6 +13,10 @@ DDP_FORWARD = "DistributedDataParallel.forward"
 
 _BACKWARD_NODE = re.compile(r"[A-Za-z_]\w*Backward\w*|CppFunction|CompiledFunctionBackward")
 
+# What FSDP and pipeline schedules call their parts.
+_SCHEDULED = re.compile(r"(?:FSDP::\w*?)?(forward|backward)(?: \d+$|\b|_)", re.IGNORECASE)
+_SCHEDULED_PHASE = {"forward": Phase.FORWARD, "backward": Phase.BACKWARD}
+
 # Longer names first: "all_reduce" has "reduce" in it, "all_gather" has "gather".
 _COLLECTIVES: tuple[tuple[str, OpKind], ...] = (
     ("reducescatter", OpKind.REDUCE_SCATTER),
@@ -79,7 +83,8 @@ def annotated_phase(name: str) -> Phase | None:
         return Phase.DATA
     if name.startswith((DDP_FORWARD, MODULE_RANGE)):
         return Phase.FORWARD
-    return None
+    schedule = _SCHEDULED.match(name)
+    return None if schedule is None else _SCHEDULED_PHASE[schedule[1].lower()]
 
 
 def element_bytes(dtype: str) -> int:

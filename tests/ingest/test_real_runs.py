@@ -1,0 +1,145 @@
+"""Runs really recorded, of two processes: what the reader makes of them, also with wrong clocks."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from augury.core.kinds import OpKind, Phase, StepState, StreamKind
+from augury.core.trace import Trace
+from augury.core.trace_spec import problems
+from augury.ingest.clocks import Source
+from augury.ingest.recorded import read_run
+from tests.capture import training_kinds
+from tests.capture.jobs import record, torchrun
+
+pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+
+MS = 1_000_000
+
+
+def recorded(folder: Path, kind: str) -> Path:
+    job = torchrun(training_kinds.write_kind(folder, kind))
+    done = record(folder / "run", job, "--steps", "3:6")
+    assert done.returncode == 0, done.stderr
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def ddp(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return recorded(tmp_path_factory.mktemp("ddp"), training_kinds.DDP)
+
+
+def communication(trace: Trace, step: int, rank: int) -> list[tuple[str, int, int]]:
+    """Kind, size and number of each, in order of number."""
+    e = trace.events
+    on_wire = trace.streams.kind[e.stream] == StreamKind.COMMUNICATION
+    rows = np.flatnonzero(on_wire & (e.step == step) & (e.rank == rank)).tolist()
+    found = [(OpKind(e.kind[i]).label, int(e.size_bytes[i]), int(e.sequence[i])) for i in rows]
+    return sorted(found, key=lambda entry: entry[2])
+
+
+def test_two_models_accumulation_and_calls_of_its_own(ddp: Path):
+    trace = read_run(ddp)
+    assert list(problems(trace)) == []
+    assert [a.name for a in trace.ledger] == []
+    for step in (5, 6, 8, 9):
+        own, other = (communication(trace, step, rank) for rank in (0, 1))
+        reduced = [size for kind, size, _ in own if kind == "all_reduce"]
+        assert reduced == [size for kind, size, _ in other if kind == "all_reduce"]
+        # The small model's bucket, three of the large one's, its map of unused parameters, and
+        # one that the program asked for itself.
+        assert sorted(reduced) == sorted([528, 13_288, 481_600, 480_000, 32, 400]), step
+        assert [n for _, _, n in own] == [n for _, _, n in other]
+        assert min(n for _, _, n in own) >= 0
+        assert [(kind, size) for kind, size, _ in own if kind == "send"] == [("send", 40)]
+        assert [(kind, size) for kind, size, _ in other if kind == "recv"] == [("recv", 40)]
+    timed = trace.steps.step[(trace.steps.rank == 0) & (trace.steps.state == StepState.TIMED)]
+    assert timed.tolist() == [5, 6]
+
+
+def test_backward_nodes_of_light_windows_have_layers(ddp: Path):
+    trace = read_run(ddp)
+    e = trace.events
+    rows = np.flatnonzero((e.rank == 0) & (e.step == 5) & (e.phase == Phase.BACKWARD)).tolist()
+    nodes = [i for i in rows if trace.name(i) == "AddmmBackward0"]
+    layers = [trace.strings[int(e.layer[i])].rpartition(".")[2] for i in nodes]
+    assert layers == ["1", "0", "last", "second", "first"] * 2
+
+
+def test_arrivals_come_before_starts_and_after_gradients(ddp: Path):
+    trace = read_run(ddp)
+    e = trace.events
+    on_wire = (e.kind == OpKind.ALL_REDUCE) & (e.step > 0)
+    assert (e.arrival_ns[on_wire] <= e.start_ns[on_wire]).all()
+    begins = dict(zip(trace.steps.step.tolist(), trace.steps.start_ns.tolist(), strict=True))
+    first = np.array([begins[step] for step in e.step[on_wire].tolist()])
+    assert (e.arrival_ns[on_wire] > first - 50 * MS).all()
+
+
+def test_sharded_models_and_pipelines(tmp_path: Path):
+    trace = read_run(recorded(tmp_path, training_kinds.SHARDED))
+    assert list(problems(trace)) == []
+    assert "unmatched-communication" not in trace.ledger
+    own, other = (communication(trace, 5, rank) for rank in (0, 1))
+    assert [n for _, _, n in own] == [n for _, _, n in other]
+    kinds = [kind for kind, _, _ in own]
+    assert kinds.count("all_gather") == 3
+    assert kinds.count("reduce_scatter") + kinds.count("all_reduce") == 2
+    assert kinds.count("send") == kinds.count("recv") == 2
+    assert all(size > 0 for _, size, _ in own)
+
+
+def skew(folder: Path, rank: int, offset_ns: int, drift_ppm: float) -> None:
+    """As if that rank's clock had gone wrong: everything that it stamped."""
+    path = folder / f"rank-{rank:05d}.json"
+    told = json.loads(path.read_text())
+    origin = told["step_end_ns"][0]
+
+    def moved(ns: int) -> int:
+        return ns + offset_ns + round((ns - origin) * drift_ppm / 1e6)
+
+    told["step_end_ns"] = [moved(ns) for ns in told["step_end_ns"]]
+    told["resumed"] = [[step, moved(ns)] for step, ns in told["resumed"]]
+    for call in told["calls"]:
+        # Times of whatever the record holds by now, sizes and numbers left alone.
+        call[:] = [moved(v) if isinstance(v, int) and v > 10**17 else v for v in call]
+    for handshake in told["handshake"]:
+        handshake["exchanges"] = [
+            [moved(a), b, c, moved(d)] for a, b, c, d in handshake["exchanges"]
+        ]
+    path.write_text(json.dumps(told))
+    for window in told["windows"]:
+        trace = folder / window["trace"]
+        content = json.loads(gzip.decompress(trace.read_bytes()))
+        base = int(content["baseTimeNanoseconds"])
+        for event in content["traceEvents"]:
+            if "ts" in event:
+                end = event["ts"] + event.get("dur", 0)
+                event["ts"] = (moved(base + round(event["ts"] * 1000)) - base) / 1000
+                if "dur" in event:
+                    event["dur"] = (moved(base + round(end * 1000)) - base) / 1000 - event["ts"]
+        trace.write_bytes(gzip.compress(json.dumps(content).encode(), 1))
+
+
+@pytest.mark.parametrize(("source", "within_us"), [("handshake", 50), ("collectives", 300)])
+def test_a_clock_that_goes_wrong_is_led_back(
+    ddp: Path, tmp_path: Path, source: Source, within_us: int
+):
+    """Against what the same source says of the right clock: how well that is, is its residual."""
+    wrong = shutil.copytree(ddp, tmp_path / "wrong")
+    skew(wrong, 1, -50 * MS, 100)
+    for folder in (ddp, wrong):
+        assert read_run(folder).ranks[1].host
+    right, found = (read_run(folder, clocks=source) for folder in (ddp, wrong))
+    assert found.ranks[1].clock.source == source
+    own = found.steps.rank == 1
+    apart = np.abs(found.steps.end_ns[own] - right.steps.end_ns[own])
+    noise = 0 if source == "handshake" else 2 * found.ranks[1].clock.residual_ns
+    assert apart.max() < within_us * 1000 + noise
