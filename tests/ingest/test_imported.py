@@ -102,6 +102,28 @@ def test_what_devices_ran_knows_its_launch():
 
 
 @real
+def test_a_table_of_a_pipeline_parallel_job():
+    trace = import_traces([folder("production_8gpu")])
+    assert list(problems(trace)) == []
+    assert (len(trace.ranks), trace.world_size) == (8, 8)
+    assert len(np.unique(trace.steps.step)) == 32
+    e = trace.events
+    named = np.stack([e.group, e.sequence], axis=1)[e.sequence >= 0]
+    _, counts = np.unique(named, axis=0, return_counts=True)
+    # Every send has its receive, every collective both its ranks: four stages, two of each.
+    assert set(counts.tolist()) == {2}
+    assert (e.kind == OpKind.SEND).sum() == (e.kind == OpKind.RECV).sum() == 32 * 4 * 2 * 6
+    assert [a.name for a in trace.ledger] == ["unknown-operation"]
+
+
+def test_tables_that_are_no_operations(tmp_path: Path):
+    for content in (b"", b"PAR1", b"PAR1" * 100):
+        (tmp_path / "trace.parquet").write_bytes(content)
+        with pytest.raises(InputError):
+            import_traces([tmp_path])
+
+
+@real
 def test_traces_of_two_jobs_are_refused(tmp_path: Path):
     (tmp_path / "rank0.json.gz").symlink_to(folder("torchrec_dlrm4_a") / "rank0.json.gz")
     (tmp_path / "rank1.json.gz").symlink_to(folder("torchrec_dlrm4_b") / "rank1.json.gz")

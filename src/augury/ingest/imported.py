@@ -18,6 +18,7 @@ from augury.ingest.draft import Workshop
 from augury.ingest.imported_rank import Found, ImportedRank, import_rank
 from augury.ingest.kineto import KinetoTrace, read_kineto
 from augury.ingest.match import Sequenced, slide
+from augury.ingest.pipeline_table import SUFFIX, read_pipeline_table
 
 MAX_RANKS = 1 << 14
 _RANK = re.compile(r"rank[-_ ]?0*(\d{1,5})", re.IGNORECASE)
@@ -25,6 +26,10 @@ _RANK = re.compile(r"rank[-_ ]?0*(\d{1,5})", re.IGNORECASE)
 
 def import_traces(paths: Sequence[Path], *, clocks: Source = "auto") -> Trace:
     """A folder stands for the traces in it. An InputError says where ranks do not fit together."""
+    tables = [*paths, *(p for path in paths if path.is_dir() for p in path.glob(f"*{SUFFIX}"))]
+    tables = [path for path in tables if path.name.endswith(SUFFIX) and path.is_file()]
+    if len(tables) == 1:
+        return read_pipeline_table(tables[0])
     ledger, workshop = Ledger(), Workshop()
     traces = _by_rank(_files(paths), ledger)
     said = [t.distributed.world_size or 0 for t in traces.values()]
