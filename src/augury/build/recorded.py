@@ -17,6 +17,7 @@ from augury.build.contention import (
     transfer_work_ns,
 )
 from augury.build.detail import detail_of
+from augury.build.device import build_device, has_device
 from augury.build.exchanges import Exchange, exchanges_of
 from augury.build.main_thread import step_pieces
 from augury.build.pieces import Piece
@@ -33,7 +34,7 @@ TRANSFERS_AT_ONCE = 2
 
 def build_recorded(trace: Trace) -> Graph:
     """Raises InputError where no step was timed."""
-    return _Recorded(trace).graph()
+    return build_device(trace) if has_device(trace) else _Recorded(trace).graph()
 
 
 class _Recorded:
@@ -100,14 +101,7 @@ class _Recorded:
         self._add_memory()
         self._add_measured()
         for anomaly in self._trace.ledger:
-            builder.ledger.note(
-                anomaly.name,
-                anomaly.meaning,
-                severity=anomaly.severity,
-                count=anomaly.count,
-                remedy=anomaly.remedy,
-                example=anomaly.example,
-            )
+            builder.ledger.add(anomaly)
         return builder.build()
 
     def _all_pieces(self) -> dict[tuple[int, int], list[Piece]]:

@@ -33,7 +33,7 @@ class Ledger:
     def __init__(self, anomalies: Iterable[Anomaly] = ()) -> None:
         self._anomalies: dict[str, Anomaly] = {}
         for anomaly in anomalies:
-            self._add(anomaly)
+            self.add(anomaly)
 
     def note(
         self,
@@ -46,7 +46,7 @@ class Ledger:
         example: str = "",
     ) -> None:
         if count > 0:
-            self._add(
+            self.add(
                 Anomaly(
                     name=name,
                     severity=severity,
@@ -60,7 +60,7 @@ class Ledger:
     def merged(self, other: Ledger) -> Ledger:
         return Ledger([*self, *other])
 
-    def _add(self, anomaly: Anomaly) -> None:
+    def add(self, anomaly: Anomaly) -> None:
         known = self._anomalies.get(anomaly.name)
         self._anomalies[anomaly.name] = (
             anomaly
