@@ -22,7 +22,7 @@ from augury.core.graph import (
 )
 from augury.core.kinds import OpKind
 from augury.core.spec import verify
-from augury.core.strings import StringPool
+from augury.core.strings import StringTable
 from augury.core.table import Table
 
 
@@ -31,22 +31,17 @@ class GraphEdit:
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._pool = StringPool(graph.strings)
+        self._names: list[str] = []
         self._new: dict[type[Table], list[tuple[int, ...]]] = {}
         self._removed: set[int] = set()
-        self._cut: set[tuple[int, int]] = set()
         self._edges: list[tuple[int, int]] = []
         self._num_ops = graph.num_ops
         self._num_gangs = graph.num_gangs
         self._num_resources = len(graph.resources)
-        self._gradients = graph.gradients
 
     def remove(self, op: int) -> None:
         """With all its edges."""
         self._removed.add(op)
-
-    def cut(self, src: int, dst: int) -> None:
-        self._cut.add((src, dst))
 
     def edge(self, src: int, dst: int) -> None:
         self._edges.append((src, dst))
@@ -70,9 +65,15 @@ class GraphEdit:
     ) -> int:
         return self.copy_op(
             (kind, rank, resource, work_ns, size_bytes, 0, gang, NONE, step),
-            self._pool.number(name),
+            self._number_of(name),
             after=after,
         )
+
+    def _number_of(self, name: str) -> int:
+        """Behind the graph's own strings, whose numbers stand in all its tables."""
+        if name not in self._names:
+            self._names.append(name)
+        return len(self._graph.strings) + self._names.index(name)
 
     def copy_op(self, row: tuple[int, ...], name: int, *, after: Iterable[int] = ()) -> int:
         """``row``: all columns of Ops but the name, which comes last."""
@@ -99,9 +100,6 @@ class GraphEdit:
     def gradient(self, row: tuple[int, ...]) -> None:
         self._add(Gradients, row)
 
-    def drop_gradients(self) -> None:
-        self._gradients = Gradients.empty()
-
     def _add(self, table: type[Table], row: tuple[int, ...]) -> None:
         self._new.setdefault(table, []).append(row)
 
@@ -122,12 +120,12 @@ class GraphEdit:
             interference=self._grown(Interference, old.interference),
             buffers=_mapped(self._grown(Buffers, old.buffers), number, ("taken_by", "given_by")),
             gradients=_mapped(
-                self._grown(Gradients, self._gradients),
+                self._grown(Gradients, old.gradients),
                 number,
                 ("made_by", "carried_by", "used_by"),
             ),
             ranks=self._grown(Ranks, old.ranks),
-            strings=self._pool.table(),
+            strings=StringTable.of([*old.strings, *self._names]) if self._names else old.strings,
         )
         verify(changed)
         return changed
@@ -148,10 +146,6 @@ class GraphEdit:
         src = np.concatenate([self._graph.edges.sources(), added[:, 0]])
         dst = np.concatenate([self._graph.edges.dst, added[:, 1]])
         stays = keep[src] & keep[dst]
-        if self._cut:
-            pairs = (src.astype(np.int64) << 32) | dst
-            gone = np.array([(a << 32) | b for a, b in self._cut], dtype=np.int64)
-            stays &= ~np.isin(pairs, gone)
         pairs = np.unique((number[src[stays]].astype(np.int64) << 32) | number[dst[stays]])
         return Edges.from_pairs(
             (pairs >> 32).astype(np.int32),
