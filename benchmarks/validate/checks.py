@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -47,13 +47,15 @@ class Check:
         return asdict(self) | {"holds": self.holds}
 
 
-def clocks(setting: Setting, folder: Path) -> Iterator[Check]:
+def clocks(setting: Setting, folder: Path, wanted: Callable[[str], bool]) -> Iterator[Check]:
     """The hosts of a bed share one clock, so what is injected is all there is to be found."""
     run = folder / setting.name / "run"
     before = ask("replay", run).step_ns
     for source, bound_ns in LED_BACK_NS.items():
         for offset_ns, ppm in SKEWS:
             case = f"{setting.name}/skew{offset_ns / 1e6:+.0f}ms{ppm:+.0f}ppm-{source}"
+            if not wanted(case):
+                continue
             with tempfile.TemporaryDirectory() as scratch:
                 skewed = Path(scratch) / "run"
                 skew = skew_run(

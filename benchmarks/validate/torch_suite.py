@@ -72,7 +72,7 @@ def checks(rows: list[Row], folder: Path, only: str | None, *, again: bool) -> I
     yield from cost_inside(rows)
     for setting in SETTINGS:
         if setting.name in SKEWED and (folder / setting.name / "setting.json").exists():
-            yield from (check for check in clocks(setting, folder) if _wanted(check.case, only))
+            yield from clocks(setting, folder, lambda case: _wanted(case, only))
     if again and _wanted("recording", only):
         (setting,) = (setting for setting in SETTINGS if setting.name == RERUN)
         print(f"{RERUN} with and without recording", file=sys.stderr, flush=True)
