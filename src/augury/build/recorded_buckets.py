@@ -54,7 +54,8 @@ def reductions(exchanges: list[Exchange], buckets: dict[int, Buckets]) -> dict[i
     num_buckets, group = counts.pop(), groups.pop()
     found: dict[int, list[int]] = defaultdict(list)
     for index, exchange in enumerate(exchanges):
-        if exchange.kind == OpKind.ALL_REDUCE and exchange.group == group:
+        is_whole = buckets.keys() <= exchange.rows.keys()
+        if exchange.kind == OpKind.ALL_REDUCE and exchange.group == group and is_whole:
             found[exchange.step].append(index)
     return {
         # What the program itself reduces before backward comes first.
