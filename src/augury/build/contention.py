@@ -58,10 +58,18 @@ def compute_rate(
     transfer_ns: int,
     transfer_rate: float,
 ) -> float:
-    """How fast a rank computes while it communicates. Its other threads took processor time for
-    ``transfer_ns`` of communication at full speed; beside compute it goes on at ``transfer_rate``,
-    and takes as much from a main thread that has no core to spare. The kernel also counts how long
-    the main thread was runnable without a core: it cannot have been slowed by more than that."""
+    """How fast a rank computes while it communicates, which calibration has measured. Without it:
+    the rank's other threads took processor time for ``transfer_ns`` of communication at full speed;
+    beside compute it goes on at ``transfer_rate``, and takes as much from a main thread that has
+    no core to spare. The kernel also counts how long the main thread was runnable without a core:
+    it cannot have been slowed by more than that."""
+    measured = [
+        row.compute_rate
+        for row in trace.calibration
+        if row.beside_compute and row.compute_rate and row.size_bytes >= LARGE_BYTES
+    ]
+    if measured and transfer_ns > 0:
+        return float(np.clip(np.median(measured), SLOWEST_RATE, 1.0))
     steps = trace.steps
     seen = (steps.rank == rank) & (steps.state == StepState.TIMED) & (steps.helper_cpu_ns >= 0)
     if not seen.any() or transfer_ns <= 0:
