@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from augury.build.layers import ModelSize, conv_layers
 from augury.build.recorded import build_recorded
+from augury.build.synthetic import SyntheticJob, synthesize
 from augury.core.builder import GraphBuilder
 from augury.core.errors import InputError, UsageError
 from augury.core.graph import Graph
@@ -131,6 +133,20 @@ def test_new_ranks_are_slowed_like_the_others() -> None:
     assert max(rates) > graph.interference.rate.max()
 
 
+@pytest.mark.parametrize("num_steps", [1, 3])
+def test_ranks_of_a_steady_state(num_steps: int) -> None:
+    """What one window leaves to the next is copied too."""
+    layers = conv_layers(ModelSize(num_layers=6))
+    graph = synthesize(SyntheticJob(layers=layers, num_steps=num_steps))
+    assert graph.num_ranks == 8
+    changed, _ = change_ranks(graph, fit_network(graph), 16)
+    assert len(changed.carries) == 2 * len(graph.carries)
+    assert gang_sizes(changed) == {16}
+    ratio = reduced_ns(changed)[0] / reduced_ns(graph)[0]
+    assert ratio == pytest.approx(15 / 14, rel=0.05)
+    assert replay(graph).step_ns <= replay(changed).step_ns <= 1.1 * replay(graph).step_ns
+
+
 def test_costs_follow_for_the_changes_after_it() -> None:
     graph, costs = recorded(buckets=((0, 1, 2), (3,)), ns_per_byte=8.0)
     changed, grown = change_ranks(graph, costs, 4)
@@ -168,3 +184,8 @@ def test_servers_and_part_groups_are_refused() -> None:
         builder.op("reduce", kind=OpKind.ALL_REDUCE, rank=rank, work_ns=1, gang=gang)
     with pytest.raises(InputError, match="part of the ranks"):
         change_ranks(builder.build(), {}, 4)
+    builder = GraphBuilder()
+    sent = builder.op("send", rank=builder.rank(), work_ns=1)
+    builder.op("receive", rank=builder.rank(), work_ns=1, after=[sent])
+    with pytest.raises(InputError, match="single messages"):
+        change_ranks(builder.build(), {}, 1)

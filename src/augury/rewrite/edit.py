@@ -46,6 +46,9 @@ class GraphEdit:
     def edge(self, src: int, dst: int) -> None:
         self._edges.append((src, dst))
 
+    def carry(self, src: int, dst: int) -> None:
+        self._add(Carries, (src, dst))
+
     def gang(self) -> int:
         self._num_gangs += 1
         return self._num_gangs - 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from math import gcd
 
 import numpy as np
 
@@ -35,20 +36,35 @@ def change_ranks(graph: Graph, costs: Costs, num_ranks: int) -> Changed:
         raise InputError(
             "one rank does not tell what communication takes", remedy="record at least 2 ranks"
         )
-    _require_whole_groups(graph)
+    _require_data_parallel(graph)
     changed, costs = with_costs(graph, costs, _growing(was, num_ranks))
     if num_ranks < was:
         return _fewer(changed, num_ranks), costs
     return _More(changed, num_ranks).graph(), costs
 
 
-def _require_whole_groups(graph: Graph) -> None:
+def _require_data_parallel(graph: Graph) -> None:
     sizes = np.diff(graph.gang_members.first)
+    rank = graph.ops.rank
+    links = (
+        (graph.edges.sources(), graph.edges.dst),
+        (graph.carries.src, graph.carries.dst),
+    )
     if (sizes != graph.num_ranks).any():
-        raise InputError(
-            "some collectives are among a part of the ranks only",
-            remedy="change the ranks of purely data-parallel jobs only",
-        )
+        cause = "some collectives are among a part of the ranks only"
+    elif any((rank[src] != rank[dst]).any() for src, dst in links):
+        cause = "ranks send each other single messages"
+    elif (graph.ops.step < 0).any() or not _steps_agree(graph):
+        cause = "some operations belong to no step, or to others than their peers"
+    else:
+        return
+    raise InputError(cause, remedy="change the ranks of purely data-parallel jobs only")
+
+
+def _steps_agree(graph: Graph) -> bool:
+    members = graph.gang_members
+    first = members.dst[members.first[:-1]]
+    return bool((graph.ops.step[first[members.sources()]] == graph.ops.step[members.dst]).all())
 
 
 def _growing(was: int, now: int) -> Callable[[OpKind, TransferCost], TransferCost]:
@@ -95,8 +111,10 @@ class _More:
 
     def graph(self) -> Graph:
         was = self._graph.num_ranks
+        # Steps of a steady state are all alike, and joined in ways of their own.
+        away = 0 if len(self._graph.carries) else _stride(len(self._steps))
         for new in range(was, self._num_ranks):
-            self._copy_rank(new % was, shift=(new // was) * 7)
+            self._copy_rank(new % was, shift=(new // was) * away)
         return self._edit.graph()
 
     def _source_step(self, step: int, shift: int) -> int:
@@ -121,6 +139,7 @@ class _More:
         for op in own.tolist():
             of_step[int(graph.ops.step[op])].append(op)
         last: int | None = None
+        copies: dict[int, int] = {}
         for step in self._steps:
             there = self._source_step(step, shift)
             copy_of: dict[int, int] = {}
@@ -141,16 +160,28 @@ class _More:
                     if after in inside:
                         edit.edge(copy_of[op], copy_of[after])
             # The thread goes on from step to step.
-            if last is not None:
+            if shift and last is not None:
                 for op in of_step[there]:
                     if not inside.intersection(graph.predecessors.of(op).tolist()):
                         edit.edge(last, copy_of[op])
-            last = copy_of[self._thread_end(of_step[there])]
+            last = copy_of.get(self._thread_end(of_step[there]), last)
             self._copy_tables(source, rank, there, step, copy_of)
+            copies |= copy_of
+        if not shift:
+            self._join_as_they_were(copies)
+
+    def _join_as_they_were(self, copies: dict[int, int]) -> None:
+        carries = self._graph.carries
+        for op, copy in copies.items():
+            for after in self._graph.edges.of(op).tolist():
+                self._edit.edge(copy, copies[after])
+        for src, dst in zip(carries.src.tolist(), carries.dst.tolist(), strict=True):
+            if src in copies:
+                self._edit.carry(copies[src], copies[dst])
 
     def _thread_end(self, ops: list[int]) -> int:
         kind = self._graph.ops.kind
-        return max(op for op in ops if not OpKind(int(kind[op])).is_communication)
+        return max((op for op in ops if not OpKind(int(kind[op])).is_communication), default=NONE)
 
     def _copy_resources(self, source: int, rank: int) -> dict[int, int]:
         graph = self._graph
@@ -194,3 +225,8 @@ class _More:
                         int(buffers.layer[row]),
                     )
                 )
+
+
+def _stride(num_steps: int) -> int:
+    """Some steps away, where what disturbs a few in a row is over; leads through all steps."""
+    return next(stride for stride in range(7, 8 + num_steps) if gcd(stride, num_steps) == 1)
