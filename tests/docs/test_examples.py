@@ -71,6 +71,14 @@ def test_every_verb_is_documented(capsys: pytest.CaptureFixture[str]):
         assert f"`augury {verb}" in _text("docs/cli.md")
 
 
+def test_every_change_is_documented(capsys: pytest.CaptureFixture[str]):
+    assert main(["whatif", "--help"]) == 0
+    options = set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out)) - {"--help"}
+    assert len(options) >= 10
+    for option in options:
+        assert f"`{option}" in _text("docs/cli.md"), option
+
+
 def test_every_field_of_the_result_is_documented():
     documented = _text("docs/cli.md")
     structs = [

@@ -12,22 +12,27 @@ from augury.core.units import parse_bytes
 if TYPE_CHECKING:
     from augury.core.graph import Graph
     from augury.core.timeline import Timeline
-    from augury.core.trace import Trace
+    from augury.core.trace import Calibration
 
 
 def read_graph(path: Path, *, max_bytes: str) -> Graph:
     """A graph's file, or a recorded run's folder."""
+    return read_calibrated(path, max_bytes=max_bytes)[0]
+
+
+def read_calibrated(path: Path, *, max_bytes: str) -> tuple[Graph, list[Calibration]]:
+    """With what the recorder measured of the network; of a graph's file nothing."""
     cap = parse_bytes(max_bytes)
-    import_numpy()
     if path.is_dir():
-        return read_recorded(path)[0]
+        return read_recorded(path)
+    import_numpy()
     from augury.core.graph_file import load_graph
 
     with working(f"reading {path}"):
-        return load_graph(path, max_bytes=cap)
+        return load_graph(path, max_bytes=cap), []
 
 
-def read_recorded(folder: Path) -> tuple[Graph, Trace]:
+def read_recorded(folder: Path) -> tuple[Graph, list[Calibration]]:
     import_numpy()
     from augury.build.recorded import build_recorded
     from augury.ingest.run import open_run
@@ -35,7 +40,7 @@ def read_recorded(folder: Path) -> tuple[Graph, Trace]:
     with working(f"reading {folder}"):
         trace = open_run(folder)
     with working(f"building the graph of {len(trace.events):,} events"):
-        return build_recorded(trace), trace
+        return build_recorded(trace), trace.calibration
 
 
 def replay_graph(

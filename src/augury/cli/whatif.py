@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from augury.cli.graphs import predicted_interval, read_graph, read_recorded, replay_graph
+from augury.cli.graphs import import_numpy, predicted_interval, read_calibrated, replay_graph
 from augury.cli.options import DEFAULT_MAX_BYTES, Engine, Json, MaxBytes
 from augury.cli.say import next_command
 from augury.core.errors import UsageError
@@ -52,6 +52,7 @@ def whatif(
     json: Json = False,
 ) -> None:
     """Foretell what a change would do; changes combine."""
+    import_numpy()
     from augury.cli import changes
 
     wanted = [
@@ -66,11 +67,7 @@ def whatif(
     ]
     if not wanted:
         raise UsageError("no change is named", remedy="name one, such as --bandwidth 2x")
-    if run.is_dir():
-        graph, trace = read_recorded(run)
-        calibration = trace.calibration
-    else:
-        graph, calibration = read_graph(run, max_bytes=max_bytes), []
+    graph, calibration = read_calibrated(run, max_bytes=max_bytes)
     from augury.rewrite.network import fit_network
 
     costs = fit_network(graph, calibration)

@@ -1,0 +1,56 @@
+"""A change as text: before, after, gain, and nothing that a terminal would obey."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from augury.core.timeline import Timeline
+from augury.report.result import WhatIfResult
+from augury.report.summarize import summarize_change
+from augury.report.whatif import render_change
+from tests.report.conftest import HOSTILE_NAMES
+
+
+def change(
+    timeline: Timeline, *changes: str, interval_ns: tuple[int, int] | None = None
+) -> WhatIfResult:
+    return summarize_change(
+        timeline, baseline=timeline, changes=list(changes), interval_ns=interval_ns
+    )
+
+
+def told(result: WhatIfResult, name: str = "run") -> str:
+    file = io.StringIO()
+    render_change(result, file, name=name)
+    return file.getvalue()
+
+
+def test_nothing_changed_gains_nothing(straggling: Timeline) -> None:
+    result = change(straggling, "nothing")
+    assert result.baseline_step_ns == result.predicted_step_ns == straggling.step_ns
+    assert result.gain_pct == 0
+    lines = told(result).splitlines()
+    assert lines[:2] == ["run  a step, if:", "  nothing"]
+    assert lines[4].split() == ["gain", "+0.0", "%"]
+
+
+def test_says_how_sure(straggling: Timeline) -> None:
+    assert "sure" not in told(change(straggling, "a"))
+    text = told(change(straggling, "a", interval_ns=(10_000_000, 30_000_000)))
+    assert "90 % sure of 10.0 ms to 30.0 ms" in text or "90 % sure of 10 ms to 30 ms" in text
+
+
+def test_gain_is_counted_from_before(straggling: Timeline, one_link: Timeline) -> None:
+    result = summarize_change(one_link, baseline=straggling, changes=["a"], interval_ns=None)
+    expected = 100 * (1 - one_link.step_ns / straggling.step_ns)
+    assert result.gain_pct == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES, ids=range(len(HOSTILE_NAMES)))
+def test_hostile_names_are_shown_not_obeyed(hostile: Timeline, name: str) -> None:
+    text = told(change(hostile, name), name=name)
+    assert all(line.isprintable() for line in text.splitlines())
+    assert "\x1b" not in text
+    assert len(text) < 20_000
