@@ -75,6 +75,9 @@ class Seen:
     done: dict[int, float]
     step_of: dict[int, int]
     step_ends: dict[int, list[float]]
+    asked: dict[tuple[int, int], float] = field(default_factory=dict)
+    waited: dict[tuple[int, int], tuple[float, float]] = field(default_factory=dict)
+    """By exchange and rank."""
     delay: dict[tuple[int, int], float] = field(default_factory=lambda: defaultdict(float))
 
 
@@ -152,9 +155,12 @@ def _settle(ranks: list[_Rank], seen: Seen, now: float) -> None:
             step, item = rank.items[rank.at]
             if isinstance(item, Send):
                 rank.sent.append(item.key)
+                seen.asked[item.key, number] = now
                 seen.step_of.setdefault(item.key, step)
             elif isinstance(item, Run) or item.key not in seen.done:
                 break
+            else:
+                seen.waited[item.key, number] = (rank.began, now)
             _next(rank, seen, number, now)
         held = [key for key in rank.sent if (key, number) in seen.granted and key not in seen.done]
         for key in rank.sent:
@@ -170,10 +176,11 @@ def trace_of(
     buckets: Sequence[Sequence[int]] = (),
     sizes: Sequence[int] = (),
     delays: bool = True,
+    waits: bool = False,
     calibration: Iterable[Calibration] = (),
 ) -> Trace:
     """``buckets`` and ``sizes``: which gradients travel together, and their bytes. Steps are timed
-    unless ``states`` says otherwise."""
+    unless ``states`` says otherwise; ``waits``: the recorder saw when the program waited."""
     seen = simulate(job)
     num_ranks = len(job.programs)
     pool = StringPool([""])
@@ -200,11 +207,16 @@ def trace_of(
                 )
                 | {
                     "kind": transfer.kind,
+                    "arrival_ns": round(seen.asked[key, rank]),
                     "size_bytes": transfer.size_bytes,
                     "group": 0,
                     "sequence": sequence,
                 }
             )
+            if waits:
+                begin, end = seen.waited[key, rank]
+                wait = _event(rank, 2 * rank, pool.number("wait"), seen.step_of[key], begin, end)
+                events.append(wait | {"kind": OpKind.SYNC, "group": 0, "sequence": sequence})
         begin = 0.0
         for i, end in enumerate(seen.step_ends[rank]):
             number = job.first_step + i

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from augury.build.recorded import build_recorded
 from augury.core.errors import InputError
 from augury.core.graph import NONE, RATE_ONE, Graph
-from augury.core.kinds import MemoryKind, OpKind, ResourceKind, StepState
+from augury.core.kinds import MemoryKind, OpKind, Phase, ResourceKind, StepState
 from augury.core.spec import verify
 from augury.core.trace import Calibration, MemoryUse, Trace
 from augury.core.trace_spec import problems
 from augury.replay.run import replay
-from tests.build.recorded_runs import MS, DdpRun, ddp_run
+from tests.build.recorded_runs import MS, DdpRun, Job, Run, Send, Transfer, Wait, ddp_run, trace_of
 
 CLOSE_NS = 3_000
 
@@ -77,6 +77,44 @@ def ddp_runs(draw: st.DrawFn) -> DdpRun:
 @given(ddp_runs(), st.booleans())
 def test_replays_to_the_recorded_step_ends(run: DdpRun, delays: bool) -> None:
     assert_replays(run.trace(delays=delays))
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> Job:
+    """Collectives of the program's own, made early and waited for late, as in FSDP."""
+    num_ranks, num_steps = draw(st.integers(2, 3)), draw(st.integers(1, 2))
+    per_step = draw(st.integers(1, 4))
+    kinds = st.sampled_from([OpKind.ALL_GATHER, OpKind.REDUCE_SCATTER, OpKind.ALL_REDUCE])
+    transfers = {
+        key: Transfer(draw(st.integers(1_000, 4 * MS)), 1_000_000, draw(kinds))
+        for key in range(num_steps * per_step)
+    }
+    order: list[list[Send | Wait | None]] = []
+    for step in range(num_steps):
+        items: list[Send | Wait | None] = [None]
+        for key in range(step * per_step, (step + 1) * per_step):
+            items += [Send(key), None]
+        for key in range(step * per_step, (step + 1) * per_step):
+            items.insert(draw(st.integers(items.index(Send(key)) + 2, len(items))), Wait(key))
+        order.append([*items, None])
+    work = st.integers(10_000, 3 * MS)
+    return Job(
+        [
+            [
+                [item or Run(draw(work), "aten::mm", Phase.FORWARD) for item in items]
+                for items in order
+            ]
+            for _ in range(num_ranks)
+        ],
+        transfers,
+        compute_rate=draw(st.sampled_from([1.0, 0.7])),
+    )
+
+
+@settings(max_examples=60)
+@given(programs())
+def test_replays_what_the_program_waited_for_where_it_waited(job: Job) -> None:
+    assert_replays(trace_of(job, waits=True))
 
 
 def test_rates_are_recovered() -> None:

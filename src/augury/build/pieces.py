@@ -85,17 +85,23 @@ def _stretched(piece: Piece, until_ns: int, unexplained: float) -> Iterator[Piec
 
 
 def without_waits(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """Only what the thread works; who comes after a wait is told what to wait for."""
+    """Only what the thread works; who comes after a wait is told what to wait for. Where a wait is
+    for nothing, the thread called for something, which comes after the waits before it too."""
     pending: tuple[int, ...] = ()
     end_ns = 0
     for piece in pieces:
         end_ns = piece.end_ns
-        if piece.kind == OpKind.SYNC:
-            pending += piece.waits_for
-        else:
+        if piece.kind != OpKind.SYNC:
             yield replace(piece, waits_for=(*pending, *piece.waits_for))
             pending = ()
+        elif piece.waits_for:
+            pending += piece.waits_for
+        elif pending:
+            yield _resume(end_ns, pending)
+            pending = ()
     if pending:
-        yield Piece(
-            kind=OpKind.MARK, name="resume", start_ns=end_ns, end_ns=end_ns, waits_for=pending
-        )
+        yield _resume(end_ns, pending)
+
+
+def _resume(at_ns: int, pending: tuple[int, ...]) -> Piece:
+    return Piece(kind=OpKind.MARK, name="resume", start_ns=at_ns, end_ns=at_ns, waits_for=pending)
