@@ -12,6 +12,7 @@ from pathlib import Path
 
 from benchmarks.validate import torch_suite
 from benchmarks.validate.checks import Check
+from benchmarks.validate.gates import broken
 from benchmarks.validate.rows import Row, summarize
 from benchmarks.validate.table import show
 
@@ -36,6 +37,7 @@ def main() -> int:
             torch_suite.checks(rows, folder, options.only, again=not options.predict_only)
         )
     summary = summarize(rows)
+    failed = broken(rows, checks, summary)
     document = {
         "schema_version": 1,
         "machine": {"system": platform.platform(), "cores": os.cpu_count()},
@@ -43,6 +45,7 @@ def main() -> int:
         "rows": [row.as_json() for row in rows],
         "checks": [check.as_json() for check in checks],
         "summary": {"torch": summary},
+        "broken_gates": failed,
         "troubles": troubles,
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)
@@ -51,9 +54,9 @@ def main() -> int:
         print(json.dumps(document))
     elif not options.record_only:
         show(rows, checks, summary)
-    for trouble in troubles:
-        print(trouble, file=sys.stderr)
-    return 1 if troubles else 0
+    for line in (*failed, *troubles):
+        print(line, file=sys.stderr)
+    return 1 if troubles else 5 if failed else 0
 
 
 def parse() -> argparse.Namespace:
@@ -70,4 +73,7 @@ def parse() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -15,15 +15,15 @@ from augury.ingest.clocks import to_common
 from augury.ingest.recorded import read_run
 from benchmarks.testbed.skew import Skew, skew_run
 from benchmarks.validate.job import JobError, record
-from benchmarks.validate.measured import WARM_UP, Measured, of_halves
+from benchmarks.validate.measured import WARM_UP, alternating, of_halves
 from benchmarks.validate.predicted import ask
 from benchmarks.validate.rows import Row
-from benchmarks.validate.schedule import ROUNDS, Schedule
+from benchmarks.validate.schedule import Schedule
 from benchmarks.validate.settings import Setting
 
 SKEWS = ((50_000_000, 0.0), (-50_000_000, 0.0), (50_000_000, 100.0), (-50_000_000, -100.0))
 LED_BACK_NS = {"handshake": 50_000, "collectives": 300_000}
-REPEATS = 2
+REPEATS = 4
 DETAIL = 3
 """Steps behind the last window in which the recorder looks at shapes and memory."""
 
@@ -141,7 +141,7 @@ def recording_changes_nothing(setting: Setting, folder: Path) -> Iterator[Check]
             trouble=str(error),
         )
         return
-    without, within = (_of(steps[recorded]) for recorded in (False, True))
+    without, within = (of_halves(alternating(steps[recorded])) for recorded in (False, True))
     yield Check(
         suite="torch",
         case="recording/outside",
@@ -163,16 +163,11 @@ def recording_changes_nothing(setting: Setting, folder: Path) -> Iterator[Check]
 
 def plain_steps(schedule: Schedule) -> list[int]:
     """Indices of steps that are plain where the job is recorded, and which no window held up."""
-    windows = [*schedule.windows, (0, WARM_UP)]
-    last = windows[ROUNDS - 1][1]
-    windows.append((last, last + DETAIL))
+    last = schedule.windows[-1][1]
+    windows = [(0, WARM_UP), *schedule.windows, (last, last + DETAIL)]
     num_steps = schedule.first_steps
     return [
         step - 1
         for step in range(1, num_steps + 1)
         if not any(first < step <= last + 1 for first, last in windows)
     ]
-
-
-def _of(repeats: list[list[int]]) -> Measured:
-    return of_halves((repeats[0], repeats[1]))

@@ -15,7 +15,7 @@ from pathlib import Path
 from benchmarks.testbed.bed import Bed
 from benchmarks.testbed.loopback import Loopback
 from benchmarks.testbed.network import Network
-from benchmarks.validate.schedule import ROUNDS, WARM_UP, Schedule
+from benchmarks.validate.schedule import WARM_UP, Schedule
 from benchmarks.validate.settings import Change, Setting
 from benchmarks.validate.withhold import withhold_changes
 
@@ -48,7 +48,7 @@ def record(setting: Setting, folder: Path, *, recorded: bool = True) -> None:
             for host in range(setting.num_ranks)
         ]
         try:
-            attend(bed, setting, [None, *schedule.changes] * ROUNDS, gate, jobs)
+            attend(bed, setting, [None, *schedule.changes] * setting.rounds, gate, jobs)
         finally:
             for job in jobs:
                 end(job)
@@ -88,7 +88,7 @@ def bed_changed(bed: Bed, setting: Setting, change: Change) -> None:
 
 def training(schedule: Schedule, gate: Path, times: Path) -> list[str]:
     setting = schedule.setting
-    rounds = ["--rounds", str(ROUNDS), "--warm-up", str(WARM_UP), "--gate", str(gate)]
+    rounds = ["--rounds", str(setting.rounds), "--warm-up", str(WARM_UP), "--gate", str(gate)]
     return [
         *(sys.executable, "-m", "benchmarks.testbed.train", "--model", setting.model),
         *("--steps", str(schedule.first_steps), "--cap", setting.cap, *setting.options),

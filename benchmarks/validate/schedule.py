@@ -17,7 +17,6 @@ BEFORE, WINDOW, AFTER = 5, 8, 5
 count, and behind the last window come two steps in detail and what the recorder then does."""
 BASE = BEFORE + WINDOW + AFTER
 CHANGED = 9
-ROUNDS = 4
 FIRST_STEPS = 8
 
 
@@ -33,7 +32,7 @@ class Schedule:
     @property
     def first_steps(self) -> int:
         """Before the first block; without changes there are no blocks."""
-        return FIRST_STEPS if self.changes else FIRST_STEPS + ROUNDS * BASE
+        return FIRST_STEPS if self.changes else FIRST_STEPS + self.setting.rounds * BASE
 
     @property
     def blocks(self) -> list[str]:
@@ -57,5 +56,5 @@ class Schedule:
     def _base_blocks(self) -> list[tuple[int, int]]:
         warm_up = WARM_UP if self.changes else 0
         round_steps = warm_up + BASE + len(self.changes) * (WARM_UP + CHANGED)
-        begins = [FIRST_STEPS + warm_up + i * round_steps + 1 for i in range(ROUNDS)]
+        begins = [FIRST_STEPS + warm_up + i * round_steps + 1 for i in range(self.setting.rounds)]
         return [(begin, begin + BASE - 1) for begin in begins]

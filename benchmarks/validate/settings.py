@@ -36,6 +36,11 @@ class Setting:
     options: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
 
+    @property
+    def rounds(self) -> int:
+        """Even, for two interleaved halves; the more, the shorter and less steady steps are."""
+        return 8 if self.mbit is None else 6 if self.mbit >= 1000 else 4
+
 
 def bucket(caps: str) -> Change:
     name = caps if "," not in caps else "list"

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.testbed.skew import skew_run
 from benchmarks.validate.measured import of_blocks, of_record
 from benchmarks.validate.rows import Row, summarize
-from benchmarks.validate.schedule import CHANGED, ROUNDS, WARM_UP, WINDOW, Schedule
+from benchmarks.validate.schedule import CHANGED, WARM_UP, WINDOW, Schedule
 from benchmarks.validate.settings import SETTINGS, Setting, bucket
 from benchmarks.validate.torch_suite import chosen
 from benchmarks.validate.withhold import without_others
@@ -44,7 +44,7 @@ def _record_of(schedule: Schedule, num_steps: int) -> dict:
 def test_changes_are_withheld_and_plain_steps_measured(num_changes: int, tmp_path: Path):
     changes = tuple(bucket(str(cap)) for cap in range(num_changes))
     schedule = Schedule(Setting(name="one", model="last", mbit=None, changes=changes))
-    record = _record_of(schedule, 400 if changes else schedule.first_steps)
+    record = _record_of(schedule, 800 if changes else schedule.first_steps)
     seen = without_others(record, schedule.kept)
     (tmp_path / "rank-00000.json").write_text(json.dumps(seen))
     measured = of_record(tmp_path)
@@ -53,14 +53,14 @@ def test_changes_are_withheld_and_plain_steps_measured(num_changes: int, tmp_pat
     assert measured.plain.num_steps >= 30
     assert measured.recorded_ns == RECORDED
     assert measured.cost_pct == pytest.approx(4)
-    assert len(seen["windows"]) == ROUNDS
+    assert len(seen["windows"]) == schedule.setting.rounds
     inside = [
         seen["step_end_ns"][step - 1] - seen["step_end_ns"][step - 2]
         for window in seen["windows"]
         for step in range(window["first"] + 2, window["last"] + 1)
     ]
     assert set(inside) == {RECORDED}
-    assert len(seen["step_cpu"]) == ROUNDS * (WINDOW + 1)
+    assert len(seen["step_cpu"]) == schedule.setting.rounds * (WINDOW + 1)
     # Every step begins at the end of the one before or when the job was let go: none is changed.
     began = dict(seen["resumed"])
     ends = seen["step_end_ns"]
