@@ -105,3 +105,12 @@ def test_perfect_overlap_is_the_longer_of_the_two(
         own = graph.ops.rank == rank
         for chosen in (own & is_communication(graph), own & ~is_communication(graph)):
             assert after.makespan_ns >= graph.ops.work_ns[chosen].sum()
+
+
+@pytest.mark.parametrize(("ns_per_byte", "step_ns"), [(0.5, 17_000_000), (20.0, 200_200_000)])
+def test_hidden_communication_costs_only_what_is_longer(ns_per_byte: float, step_ns: int) -> None:
+    """17 ms of compute; 10 MB in two buckets, 0.1 ms each besides."""
+    graph, _ = recorded(num_steps=7, ns_per_byte=ns_per_byte, copies=(0, 0, 0, 0))
+    hidden = perfect_overlap(graph)
+    assert replay(hidden).step_ns == pytest.approx(step_ns, rel=0.01)
+    assert replay(graph).step_ns > 1.05 * step_ns
