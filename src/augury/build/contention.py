@@ -71,18 +71,38 @@ def compute_rate(
     if measured and transfer_ns > 0:
         return float(np.clip(np.median(measured), SLOWEST_RATE, 1.0))
     steps = trace.steps
-    seen = (steps.rank == rank) & (steps.state == StepState.TIMED) & (steps.helper_cpu_ns >= 0)
-    if not seen.any() or transfer_ns <= 0:
+    used = _processors_used(trace, rank, transfer_ns)
+    if used is None:
         return 1.0
-    taken = float(steps.helper_cpu_ns[seen].sum()) / transfer_ns * transfer_rate
     cores = _cores_of(trace, rank)
-    rate = (cores - taken) / min(1.0, cores)
-    counted = seen & (steps.delay_ns >= 0)
+    rate = (cores - used * transfer_rate) / min(1.0, cores)
+    counted = (steps.rank == rank) & (steps.state == StepState.TIMED) & (steps.delay_ns >= 0)
     table = np.array(computing, dtype=np.int64).reshape(-1, 2)
     beside_ns = float(Busy(communicating).within(table[:, 0], table[:, 1]).sum())
     if counted.any() and beside_ns > 0:
         rate = max(rate, 1 - float(steps.delay_ns[counted].sum()) / beside_ns)
     return float(np.clip(rate, SLOWEST_RATE, 1.0))
+
+
+def overcommitment(
+    trace: Trace, rank: int, *, compute: float, transfer: float, transfer_ns: int
+) -> float:
+    """By how much these rates, side by side, would use more processors than there are; 1, if they
+    do not. What calibration says of the two comes from short runs and need not add up."""
+    used = _processors_used(trace, rank, transfer_ns)
+    if used is None or not trace.calibration:
+        return 1.0
+    cores = _cores_of(trace, rank)
+    return max(1.0, (compute * min(1.0, cores) + min(used, cores) * transfer) / cores)
+
+
+def _processors_used(trace: Trace, rank: int, transfer_ns: int) -> float | None:
+    """By the rank's other threads while it communicates at full speed; None: nobody looked."""
+    steps = trace.steps
+    seen = (steps.rank == rank) & (steps.state == StepState.TIMED) & (steps.helper_cpu_ns >= 0)
+    if not seen.any() or transfer_ns <= 0:
+        return None
+    return float(steps.helper_cpu_ns[seen].sum()) / transfer_ns
 
 
 def _cores_of(trace: Trace, rank: int) -> float:

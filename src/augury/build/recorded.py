@@ -13,6 +13,7 @@ from augury.build.contention import (
     Interval,
     compute_rate,
     compute_work_ns,
+    overcommitment,
     transfer_rate,
     transfer_work_ns,
 )
@@ -66,23 +67,8 @@ class _Recorded:
         for exchange in self._exchanges:
             for rank in exchange.rows:
                 communicating[rank].append((exchange.begin_ns, exchange.done_ns))
-        beside_compute = transfer_rate(self._trace)
+        rates, beside_compute = self._rates(computing, communicating)
         works = self._transfer_work(computing, beside_compute)
-        rates = {
-            rank: compute_rate(
-                self._trace,
-                rank,
-                computing=computing[rank],
-                communicating=communicating[rank],
-                transfer_ns=sum(
-                    work
-                    for work, exchange in zip(works, self._exchanges, strict=True)
-                    if rank in exchange.rows
-                ),
-                transfer_rate=beside_compute,
-            )
-            for rank in self._ranks
-        }
         builder = self._builder
         hosts = {facts.rank: facts.host for facts in self._trace.ranks}
         for rank in self._ranks:
@@ -103,6 +89,39 @@ class _Recorded:
         for anomaly in self._trace.ledger:
             builder.ledger.add(anomaly)
         return builder.build()
+
+    def _rates(
+        self, computing: dict[int, list[Interval]], communicating: dict[int, list[Interval]]
+    ) -> tuple[dict[int, float], float]:
+        """Of every rank's compute beside communication, and of communication beside compute."""
+        trace, transfer = self._trace, transfer_rate(self._trace)
+        works = self._transfer_work(computing, transfer)
+        transfer_ns = {
+            rank: sum(
+                work
+                for work, exchange in zip(works, self._exchanges, strict=True)
+                if rank in exchange.rows
+            )
+            for rank in self._ranks
+        }
+        compute = {
+            rank: compute_rate(
+                trace,
+                rank,
+                computing=computing[rank],
+                communicating=communicating[rank],
+                transfer_ns=transfer_ns[rank],
+                transfer_rate=transfer,
+            )
+            for rank in self._ranks
+        }
+        excess = max(
+            overcommitment(
+                trace, rank, compute=rate, transfer=transfer, transfer_ns=transfer_ns[rank]
+            )
+            for rank, rate in compute.items()
+        )
+        return {rank: rate / excess for rank, rate in compute.items()}, transfer / excess
 
     def _all_pieces(self) -> dict[tuple[int, int], list[Piece]]:
         of_place: dict[tuple[int, int], dict[int, Exchange]] = defaultdict(dict)
@@ -166,7 +185,10 @@ class _Recorded:
                         discipline=Discipline.FIFO,
                     )
                 launch = self._launched_by(key, exchange, rank)
-                op_of[key, rank] = self._builder.op(
+                begun = self._add_delay(
+                    key, rank, self._picked_up_ns(exchange, rank), "picked up", launch
+                )
+                member = self._builder.op(
                     exchange.name,
                     kind=exchange.kind,
                     rank=self._row_of[rank],
@@ -175,14 +197,47 @@ class _Recorded:
                     size_bytes=exchange.size_bytes,
                     gang=gang,
                     step=exchange.step,
-                    after=[] if launch is None else [launch],
+                    after=[] if begun is None else [begun],
                 )
+                rest_ns = exchange.end_ns[rank] - exchange.done_ns
+                rest = self._add_delay(key, rank, rest_ns, "ended here", member)
+                op_of[key, rank] = member if rest is None else rest
         for (rank, step), pieces in self._pieces.items():
             for piece, op in zip(pieces, self._op_of_piece[rank, step], strict=True):
                 for key in piece.waits_for:
                     self._builder.edge(op_of[key, rank], op)
             self._add_gradients(rank, step, op_of)
         return streams
+
+    def _add_delay(
+        self, key: int, rank: int, work_ns: int, name: str, before: int | None
+    ) -> int | None:
+        """What single ranks take for a collective before and after all of them progress: they do
+        not end at the same moment. Of DDP's buckets, which change, it is left out."""
+        exchange = self._exchanges[key]
+        if before is None or work_ns <= 0 or key in self._reductions.get(exchange.step, []):
+            return before
+        return self._builder.op(
+            f"{exchange.name} {name}",
+            kind=OpKind.DELAY,
+            rank=self._row_of[rank],
+            work_ns=work_ns,
+            step=exchange.step,
+            after=[before],
+        )
+
+    def _picked_up_ns(self, exchange: Exchange, rank: int) -> int:
+        """From the call to the start, unless the threads that do it were busy with others."""
+        called_ns = exchange.arrival_ns[rank]
+        busy = sum(
+            other.start_ns[rank] <= called_ns < other.end_ns[rank]
+            for other in self._exchanges
+            if other is not exchange
+            and other.step == exchange.step
+            and other.group == exchange.group
+            and rank in other.rows
+        )
+        return exchange.start_ns[rank] - called_ns if busy < TRANSFERS_AT_ONCE else 0
 
     def _transfer_work(self, computing: dict[int, list[Interval]], rate: float) -> list[int]:
         of_group: dict[int, list[int]] = defaultdict(list)
