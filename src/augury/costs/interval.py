@@ -47,4 +47,6 @@ def _drift(step: I4, step_ns: I8) -> float:
         return BETWEEN_RUNS
     own = float(np.var(medians / np.median(medians), ddof=1))
     seen = len(medians) - 1
-    return float(np.sqrt((seen * own + _PRIOR_WINDOWS * BETWEEN_RUNS**2) / (seen + _PRIOR_WINDOWS)))
+    pooled = (seen * own + _PRIOR_WINDOWS * BETWEEN_RUNS**2) / (seen + _PRIOR_WINDOWS)
+    # What is predicted and what it is held against are both medians over so many windows.
+    return max(BETWEEN_RUNS, float(np.sqrt(2 * pooled / len(medians))))
