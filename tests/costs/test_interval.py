@@ -56,11 +56,13 @@ def test_it_widens_with_what_a_change_assumes() -> None:
     assert width([1e8] * 30, model_error=0.02) < width([1e8] * 30, model_error=0.05)
 
 
-def test_windows_that_differ_widen_it_and_equal_ones_narrow_it() -> None:
+def test_windows_that_differ_widen_it_and_equal_ones_tell_no_more_than_one() -> None:
     step = np.concatenate([STEPS[:10], STEPS[:10] + 20, STEPS[:10] + 40]).astype(np.int32)
     equal = width([1e8] * 30, step=step)
     apart = width([1e8] * 10 + [1.1e8] * 10 + [0.9e8] * 10, step=step)
-    assert equal < width([1e8] * 30) < apart
+    assert equal == width([1e8] * 30) < apart
+    many = np.concatenate([STEPS[:10] + 20 * i for i in range(9)]).astype(np.int32)
+    assert width(([1e8] * 10 + [1.1e8] * 10 + [0.9e8] * 10) * 3, step=many) < apart
 
 
 def test_order_of_rows_does_not_matter() -> None:
