@@ -31,7 +31,11 @@ IMPLAUSIBLE_NS = 20_000_000
 _MIN_SPAN_NS = 500_000_000
 """Over less, drift cannot be told from noise, and does not matter."""
 _USUAL_DRIFT = 150e-6
-_FINEST_NS = 1_000.0
+_MAX_DRIFT = 2_000e-6
+_NEAR_NS = 20_000.0
+"""Ends of threads that kept their cores agree at least that well."""
+_MOST_POINTS = 60
+"""Through which lines are tried; all others are counted."""
 _SHORTEST = 5
 _MAX_OFFSET_NS = 10**17
 
@@ -159,21 +163,33 @@ def from_collectives(own: Ends, other: Ends) -> Clock | None:
 
 
 def robust_line(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float]:
-    """Least absolute deviations: half of the points may be anywhere above, half below. Few or noisy
-    points do not outweigh what is known of clocks before, which is that they hardly drift."""
+    """The line on which most points lie close together: ends of collectives agree to microseconds
+    where both threads kept their cores, and lie anywhere, for milliseconds, where one lost it. So
+    lines through pairs of points are tried, and the one with the most company is taken. Few or
+    noisy points do not outweigh what is known of clocks before, which is that they hardly drift."""
     if len(x) < 8 or np.ptp(x) < _MIN_SPAN_NS:
         return float(np.median(y)), 0.0
-    middle, span = float(x.mean()), float(np.ptp(x))
-    columns = np.stack([np.ones_like(x), (x - middle) / span], axis=1)
-    usual = np.diag([0.0, (_USUAL_DRIFT * span) ** -2])
-    offset, change = float(np.median(y)), 0.0
-    for _ in range(50):
-        away = np.abs(y - offset - change * columns[:, 1])
-        noise = max(float(np.median(away)), _FINEST_NS)
-        weighted = columns / (noise * np.maximum(away, _FINEST_NS))[:, None]
-        offset, change = np.linalg.solve(weighted.T @ columns + usual, weighted.T @ y).tolist()
-    drift = change / span
-    return offset - drift * middle, drift
+    scale = max(_NEAR_NS, float(np.median(np.abs(y - np.median(y)))) / 20)
+    first, second = _pairs(x)
+    drift = (y[second] - y[first]) / (x[second] - x[first])
+    kept = np.abs(drift) < _MAX_DRIFT
+    drift = np.concatenate([np.zeros(len(y)), drift[kept]])
+    through = np.concatenate([np.arange(len(y)), first[kept]])
+    offset = y[through] - drift * x[through]
+    away = (y[None, :] - offset[:, None] - drift[:, None] * x[None, :]) / scale
+    company = (1 / (1 + away**2)).sum(axis=1) - 0.5 * (drift / _USUAL_DRIFT) ** 2
+    best = int(company.argmax())
+    near = np.abs(away[best]) < 3
+    level = offset[best] + float(np.median(y[near] - offset[best] - drift[best] * x[near]))
+    return float(level), float(drift[best])
+
+
+def _pairs(x: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Points far enough apart that the line through them says something of the drift."""
+    chosen = np.arange(len(x))[:: max(1, len(x) // _MOST_POINTS)]
+    first, second = (chosen[index] for index in np.triu_indices(len(chosen), 1))
+    apart = np.abs(x[second] - x[first]) > np.ptp(x) / 4
+    return first[apart], second[apart]
 
 
 def _of_host(
