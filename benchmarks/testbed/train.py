@@ -80,15 +80,17 @@ class Trainer:
         if self._options.compile:
             self._wrapped = torch.compile(self._wrapped)
 
-    def train(self, num_steps: int) -> list[int]:
-        """When it began, and when each step ended."""
-        stamps = [time.time_ns()]
+    def train(self, num_steps: int) -> dict[str, list[int]]:
+        """When it began, and when each step ended; how long forward took in each."""
+        stamps, forward = [time.time_ns()], []
         for _ in range(num_steps):
-            self._step()
+            forward.append(self._step())
             stamps.append(time.time_ns())
-        return stamps
+        return {"stamps_ns": stamps, "forward_ns": forward}
 
-    def _step(self) -> None:
+    def _step(self) -> int:
+        """How long the last forward took."""
+        forward_ns = 0
         self._optimizer.zero_grad()
         for micro_batch in range(1, self._accumulate + 1):
             inputs, targets = next(self._batches)
@@ -98,10 +100,13 @@ class Trainer:
             else:
                 synchronised = self._wrapped.no_sync()
             with synchronised:
+                began_ns = time.time_ns()
                 loss = nn.functional.cross_entropy(self._wrapped(inputs), targets)
+                forward_ns = time.time_ns() - began_ns
                 loss.backward()
         self._optimizer.step()
         self.loss = loss.item()
+        return forward_ns
 
 
 def batches(workload: Workload) -> Iterator[tuple[Tensor, Tensor]]:
@@ -129,15 +134,15 @@ def main() -> None:
     trainer = Trainer(options)
     base = Configuration(caps=options.cap, accumulate=options.accumulate)
     trainer.configure(base)
-    first = {"block": "base", "warm_up": 0, "stamps_ns": trainer.train(options.steps)}
+    first = {"block": "base", "warm_up": 0, **trainer.train(options.steps)}
     done = [first]
     loss = trainer.loss
     for number, words in enumerate(options.blocks * options.rounds):
         pass_gate(options.gate, number)
         changes, _, num_measured = words.partition("@")[0].partition(":")
         trainer.configure(base.changed(changes))
-        stamps = trainer.train(options.warm_up + int(num_measured or options.measured))
-        done.append({"block": words, "warm_up": options.warm_up, "stamps_ns": stamps})
+        times = trainer.train(options.warm_up + int(num_measured or options.measured))
+        done.append({"block": words, "warm_up": options.warm_up, **times})
     if options.times is not None:
         report = {"rank": dist.get_rank(), "loss": loss.hex(), "blocks": done}
         path = options.times / f"times-{dist.get_rank():05d}.json"

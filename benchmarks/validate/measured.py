@@ -89,6 +89,19 @@ def of_blocks(folder: Path) -> dict[str, Measured]:
     return {label: of_halves(alternating(rounds)) for label, rounds in found.items()}
 
 
+def slowing(folder: Path, label: str, host: int) -> float:
+    """By how much a host's forward, in which nobody communicates, really took longer: what a quota
+    makes of compute that comes in bursts is not what it says."""
+    times: dict[str, Any] = json.loads((folder / f"times-{host:05d}.json").read_text())
+    changed: list[int] = []
+    usual: list[int] = []
+    for block in times["blocks"][1:]:
+        own = block["block"].partition("@")[2]
+        where = changed if own == label else usual if not own else []
+        where.extend(block["forward_ns"][block["warm_up"] :])
+    return median(changed) / median(usual)
+
+
 def alternating(rounds: list[list[int]]) -> tuple[list[int], list[int]]:
     even = [dur_ns for durations in rounds[::2] for dur_ns in durations]
     odd = [dur_ns for durations in rounds[1::2] for dur_ns in durations]

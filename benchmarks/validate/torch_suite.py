@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.testbed.network import can_make_networks
 from benchmarks.validate.checks import Check, clocks, cost_inside, recording_changes_nothing
 from benchmarks.validate.job import JobError, record
-from benchmarks.validate.measured import Measured, of_blocks, of_record
+from benchmarks.validate.measured import Measured, of_blocks, of_record, slowing
 from benchmarks.validate.predicted import ask
 from benchmarks.validate.rows import Row
 from benchmarks.validate.settings import SETTINGS, Change, Setting
@@ -100,7 +100,11 @@ def replayed(setting: Setting, folder: Path) -> Row:
 
 def foretold(setting: Setting, change: Change, folder: Path) -> Row:
     measured, baseline = _measured(setting, change, folder)
-    predicted = ask("whatif", folder / setting.name / "run", *change.whatif)
+    words = list(change.whatif)
+    if change.slow is not None:
+        host, _ = change.slow
+        words[-1] = f"{host}:{slowing(folder / setting.name, change.name, host):.3f}"
+    predicted = ask("whatif", folder / setting.name / "run", *words)
     return Row(
         suite=SUITE,
         case=f"{setting.name}/{change.name}",

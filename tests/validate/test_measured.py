@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.testbed.skew import skew_run
-from benchmarks.validate.measured import of_blocks, of_record
+from benchmarks.validate.measured import of_blocks, of_record, slowing
 from benchmarks.validate.rows import Row, summarize
 from benchmarks.validate.schedule import CHANGED, WARM_UP, WINDOW, Schedule
 from benchmarks.validate.settings import SETTINGS, Setting, bucket
@@ -155,3 +155,12 @@ def test_there_are_as_many_cases_as_promised():
 def test_what_measures_a_change_comes_along():
     assert {setting.name for setting in chosen("last-2ranks/*")} == {"last-2ranks", "last-4ranks"}
     assert [setting.name for setting in chosen("conv-1gbit*")] == ["conv-1gbit"]
+
+
+def test_how_much_slower_a_host_became(tmp_path: Path):
+    def block(words: str, forward_ns: int) -> dict[str, object]:
+        return {"block": words, "warm_up": 1, "stamps_ns": [], "forward_ns": [9, forward_ns]}
+
+    blocks = [block("base", 1), block("base:18", 100), block("base:9@slow-1:1.5", 140)]
+    (tmp_path / "times-00001.json").write_text(json.dumps({"blocks": blocks}))
+    assert slowing(tmp_path, "slow-1:1.5", 1) == pytest.approx(1.4)
