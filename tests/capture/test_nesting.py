@@ -14,7 +14,9 @@ from tests.capture.jobs import start, torchrun, write_training
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 
 SHOW = """
-print("argv", sys.argv[1:], "main", __name__, "path", sys.path[0] == os.path.dirname(__file__))
+path = sys.path[0] == os.path.dirname(__file__)
+# In one write: two processes share the stream.
+os.write(1, f"argv {sys.argv[1:]} main {__name__} path {path}\\n".encode())
 import pickle
 class Own: pass
 assert isinstance(pickle.loads(pickle.dumps(Own())), Own)
