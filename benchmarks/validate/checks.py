@@ -24,7 +24,7 @@ from benchmarks.validate.settings import Setting
 SKEWS = ((50_000_000, 0.0), (-50_000_000, 0.0), (50_000_000, 100.0), (-50_000_000, -100.0))
 LED_BACK_NS = {"handshake": 50_000, "collectives": 300_000}
 REPEATS = 4
-DETAIL = 3
+DETAIL = 4
 """Steps behind the last window in which the recorder looks at shapes and memory."""
 
 

@@ -14,7 +14,7 @@ WARM_UP = 3
 """Steps of a block that do not count: DDP deals out its buckets after the first."""
 BEFORE, WINDOW, AFTER = 5, 8, 5
 """Steps of a block as recorded: plain, in the window, plain. The first after a window does not
-count, and behind the last window come two steps in detail and what the recorder then does."""
+count, and behind the last window come three steps in detail and what the recorder then does."""
 BASE = BEFORE + WINDOW + AFTER
 CHANGED = 9
 FIRST_STEPS = 8

@@ -39,7 +39,7 @@ class Setting:
     @property
     def rounds(self) -> int:
         """Even, for two interleaved halves; the more, the shorter and less steady steps are."""
-        return 16 if self.mbit is None else 8 if self.mbit >= 1000 else 4
+        return 32 if self.mbit is None else 8 if self.mbit >= 1000 else 4
 
 
 def bucket(caps: str) -> Change:

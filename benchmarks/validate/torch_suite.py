@@ -18,7 +18,7 @@ from benchmarks.validate.settings import SETTINGS, Change, Setting
 
 SUITE = "torch"
 SKEWED = ("last-1gbit", "transformer-200mbit")
-RERUN = "transformer-loopback"
+RERUN = "transformer-1gbit"
 
 
 def chosen(only: str | None) -> list[Setting]:

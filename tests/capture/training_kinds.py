@@ -43,7 +43,7 @@ head = nn.parallel.DistributedDataParallel(
 )
 optimizer = torch.optim.Adam([*model.parameters(), *head.parameters()])
 inputs = torch.randn(4, 300)
-for step in range(1, 15):
+for step in range(1, 16):
     for is_last in (False, True):
         with ExitStack() as unsynchronised:
             for part in () if is_last else (model, head):

@@ -8,6 +8,7 @@ groups, by which the program's own are named, stays as it is. All ranks are at t
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import count
 from typing import Any
@@ -18,10 +19,12 @@ KIB, MIB = 1 << 10, 1 << 20
 SIZES_BYTES = (4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB)
 CROWDED_FROM_BYTES = 256 * KIB
 """Smaller ones are over before anything beside them can be measured."""
-SHARE_NS = 120_000_000
-"""Of the time for each size and situation: some two seconds in all on a fast network."""
+SHARE_NS = 160_000_000
+"""Of the time for each size and situation: some three seconds in all on a fast network."""
+MOST_REPEATS = 40
+"""Where cores are short, a small one takes now a tenth of a millisecond, now three."""
 TOO_LONG_NS = 800_000_000
-COMPUTE_NS = 20_000_000
+COMPUTE_NS = 4_000_000
 
 _attempts = count()
 
@@ -58,6 +61,36 @@ def _all_came(store: Any, rank: int, size: int) -> bool:
     return True
 
 
+_Situation = tuple[int, int, bool]
+"""Bytes, how many at once, beside compute."""
+
+
+@dataclass(slots=True)
+class _Samples:
+    size_bytes: int
+    concurrent: int
+    beside: bool
+    durations_ns: list[int] = field(default_factory=list)
+    products: int = 0
+    products_alone: int = 0
+    alone_ns: int = 0
+
+    def row(self) -> dict[str, Any]:
+        rate = None
+        if self.beside:
+            alone = self.products_alone / self.alone_ns
+            rate = self.products / sum(self.durations_ns) / alone
+        return {
+            "collective": "all_reduce",
+            "group": "0",
+            "size_bytes": self.size_bytes,
+            "concurrent": self.concurrent,
+            "beside_compute": self.beside,
+            "durations_ns": self.durations_ns,
+            "compute_rate": rate,
+        }
+
+
 class _Calibration:
     """``repeats`` are rank 0's choice: ranks that counted by themselves could part."""
 
@@ -81,35 +114,41 @@ class _Calibration:
         guesses = [
             first_ns * concurrent * size_bytes // MIB for size_bytes, concurrent, _ in situations
         ]
-        found: list[dict[str, Any]] = []
-        for (size_bytes, concurrent, beside), repeats in zip(
-            situations, self._agree([_repeats(guess) for guess in guesses]), strict=True
-        ):
-            durations_ns: list[int] = []
-            products = 0
-            alone_rate = self._compute_alone() if beside else 1.0
-            for _ in range(repeats):
-                if beside:
-                    duration_ns, done = self._beside_compute(size_bytes)
-                    products += done
-                else:
-                    duration_ns = self._one(size_bytes, concurrent=concurrent)
-                durations_ns.append(duration_ns)
-            if durations_ns:
-                rate = products / sum(durations_ns) / alone_rate if beside else None
-                found.append(
-                    {
-                        "collective": "all_reduce",
-                        "group": "0",
-                        "size_bytes": size_bytes,
-                        "concurrent": concurrent,
-                        "beside_compute": beside,
-                        "durations_ns": durations_ns,
-                        "compute_rate": rate,
-                    }
-                )
+        counts = dict(
+            zip(situations, self._agree([_repeats(guess) for guess in guesses]), strict=True)
+        )
+        found = [
+            samples.row()
+            for size_bytes in SIZES_BYTES
+            for samples in self._measure(
+                {key: repeats for key, repeats in counts.items() if key[0] == size_bytes}
+            )
+            if samples.durations_ns
+        ]
         self._group.barrier().wait()
         return found
+
+    def _measure(self, counts: dict[_Situation, int]) -> list[_Samples]:
+        """Of one size, in turns: what is compared is to have met the same minute."""
+        found = {situation: _Samples(*situation) for situation in counts}
+        for turn in range(max(counts.values())):
+            for situation, samples in found.items():
+                if turn < counts[situation]:
+                    self._sample(samples)
+        return list(found.values())
+
+    def _sample(self, samples: _Samples) -> None:
+        if not samples.beside:
+            samples.durations_ns.append(
+                self._one(samples.size_bytes, concurrent=samples.concurrent)
+            )
+            return
+        products, passed_ns = self._compute_alone()
+        samples.products_alone += products
+        samples.alone_ns += passed_ns
+        duration_ns, products = self._beside_compute(samples.size_bytes)
+        samples.durations_ns.append(duration_ns)
+        samples.products += products
 
     def _agree(self, repeats: list[int]) -> list[int]:
         import torch
@@ -140,8 +179,8 @@ class _Calibration:
         work.wait()
         return time.perf_counter_ns() - start_ns, products
 
-    def _compute_alone(self) -> float:
-        """Products a nanosecond, while all ranks compute."""
+    def _compute_alone(self) -> tuple[int, int]:
+        """Products and nanoseconds, while all ranks compute."""
         self._multiply()
         self._group.barrier().wait()
         start_ns = time.perf_counter_ns()
@@ -150,7 +189,7 @@ class _Calibration:
             self._multiply()
             products += 1
             passed_ns = time.perf_counter_ns() - start_ns
-        return products / passed_ns
+        return products, passed_ns
 
     def _multiply(self) -> None:
         import torch
@@ -163,4 +202,4 @@ def _repeats(guess_ns: int) -> int:
         return 0
     if guess_ns > 2 * SHARE_NS:
         return 1
-    return min(12, max(2, SHARE_NS // max(guess_ns, 1)))
+    return min(MOST_REPEATS, max(2, SHARE_NS // max(guess_ns, 1)))
