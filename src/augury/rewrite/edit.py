@@ -20,7 +20,7 @@ from augury.core.graph import (
     Ranks,
     Resources,
 )
-from augury.core.kinds import OpKind
+from augury.core.kinds import Discipline, OpKind, ResourceKind
 from augury.core.spec import verify
 from augury.core.strings import StringTable
 from augury.core.table import Table
@@ -89,6 +89,12 @@ class GraphEdit:
         self._add(Resources, row)
         self._num_resources += 1
         return self._num_resources - 1
+
+    def named_resource(
+        self, name: str, *, kind: ResourceKind, rank: int, width: int, discipline: Discipline
+    ) -> int:
+        """An exclusive one."""
+        return self.resource((kind, rank, width, 0, discipline, self._number_of(name)))
 
     def interfere(self, row: tuple[int, ...]) -> None:
         self._add(Interference, row)

@@ -100,7 +100,7 @@ def keep_processor_time(old: Graph, new: Graph) -> Graph:
     spread over a longer time it slows compute less, and more where it goes faster."""
     rules = new.interference
     rate = rules.rate.copy()
-    on_network = new.resources.kind == ResourceKind.COMMUNICATION
+    on_network = np.isin(new.resources.kind, (ResourceKind.COMMUNICATION, ResourceKind.LINK_OUT))
     for row, aggressor in enumerate(rules.aggressor.tolist()):
         before_ns, now_ns = _time_on(old, aggressor), _time_on(new, aggressor)
         if on_network[aggressor] and before_ns and now_ns:

@@ -1,0 +1,170 @@
+"""The links between ranks, one way each: how fast and how far, fitted from messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from augury.core.errors import InputError, UsageError
+from augury.core.wire import MessageKind, Messages, Wire
+from augury.costs.steps import Send
+
+LARGE_BYTES = 32 << 10
+"""From here on a message is about bandwidth."""
+SMALL_BYTES = 1 << 10
+FEWEST_MESSAGES = 4
+MAX_NS_PER_BYTE = 1e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Links:
+    """``ns_per_byte`` and ``latency_ns`` by (sender, receiver)."""
+
+    ns_per_byte: NDArray[np.float64]
+    latency_ns: NDArray[np.float64]
+    reduce_ns_per_byte: float = 0.0
+    """What a receiver takes to add up what arrived."""
+
+    @property
+    def num_ranks(self) -> int:
+        return len(self.ns_per_byte)
+
+    @property
+    def typical_rate(self) -> float:
+        """Bytes a second of the middle one."""
+        others = self.ns_per_byte[~np.eye(self.num_ranks, dtype=bool)]
+        return 1e9 / float(np.median(others))
+
+    def send_ns(self, send: Send, order: Sequence[int]) -> float:
+        return float(self.ns_per_byte[order[send.src], order[send.dst]]) * send.size_bytes
+
+    def take_ns(self, send: Send, order: Sequence[int]) -> float:
+        own = float(self.latency_ns[order[send.src], order[send.dst]])
+        return own + (send.size_bytes * self.reduce_ns_per_byte if send.reduces else 0.0)
+
+    def alone_ns(self, sends: Sequence[Send], order: Sequence[int]) -> float:
+        """All of it on an idle network. ``order``: the rank at each position."""
+        sent = [0.0] * len(order)
+        taken: list[float] = []
+        for send in sends:
+            ready = max((taken[i] for i in (*send.has, *send.room)), default=0.0)
+            sent[send.src] = max(ready, sent[send.src]) + self.send_ns(send, order)
+            taken.append(sent[send.src] + self.take_ns(send, order))
+        return max(taken, default=0.0)
+
+    def all_faster(self, factor: float) -> Links:
+        return replace(self, ns_per_byte=self.ns_per_byte / factor)
+
+    def faster(
+        self, rank: int, factor: float, *, sends: bool = True, receives: bool = True
+    ) -> Links:
+        """The one rank's link, ways out and in."""
+        if not 0 <= rank < self.num_ranks:
+            raise UsageError(f"there is no rank {rank}", remedy=f"name 0 to {self.num_ranks - 1}")
+        scale = np.ones_like(self.ns_per_byte)
+        if sends:
+            scale[rank, :] = 1 / factor
+        if receives:
+            scale[:, rank] = 1 / factor
+        return replace(self, ns_per_byte=self.ns_per_byte * scale)
+
+    def slower_by(self, *, factor: float = 1.0, more_ns: float = 0.0) -> Links:
+        """In latency."""
+        return replace(self, latency_ns=self.latency_ns * factor + more_ns)
+
+    def grown(self, num_ranks: int) -> Links:
+        """Further ranks have links such as those that there are, in turn."""
+        like = np.arange(num_ranks) % self.num_ranks
+        # A rank and its own likeness are as far apart as any two.
+        fill = Links(
+            ns_per_byte=_without_own(self.ns_per_byte), latency_ns=_without_own(self.latency_ns)
+        )
+        return replace(
+            self,
+            ns_per_byte=fill.ns_per_byte[np.ix_(like, like)],
+            latency_ns=fill.latency_ns[np.ix_(like, like)],
+        )
+
+
+def fit_links(wire: Wire, num_ranks: int) -> Links:
+    """From what the messages of collectives took. A pair of ranks that never talked is as fast as
+    the slower of what the one was seen to send and the other to receive."""
+    messages = wire.messages
+    src, dst = wire.ranks_of(messages.src), wire.ranks_of(messages.dst)
+    known = (
+        (src >= 0) & (dst >= 0) & (src < num_ranks) & (dst < num_ranks)
+        & (messages.send_ns >= 0) & (messages.received_ns >= 0)
+        & (messages.kind != MessageKind.OWN)
+    )  # fmt: skip
+    rates: dict[tuple[int, int], float] = {}
+    delays: dict[tuple[int, int], float] = {}
+    for a, b in sorted(set(zip(src[known].tolist(), dst[known].tolist(), strict=True))):
+        rows = np.flatnonzero(known & (src == a) & (dst == b))
+        rows = rows[np.argsort(messages.received_ns[rows], kind="stable")]
+        delays[a, b] = _latency_ns(messages, rows)
+        rate = _ns_per_byte(messages, rows, delays[a, b])
+        if rate is not None:
+            rates[a, b] = rate
+    if not rates:
+        raise InputError(
+            "the wire shows no large message between ranks",
+            remedy="record a window of steps that communicate with `augury run --wire`",
+        )
+    return Links(
+        ns_per_byte=_whole(rates, num_ranks, worst=True),
+        latency_ns=_whole(delays, num_ranks, worst=False),
+    )
+
+
+def _latency_ns(messages: Messages, rows: NDArray[np.int64]) -> float:
+    """Of small messages on an idle link: the fastest tenth."""
+    delay = (messages.received_ns - messages.send_ns)[rows]
+    small = delay[messages.size_bytes[rows] <= SMALL_BYTES]
+    chosen = small if len(small) >= FEWEST_MESSAGES else delay
+    return max(1.0, float(np.quantile(chosen, 0.1))) if len(chosen) else 1.0
+
+
+def _ns_per_byte(messages: Messages, rows: NDArray[np.int64], latency_ns: float) -> float | None:
+    """A message has the link from when it was sent, or the one before had arrived; half of all
+    bytes travelled no slower than what is returned."""
+    size = messages.size_bytes[rows].astype(np.float64)
+    received = messages.received_ns[rows].astype(np.float64)
+    begun = messages.send_ns[rows] + latency_ns
+    begun[1:] = np.maximum(begun[1:], received[:-1])
+    large = (size >= LARGE_BYTES) & (received > begun)
+    if large.sum() < FEWEST_MESSAGES:
+        return None
+    ratio, weight = (received - begun)[large] / size[large], size[large]
+    order = np.argsort(ratio)
+    half = np.searchsorted(np.cumsum(weight[order]), weight.sum() / 2)
+    return float(min(ratio[order][min(half, len(order) - 1)], MAX_NS_PER_BYTE))
+
+
+def _whole(
+    seen: Mapping[tuple[int, int], float], num_ranks: int, *, worst: bool
+) -> NDArray[np.float64]:
+    middle = float(np.median(list(seen.values())))
+    out = [
+        min((v for (a, _), v in seen.items() if a == r), default=middle) for r in range(num_ranks)
+    ]
+    into = [
+        min((v for (_, b), v in seen.items() if b == r), default=middle) for r in range(num_ranks)
+    ]
+    table = np.zeros((num_ranks, num_ranks))
+    for a in range(num_ranks):
+        for b in range(num_ranks):
+            if a != b:
+                guess = max(out[a], into[b]) if worst else (out[a] + into[b]) / 2
+                table[a, b] = seen.get((a, b), guess)
+    return table
+
+
+def _without_own(table: NDArray[np.float64]) -> NDArray[np.float64]:
+    """With something to say of a rank and itself."""
+    filled = table.copy()
+    others = table[~np.eye(len(table), dtype=bool)]
+    np.fill_diagonal(filled, float(np.median(others)) if len(others) else 0.0)
+    return filled
