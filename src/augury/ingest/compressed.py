@@ -19,8 +19,15 @@ _GZIP = b"\x1f\x8b"
 _CHUNK = 1 << 20
 
 
-def read_unpacked(path: Path, *, max_bytes: int = MAX_BYTES, max_ratio: int = MAX_RATIO) -> bytes:
-    """The whole content; ``max_bytes`` bounds the memory, whatever the file says of itself."""
+def read_unpacked(
+    path: Path,
+    *,
+    max_bytes: int = MAX_BYTES,
+    max_ratio: int = MAX_RATIO,
+    as_far_as_it_goes: bool = False,
+) -> bytes:
+    """The whole content; ``max_bytes`` bounds the memory, whatever the file says of itself. A file
+    that is cut off is refused, unless what there is of it will do."""
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -31,14 +38,15 @@ def read_unpacked(path: Path, *, max_bytes: int = MAX_BYTES, max_ratio: int = MA
                 return file.read(max_bytes)
             file.seek(0)
             # Small files may pack well: a header of zeros says nothing about intent.
-            return _unpack(file, path, min(max_bytes, max(1 << 20, size * max_ratio)))
+            cap = min(max_bytes, max(1 << 20, size * max_ratio))
+            return _unpack(file, path, cap, as_far_as_it_goes=as_far_as_it_goes)
     except OSError as error:
         raise InputError(
             f"cannot read {path}: {error.strerror}", remedy="check the path"
         ) from error
 
 
-def _unpack(file: BinaryIO, path: Path, cap: int) -> bytes:
+def _unpack(file: BinaryIO, path: Path, cap: int, *, as_far_as_it_goes: bool) -> bytes:
     from isal import isal_zlib  # noqa: PLC0415
 
     parts: list[bytes] = []
@@ -59,7 +67,7 @@ def _unpack(file: BinaryIO, path: Path, cap: int) -> bytes:
         raise FileFormatError(
             f"{path} is damaged: it does not unpack ({error})", remedy="copy or record it again"
         ) from error
-    if not unpacker.eof:
+    if not unpacker.eof and not as_far_as_it_goes:
         raise FileFormatError(f"{path} is truncated", remedy="copy or record it again")
     return b"".join(parts)
 
