@@ -8,9 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Literal, Protocol, Self
 
 from benchmarks.testbed.cpu import ControlGroup
+
+Way = Literal["both", "out", "in"]
+"""Of a host's link: what the host sends, what it receives, or both."""
 
 DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL", "--")
 
@@ -32,8 +35,8 @@ class Bed(Protocol):
 
     hosts: list[Host]
 
-    def set_rate(self, rate: str, host: int | None = None) -> None:
-        """Of one host's link in both directions, or of all: ``1gbit``, ``200mbit``."""
+    def set_rate(self, rate: str, host: int | None = None, way: Way = "both") -> None:
+        """Of one host's link, or of all: ``1gbit``, ``200mbit``. Jobs may be running."""
 
     def set_quota(self, cores: float | None, host: int | None = None) -> None: ...
 

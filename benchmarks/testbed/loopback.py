@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from benchmarks.testbed.bed import Host, in_group, start_logged
+from benchmarks.testbed.bed import Host, Way, in_group, start_logged
 from benchmarks.testbed.cpu import ControlGroup, can_control, remove_leftovers
 
 
@@ -54,7 +54,12 @@ class Loopback:
     ) -> None:
         self._undo.close()
 
-    def set_rate(self, rate: str, host: int | None = None) -> None:  # noqa: ARG002
+    def set_rate(
+        self,
+        rate: str,  # noqa: ARG002
+        host: int | None = None,  # noqa: ARG002
+        way: Way = "both",  # noqa: ARG002
+    ) -> None:
         raise OSError("loopback has no rate")
 
     def set_quota(self, cores: float | None, host: int | None = None) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from benchmarks.testbed.bed import DIES_WITH_US, Host, in_group, start_logged
+from benchmarks.testbed.bed import DIES_WITH_US, Host, Way, in_group, start_logged
 from benchmarks.testbed.cpu import PERIOD_US, ControlGroup, can_control, remove_leftovers
 
 BURST = "256kb"
@@ -35,12 +35,16 @@ class Network:
         self._groups: list[ControlGroup] = []
         self._sleepers: list[int] = []
         self._switch = 0
+        self._names = Path("/etc/hosts")
         self._undo = ExitStack()
 
     def __enter__(self) -> Self:
         remove_leftovers()
         try:
             folder = Path(self._undo.enter_context(tempfile.TemporaryDirectory(prefix="augury-")))
+            names = [f"{address_of(index)} host{index}" for index in range(self._num_hosts)]
+            self._names = folder / "hosts"
+            self._names.write_text("\n".join(["127.0.0.1 localhost", *names, ""]))
             self._switch = self._sleep_apart("switch", folder)
             self._in(self._switch, "ip", "link", "add", "br0", "type", "bridge")
             self._in(self._switch, "ip", "link", "set", "br0", "up")
@@ -60,11 +64,15 @@ class Network:
     ) -> None:
         self._undo.close()
 
-    def set_rate(self, rate: str, host: int | None = None) -> None:
+    def set_rate(self, rate: str, host: int | None = None, way: Way = "both") -> None:
+        """A queue holds back what leaves by it: the host's end what it sends, the switch's end
+        what it receives."""
         shape = ("root", "tbf", "rate", rate, "burst", BURST, "limit", LIMIT)
         for index in range(len(self.hosts)) if host is None else (host,):
-            self._in(self._sleepers[index], "tc", "qdisc", "replace", "dev", "eth0", *shape)
-            self._in(self._switch, "tc", "qdisc", "replace", "dev", f"v{index}", *shape)
+            if way != "in":
+                self._in(self._sleepers[index], "tc", "qdisc", "replace", "dev", "eth0", *shape)
+            if way != "out":
+                self._in(self._switch, "tc", "qdisc", "replace", "dev", f"v{index}", *shape)
 
     def set_quota(self, cores: float | None, host: int | None = None) -> None:
         for index in range(len(self.hosts)) if host is None else (host,):
@@ -85,7 +93,7 @@ class Network:
         group = ControlGroup.make(f"host{index}")
         self._undo.callback(group.remove)
         self._groups.append(group)
-        address = f"10.77.0.{index + 1}"
+        address = address_of(index)
         cable = ("link", "add", f"v{index}", "type", "veth", "peer", "name", "eth0")
         self._in(self._switch, "ip", *cable, "netns", str(sleeper))
         self._in(self._switch, "ip", "link", "set", f"v{index}", "master", "br0", "up")
@@ -108,9 +116,13 @@ class Network:
 
     def _sleep_apart(self, name: str, scratch: Path) -> int:
         """The id of a process in new namespaces, once those are ready."""
-        arrange = 'hostname "$0" && mount -t tmpfs tmpfs "$1" && echo ready && exec sleep infinity'
+        arrange = (
+            'hostname "$0" && mount --bind "$2" /etc/hosts && mount -t tmpfs tmpfs "$1"'
+            " && echo ready && exec sleep infinity"
+        )
+        inside = ("sh", "-c", arrange, name, str(scratch), str(self._names))
         process = subprocess.Popen(
-            [*DIES_WITH_US, "unshare", "-n", "-m", "-u", "sh", "-c", arrange, name, str(scratch)],
+            [*DIES_WITH_US, "unshare", "-n", "-m", "-u", *inside],
             stdout=subprocess.PIPE,
             start_new_session=True,
         )
@@ -125,6 +137,10 @@ class Network:
     @staticmethod
     def _in(sleeper: int, *command: str) -> None:
         subprocess.run(["nsenter", "-t", str(sleeper), "-n", "--", *command], check=True)
+
+
+def address_of(host: int) -> str:
+    return f"10.77.0.{host + 1}"
 
 
 def can_make_networks() -> bool:

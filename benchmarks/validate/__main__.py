@@ -8,55 +8,87 @@ import os
 import platform
 import sys
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from benchmarks.validate import torch_suite
 from benchmarks.validate.checks import Check
 from benchmarks.validate.gates import broken
 from benchmarks.validate.rows import Row, summarize
+from benchmarks.validate.suite import Suite, chosen, record_all
 from benchmarks.validate.table import show
+from benchmarks.validate.torch_suite import TORCH
 
-SUITES = ("torch",)
+SUITES = {suite.name: suite for suite in (TORCH,)}
 BUILD = Path("build")
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """Of one suite or of all of them together."""
+
+    rows: list[Row] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+    summary: dict[str, Any] = field(default_factory=dict)
+    broken: list[str] = field(default_factory=list)
+    troubles: list[str] = field(default_factory=list)
 
 
 def main() -> int:
     options = parse()
-    begin = time.monotonic()
-    folder = options.folder / "torch"
-    settings = torch_suite.chosen(options.only)
+    suites = list(SUITES.values()) if options.suite == "all" else [SUITES[options.suite]]
     if options.list:
-        print("\n".join(setting.name for setting in settings))
+        for suite in suites:
+            print("\n".join(setting.name for setting in chosen(suite.settings, options.only)))
         return 0
-    troubles = [] if options.predict_only else torch_suite.record_all(settings, folder)
-    rows: list[Row] = []
-    checks: list[Check] = []
-    if not options.record_only:
-        rows = list(torch_suite.rows(settings, folder, options.only))
-        checks = list(
-            torch_suite.checks(rows, folder, options.only, again=not options.predict_only)
-        )
-    summary = summarize(rows)
-    failed = broken(rows, checks, summary)
+    begin = time.monotonic()
+    whole = Outcome()
+    for suite in suites:
+        found = run(suite, options)
+        whole.rows += found.rows
+        whole.checks += found.checks
+        whole.summary[suite.name] = found.summary
+        whole.broken += found.broken
+        whole.troubles += found.troubles
+        if not options.json and not options.record_only:
+            show(found.rows, found.checks, found.summary)
     document = {
         "schema_version": 1,
         "machine": {"system": platform.platform(), "cores": os.cpu_count()},
         "took_s": round(time.monotonic() - begin, 1),
-        "rows": [row.as_json() for row in rows],
-        "checks": [check.as_json() for check in checks],
-        "summary": {"torch": summary},
-        "broken_gates": failed,
-        "troubles": troubles,
+        "rows": [row.as_json() for row in whole.rows],
+        "checks": [check.as_json() for check in whole.checks],
+        "summary": whole.summary,
+        "broken_gates": whole.broken,
+        "troubles": whole.troubles,
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(document, indent=1) + "\n")
     if options.json:
         print(json.dumps(document))
-    elif not options.record_only:
-        show(rows, checks, summary)
-    for line in (*failed, *troubles):
+    for line in (*whole.broken, *whole.troubles):
         print(line, file=sys.stderr)
-    return 1 if troubles else 5 if failed else 0
+    return 1 if whole.troubles else 5 if whole.broken else 0
+
+
+def run(suite: Suite, options: argparse.Namespace) -> Outcome:
+    folder = options.folder / suite.name
+    settings = chosen(suite.settings, options.only)
+    outcome = Outcome()
+    if not options.predict_only:
+        outcome.troubles = record_all(settings, folder)
+    if options.record_only:
+        return outcome
+    outcome.rows = list(suite.rows(settings, folder, options.only))
+    outcome.checks = list(
+        suite.checks(outcome.rows, folder, options.only, not options.predict_only)
+    )
+    outcome.summary = summarize(outcome.rows)
+    outcome.broken = [
+        f"{suite.name}: {words}"
+        for words in broken(outcome.rows, outcome.checks, outcome.summary, suite.gates)
+    ]
+    return outcome
 
 
 def parse() -> argparse.Namespace:

@@ -3,38 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.validate.checks import Check
 from benchmarks.validate.rows import Row
 
 
-def broken(rows: Sequence[Row], checks: Sequence[Check], summary: dict[str, Any]) -> list[str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gates:
+    """Every replay is within its tolerance and every what-if within 10 %; beside that, these."""
+
+    whatifs_within: float = 0.95
+    """Share of the what-ifs."""
+    replay_error_pct: float | None = 2.0
+    """The median."""
+    unexplained_pct: float | None = 3.0
+    covered: float | None = 0.85
+    """Share of the what-ifs whose interval has what was measured."""
+    half_width_pct: float | None = 6.0
+
+
+def broken(
+    rows: Sequence[Row], checks: Sequence[Check], summary: dict[str, Any], gates: Gates
+) -> list[str]:
     """In words; empty is good."""
-    found = [*_of_replay(rows, summary.get("replay")), *_of_whatif(summary.get("whatif"))]
-    return [*found, *(f"check {check.case} does not hold" for check in checks if not check.holds)]
+    return [
+        *_of_replay(rows, summary.get("replay"), gates),
+        *_of_whatif(summary.get("whatif"), gates),
+        *(f"check {check.case} does not hold" for check in checks if not check.holds),
+    ]
 
 
-def _of_replay(rows: Sequence[Row], found: dict[str, Any] | None) -> Iterator[str]:
+def _of_replay(rows: Sequence[Row], found: dict[str, Any] | None, gates: Gates) -> Iterator[str]:
     if found is None:
         return
     if found["within"] < found["cases"]:
         yield f"{found['cases'] - found['within']} replays are not within max(5 %, 2 x noise)"
-    if (found["median_error_pct"] or 0) > 2:
-        yield "replay: the median error is above 2 %"
-    unexplained = [row.case for row in rows if (row.unexplained_pct or 0) > 3]
+    error_pct, most_pct = gates.replay_error_pct, gates.unexplained_pct
+    if error_pct is not None and (found["median_error_pct"] or 0) > error_pct:
+        yield f"replay: the median error is above {error_pct:g} %"
+    unexplained = [
+        row.case for row in rows if most_pct is not None and (row.unexplained_pct or 0) > most_pct
+    ]
     if unexplained:
-        yield f"more than 3 % is unexplained in {', '.join(unexplained)}"
+        yield f"more than {most_pct:g} % is unexplained in {', '.join(unexplained)}"
 
 
-def _of_whatif(found: dict[str, Any] | None) -> Iterator[str]:
+def _of_whatif(found: dict[str, Any] | None, gates: Gates) -> Iterator[str]:
     if found is None:
         return
-    if found["within"] < 0.95 * found["cases"]:
-        yield "fewer than 95 % of the what-ifs are within max(5 %, 2 x noise)"
+    if found["within"] < gates.whatifs_within * found["cases"]:
+        yield (
+            f"fewer than {100 * gates.whatifs_within:g} % of the what-ifs"
+            " are within max(5 %, 2 x noise)"
+        )
     if found["within_10_pct"] < found["cases"]:
         yield f"{found['cases'] - found['within_10_pct']} what-ifs are not within 10 %"
-    if found["covered"] < 0.85 * found["cases"]:
-        yield "fewer than 85 % of the what-ifs' intervals cover what was measured"
-    if (found["median_half_width_pct"] or 0) > 6:
-        yield "the intervals' median half width is above 6 %"
+    if gates.covered is not None and found["covered"] < gates.covered * found["cases"]:
+        yield (
+            f"fewer than {100 * gates.covered:g} % of the what-ifs' intervals"
+            " cover what was measured"
+        )
+    width_pct = gates.half_width_pct
+    if width_pct is not None and (found["median_half_width_pct"] or 0) > width_pct:
+        yield f"the intervals' median half width is above {width_pct:g} %"

@@ -80,7 +80,8 @@ def bed_as_recorded(bed: Bed, setting: Setting) -> None:
 
 def bed_changed(bed: Bed, setting: Setting, change: Change) -> None:
     if change.rate != 1.0 and setting.mbit is not None:
-        bed.set_rate(f"{round(1000 * setting.mbit * change.rate)}kbit")
+        host, way = change.link or (None, "both")
+        bed.set_rate(f"{round(1000 * setting.mbit * change.rate)}kbit", host, way)
     if change.slow is not None:
         host, factor = change.slow
         bed.set_quota((setting.quota or 1.0) / factor, host)
@@ -99,11 +100,11 @@ def training(schedule: Schedule, gate: Path, times: Path) -> list[str]:
 
 def augury_run(out: Path, schedule: Schedule) -> list[str]:
     windows = ",".join(f"{first}:{last}" for first, last in schedule.windows)
-    augury = (sys.executable, "-m", "augury", "run", "--calibrate", "--out", str(out))
-    return [*augury, "--steps", windows, "--"]
+    augury = [sys.executable, "-m", "augury", "run", "--calibrate", "--out", str(out)]
+    return [*augury, *(["--wire"] if schedule.setting.wire else []), "--steps", windows, "--"]
 
 
-def environment(bed: Bed | None, host: int) -> dict[str, str]:
+def environment(bed: Bed | None, host: int, port: int = PORT) -> dict[str, str]:
     found = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
@@ -116,7 +117,7 @@ def environment(bed: Bed | None, host: int) -> dict[str, str]:
             "WORLD_SIZE": str(len(bed.hosts)),
             "LOCAL_RANK": "0",
             "MASTER_ADDR": bed.hosts[0].address,
-            "MASTER_PORT": str(PORT),
+            "MASTER_PORT": str(port),
             "GLOO_SOCKET_IFNAME": bed.hosts[host].interface,
         }
     return found
@@ -153,12 +154,12 @@ def end(job: subprocess.Popen[bytes]) -> None:
         job.wait()
 
 
-def gather(bed: Bed, target: Path) -> None:
-    """From the first host, where Augury gathers; what it left elsewhere is fetched and named."""
+def gather(bed: Bed, target: Path, *, told: bool = True) -> None:
+    """From the first host, where Augury gathers; what it left elsewhere is fetched and told."""
     target.mkdir()
     for host in bed.hosts:
         for path in sorted((host.seen_from_outside / "run").glob("[!.]*")):
             if path.is_file() and not (target / path.name).exists():
                 shutil.copyfile(path, target / path.name)
-                if host is not bed.hosts[0] and path.name.startswith("rank-"):
+                if told and host is not bed.hosts[0] and path.name.startswith("rank-"):
                     print(f"  not gathered by augury: {path.name}", file=sys.stderr)

@@ -1,8 +1,10 @@
-"""What is recorded and which changes are foretold from it: the cases of the torch suite."""
+"""What is recorded and which changes are foretold from it; the cases of the torch suite."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from benchmarks.testbed.bed import Way
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +17,10 @@ class Change:
     """What the training script changes."""
     rate: float = 1.0
     """The factor by which the links' rate changes."""
+    link: tuple[int, Way] | None = None
+    """Only this host's link changes its rate; else all do."""
+    coarse: tuple[str, ...] = ()
+    """The nearest that a model without single links can be asked."""
     slow: tuple[int, float] | None = None
     """A host and how many times longer its processor takes."""
     measured_by: str | None = None
@@ -35,6 +41,8 @@ class Setting:
     """Of a core, for every host."""
     options: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
+    wire: bool = False
+    """Recorded with what went over the wire."""
 
     @property
     def rounds(self) -> int:

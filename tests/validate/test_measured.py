@@ -12,7 +12,7 @@ from benchmarks.validate.measured import of_blocks, of_record, slowing
 from benchmarks.validate.rows import Row, summarize
 from benchmarks.validate.schedule import CHANGED, WARM_UP, WINDOW, Schedule
 from benchmarks.validate.settings import SETTINGS, Setting, bucket
-from benchmarks.validate.torch_suite import chosen
+from benchmarks.validate.suite import chosen
 from benchmarks.validate.withhold import without_others
 
 MS = 1_000_000
@@ -153,8 +153,11 @@ def test_there_are_as_many_cases_as_promised():
 
 
 def test_what_measures_a_change_comes_along():
-    assert {setting.name for setting in chosen("last-2ranks/*")} == {"last-2ranks", "last-4ranks"}
-    assert [setting.name for setting in chosen("conv-1gbit*")] == ["conv-1gbit"]
+    assert {setting.name for setting in chosen(SETTINGS, "last-2ranks/*")} == {
+        "last-2ranks",
+        "last-4ranks",
+    }
+    assert [setting.name for setting in chosen(SETTINGS, "conv-1gbit*")] == ["conv-1gbit"]
 
 
 def test_how_much_slower_a_host_became(tmp_path: Path):

@@ -1,0 +1,91 @@
+"""What a suite is, and what all of them do alike: choosing cases and recording their jobs."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+from benchmarks.testbed.network import can_make_networks
+from benchmarks.validate.checks import Check
+from benchmarks.validate.gates import Gates
+from benchmarks.validate.job import JobError, record
+from benchmarks.validate.measured import Measured, of_blocks, of_record
+from benchmarks.validate.rows import Row
+from benchmarks.validate.settings import Change, Setting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suite:
+    name: str
+    settings: tuple[Setting, ...]
+    rows: Callable[[list[Setting], Path, str | None], Iterator[Row]]
+    """Of settings recorded in a folder; only the cases that are asked for."""
+    checks: Callable[[list[Row], Path, str | None, bool], Iterator[Check]]
+    """The last one: whether to run the jobs that only checks need."""
+    gates: Gates
+
+
+def chosen(settings: tuple[Setting, ...], only: str | None) -> list[Setting]:
+    """Settings of which any case is asked for, and those which measure a change for them."""
+    asked_for = [
+        setting for setting in settings if any(is_wanted(case, only) for case in _cases(setting))
+    ]
+    partners = {change.measured_by for setting in asked_for for change in setting.changes}
+    return [setting for setting in settings if setting in asked_for or setting.name in partners]
+
+
+def record_all(settings: list[Setting], folder: Path) -> list[str]:
+    """What could not be done, in words."""
+    troubles: list[str] = []
+    if any(setting.mbit is not None for setting in settings) and not can_make_networks():
+        left_out = [setting.name for setting in settings if setting.mbit is not None]
+        settings = [setting for setting in settings if setting.mbit is None]
+        troubles.append(
+            "no rights to make networks (root and control groups are needed):"
+            f" only loopback is measured, without {', '.join(left_out)}"
+        )
+    begin = time.monotonic()
+    for index, setting in enumerate(settings):
+        left = ""
+        if index:
+            each_s = (time.monotonic() - begin) / index
+            left = f", about {each_s * (len(settings) - index) / 60:.0f} min left"
+        print(f"[{index + 1}/{len(settings)}] {setting.name}{left}", file=sys.stderr, flush=True)
+        try:
+            record(setting, folder / setting.name)
+        except JobError as error:
+            troubles.append(f"{setting.name}: {error}")
+    return troubles
+
+
+def recorded(settings: list[Setting], folder: Path) -> Iterator[Setting]:
+    for setting in settings:
+        if is_recorded(setting, folder):
+            # What reads runs may have changed since: it is to read again.
+            (folder / setting.name / "run" / "run.json").unlink(missing_ok=True)
+            yield setting
+
+
+def is_recorded(setting: Setting, folder: Path) -> bool:
+    return (folder / setting.name / "setting.json").exists()
+
+
+def measured(setting: Setting, change: Change, folder: Path) -> tuple[Measured | None, Measured]:
+    """Of the changed steps, and of the plain ones of the same job."""
+    baseline = of_record(folder / setting.name / "run").plain
+    if change.measured_by is None:
+        return of_blocks(folder / setting.name)[change.name], baseline
+    partner = folder / change.measured_by / "run"
+    return (of_record(partner).plain if partner.exists() else None), baseline
+
+
+def is_wanted(case: str, only: str | None) -> bool:
+    return only is None or fnmatch(case, only)
+
+
+def _cases(setting: Setting) -> list[str]:
+    return [setting.name, *(f"{setting.name}/{change.name}" for change in setting.changes)]
