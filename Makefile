@@ -1,4 +1,4 @@
-# Every target first installs what it needs into .venv: quietly, and only when that has changed.
+# Every target first installs what it needs: quietly, and only when that has changed.
 
 PYTHON ?= python3
 
@@ -6,6 +6,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 TORCH := $(VENV)/.torch
+# Frameworks pin what others need otherwise: each of them has an environment of its own.
+JAX_VENV := .venv-jax
+JAX := $(JAX_VENV)/.installed
 
 # Tests on real traces run where the traces are.
 TRACES := $(realpath $(CURDIR)/../shared/traces)
@@ -15,10 +18,10 @@ export AUGURY_TRACES
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint bench validate clean
+.PHONY: help install demo test lint bench validate env-jax clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
 
 install: $(INSTALLED) ## make .venv with augury, its kernel and the tools
 	@echo "ready: $(BIN)/augury --help"
@@ -40,11 +43,13 @@ lint: $(INSTALLED) ## ruff, mypy --strict, import-linter
 bench: $(INSTALLED) ## measure, as JSON lines
 	@$(BIN)/python -m benchmarks.run
 
-validate: $(TORCH) ## compare predictions with real runs (SUITE=torch, ONLY='conv-*')
+validate: $(TORCH) $(if $(filter torch,$(SUITE)),,$(JAX)) ## compare predictions with real runs (SUITE=torch or wire, ONLY='conv-*')
 	@$(BIN)/python -m benchmarks.validate --suite $(or $(SUITE),all) $(if $(ONLY),--only '$(ONLY)')
 
+env-jax: $(JAX) ## make .venv-jax, for the JAX job of `make validate SUITE=wire`
+
 clean: ## remove .venv and all that was built
-	rm -rf $(VENV) build dist src/augury/_native*.so .coverage .coverage.* \
+	rm -rf $(VENV) $(JAX_VENV) build dist src/augury/_native*.so .coverage .coverage.* \
 	  .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
@@ -68,4 +73,10 @@ $(INSTALLED): pyproject.toml constraints.txt CMakeLists.txt $(wildcard native/*)
 $(TORCH): constraints.txt | $(INSTALLED)
 	@echo "installing torch into $(VENV), once ..." >&2
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq --constraint constraints.txt torch
+	@touch $@
+
+$(JAX): benchmarks/testbed/jax-requirements.txt
+	@echo "installing JAX into $(JAX_VENV), once ..." >&2
+	@$(PYTHON) -m venv --clear $(JAX_VENV)
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(JAX_VENV)/bin/python -m pip install -qq --requirement $<
 	@touch $@
