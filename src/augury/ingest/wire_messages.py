@@ -1,0 +1,227 @@
+"""Messages from calls: what one call asked to send, and the calls that took it in.
+
+TCP is a stream. A message is a range of bytes in it, and so is a receive: which belong together is
+a matter of positions alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from augury.core.graph import NONE
+from augury.core.ledger import Ledger, Severity
+from augury.core.table import I8
+from augury.ingest.gloo import HEADER_BYTES
+from augury.ingest.wire_ends import End, Pair
+from augury.ingest.wire_file import WireFile
+from augury.ingest.wire_layout import RECEIVED, SENT
+
+Columns = dict[str, NDArray[Any]]
+_MOST_ASKED = (1 << 32) - 1
+"""A call may ask for more than the record has room to say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """What one end noted of one direction, by position."""
+
+    start_ns: I8
+    end_ns: I8
+    position: I8
+    refused_ns: I8
+    asked: I8
+    done: I8
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+
+class Streams:
+    """The calls of all files, by end and direction."""
+
+    def __init__(self, files: Sequence[WireFile], times: Sequence[tuple[I8, I8, I8]]) -> None:
+        """``times``: start, end and refusal of each file's calls on the common clock."""
+        self._files, self._times = files, times
+        self._places: dict[tuple[int, int, int], slice] = {}
+        for number, file in enumerate(files):
+            calls = file.calls
+            key = calls.connection.astype(np.int64) * 2 + calls.kind
+            borders = [0, *(np.flatnonzero(np.diff(key)) + 1).tolist(), len(key)]
+            for first, last in pairwise(borders):
+                if last > first:
+                    row, kind = divmod(int(key[first]), 2)
+                    self._places[number, row, kind] = slice(first, last)
+
+    def of(self, end: End, kind: int, shift: int = 0) -> Stream:
+        place = self._places.get((end.file, end.row, kind), slice(0, 0))
+        calls = self._files[end.file].calls
+        start_ns, end_ns, refused_ns = (column[place] for column in self._times[end.file])
+        return Stream(
+            start_ns, end_ns, calls.position[place] + shift, refused_ns, calls.asked[place],
+            calls.done[place],
+        )  # fmt: skip
+
+
+def messages_of(
+    files: Sequence[WireFile], pairs: Sequence[Pair], streams: Streams, ledger: Ledger
+) -> Columns:
+    """The columns of Messages that calls tell, and ``is_framed``: the receiver asked for a header
+    first. In the order of (connection, src, position)."""
+    parts: list[Columns] = []
+    for number, pair in enumerate(pairs):
+        ways = [(pair.a, pair.b), *([(pair.b, pair.a)] if pair.b is not None else [])]
+        for src, dst in ways:
+            shift = _bytes_missed(files, src, dst)
+            receives = streams.of(dst, RECEIVED) if dst is not None else None
+            found = _sent(streams.of(src, SENT, shift), receives)
+            parts.append(_with_ends(found, number, src.file, dst.file if dst is not None else NONE))
+        if pair.b is None:
+            found = _only_received(streams.of(pair.a, RECEIVED))
+            parts.append(_with_ends(found, number, NONE, pair.a.file))
+    if not parts:
+        parts = [_with_ends(_only_received(_NOTHING), 0, NONE, NONE)]
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    order = np.lexsort((joined["position"], joined["src"], joined["connection"]))
+    messages = {name: values[order] for name, values in joined.items()}
+    _note_gaps(messages, ledger)
+    return messages
+
+
+def _bytes_missed(files: Sequence[WireFile], src: End, dst: End | None) -> int:
+    """Where the sender's end was seen late, it had sent by then what was received beyond the rest
+    of it. A connection made without waiting seems late, and has missed nothing."""
+    if dst is None or not files[src.file].ends.is_late[src.row]:
+        return 0
+    sent = int(files[src.file].ends.sent_bytes[src.row])
+    received = int(files[dst.file].ends.received_bytes[dst.row])
+    return max(0, received - sent)
+
+
+def _sent(sends: Stream, receives: Stream | None) -> Columns:
+    first, last = _chains(sends)
+    begin = sends.position[first]
+    size = sends.position[last] + sends.done[last] - begin
+    arrived, received, count, framed = _taken_in(begin, size, receives)
+    return {
+        "position": begin,
+        "size_bytes": size,
+        "send_ns": sends.start_ns[first],
+        "sent_ns": sends.end_ns[last],
+        "arrived_ns": arrived,
+        "received_ns": received,
+        "refused_ns": np.add.reduceat(_waited(sends, first), first) if len(first) else begin,
+        "num_receives": count,
+        "is_framed": framed,
+        "is_cut": sends.done[last] < sends.asked[last],
+    }
+
+
+def _chains(sends: Stream) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """First and last call of each message: one that was not taken whole is followed by one that
+    asks for exactly the rest."""
+    if not len(sends):
+        none = np.empty(0, dtype=np.intp)
+        return none, none
+    rest = sends.asked[:-1] - sends.done[:-1]
+    goes_on = (
+        (sends.position[1:] == sends.position[:-1] + sends.done[:-1])
+        & (rest > 0)
+        & ((sends.asked[1:] == rest) | (sends.asked[:-1] == _MOST_ASKED))
+    )
+    first = np.concatenate([[0], np.flatnonzero(~goes_on) + 1])
+    return first, np.append(first[1:], len(sends)) - 1
+
+
+def _waited(sends: Stream, first: NDArray[np.intp]) -> I8:
+    """Before each call: since the kernel refused, or had taken only some of it."""
+    waited = np.where(sends.refused_ns > 0, sends.start_ns - sends.refused_ns, 0)
+    since_rest = np.zeros_like(waited)
+    since_rest[1:] = sends.start_ns[1:] - sends.end_ns[:-1]
+    goes_on = np.ones(len(sends), dtype=bool)
+    goes_on[first] = False
+    found: I8 = np.maximum(0, np.where(goes_on, since_rest, waited))
+    return found
+
+
+def _taken_in(begin: I8, size: I8, receives: Stream | None) -> tuple[I8, I8, I8, NDArray[np.bool_]]:
+    """When the first and the last byte of each message had been received, by how many calls, and
+    whether the first of them asked for a header only."""
+    nothing = np.full(len(begin), NONE, dtype=np.int64)
+    if receives is None or not len(receives):
+        return nothing, nothing, np.zeros_like(nothing), np.zeros(len(begin), dtype=bool)
+    ends = receives.position + receives.done
+    first = np.searchsorted(ends, begin, side="right")
+    last = np.searchsorted(receives.position, begin + size, side="left") - 1
+    at_first = np.minimum(first, len(receives) - 1)
+    at_last = np.maximum(last, 0)
+    has_first = (first < len(receives)) & (receives.position[at_first] <= begin)
+    has_last = (last >= 0) & (ends[at_last] >= begin + size)
+    arrived = np.where(has_first, receives.end_ns[at_first], NONE)
+    received = np.where(has_last, receives.end_ns[at_last], NONE)
+    payload_at = np.searchsorted(receives.position, begin + HEADER_BYTES, side="left")
+    stops_there = (payload_at < len(receives)) & (
+        receives.position[np.minimum(payload_at, len(receives) - 1)] == begin + HEADER_BYTES
+    )
+    framed = (
+        (receives.position[at_first] == begin)
+        & (receives.asked[at_first] == HEADER_BYTES)
+        & ((size == HEADER_BYTES) | ((size > HEADER_BYTES) & stops_there))
+    )
+    return arrived, received, np.maximum(0, last - first + 1), framed
+
+
+_NOTHING = Stream(*(np.empty(0, dtype=np.int64) for _ in range(6)))
+
+
+def _only_received(receives: Stream) -> Columns:
+    """Where the sender was not recorded nobody knows what it sent at once: one row a call."""
+    unknown = np.full(len(receives), NONE, dtype=np.int64)
+    return {
+        "position": receives.position,
+        "size_bytes": receives.done,
+        "send_ns": unknown,
+        "sent_ns": unknown,
+        "arrived_ns": receives.end_ns,
+        "received_ns": receives.end_ns,
+        "refused_ns": np.zeros_like(unknown),
+        "num_receives": np.ones_like(unknown),
+        "is_framed": np.zeros(len(receives), dtype=bool),
+        "is_cut": np.zeros(len(receives), dtype=bool),
+    }
+
+
+def _with_ends(found: Columns, connection: int, src: int, dst: int) -> Columns:
+    size = len(found["position"])
+    ends = {"connection": connection, "src": src, "dst": dst}
+    return {name: np.full(size, value, dtype=np.int32) for name, value in ends.items()} | found
+
+
+def _note_gaps(messages: Columns, ledger: Ledger) -> None:
+    between = (messages["src"] != NONE) & (messages["dst"] != NONE)
+    ledger.note(
+        "wire-message-not-received",
+        "a message was sent between recorded processes, and its receipt was not kept",
+        severity=Severity.INFO,
+        count=int((between & (messages["received_ns"] == NONE)).sum()),
+        remedy="record longer windows, or a larger buffer with --wire-events",
+    )
+    ledger.note(
+        "wire-message-cut",
+        "only part of a message was kept, or sent",
+        severity=Severity.INFO,
+        count=int(messages["is_cut"].sum()),
+    )
+    early = (messages["send_ns"] != NONE) & (messages["received_ns"] != NONE)
+    early &= messages["received_ns"] < messages["send_ns"]
+    ledger.note(
+        "wire-received-before-sent",
+        "clocks say that a message was received before it was sent",
+        count=int(early.sum()),
+        remedy="do not trust times between these processes",
+    )
