@@ -13,6 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from augury.ingest.wire_layout import CONNECTION, EVENT, HEADER, STATE_OF_TCP
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skew:
@@ -28,13 +33,19 @@ class Skew:
     def shift_by(self, after_ns: float) -> int:
         return self.offset_ns + round(after_ns * self.ppm * 1e-6)
 
+    def shift_all(self, true_ns: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """But for zeros, which stand for no time."""
+        ns = true_ns.astype(np.int64)
+        gained = np.rint((ns - self.since_ns) * (self.ppm * 1e-6)).astype(np.int64)
+        return np.where(ns == 0, 0, ns + self.offset_ns + gained).astype(np.uint64)
+
 
 def skew_run(
     run: Path, out: Path, *, rank: int, offset_ns: int, ppm: float, handshake: bool = True
 ) -> Skew:
     """Writes a copy of what ranks recorded, without the handshakes if so asked."""
     out.mkdir(parents=True)
-    for path in run.glob("rank-*"):
+    for path in (*run.glob("rank-*"), *run.glob("process.wire-*")):
         shutil.copyfile(path, out / path.name)
     own = out / f"rank-{rank:05d}.json"
     since_ns = json.loads(own.read_text())["step_end_ns"][0]
@@ -50,6 +61,8 @@ def skew_run(
         path.write_text(json.dumps(record))
     for path in out.glob(f"rank-{rank:05d}.*trace.json.gz"):
         _skew_trace(path, skew)
+    for path in out.glob("*.wire-*"):
+        _skew_wire(path, rank, skew)
     return skew
 
 
@@ -88,6 +101,39 @@ def _skew_trace(path: Path, skew: Skew) -> None:
             event["dur"] = round(event["dur"] * (1 + skew.ppm * 1e-6), 3)
     with gzip.open(path, "wt", compresslevel=3) as file:
         json.dump(trace, file)
+
+
+def _skew_wire(path: Path, rank: int, skew: Skew) -> None:
+    """What that rank's process stamped of its socket calls; and what one without a rank did on
+    its host, if that is not another's too."""
+    is_packed = path.name.endswith(".gz")
+    content = path.read_bytes()
+    data = bytearray(gzip.decompress(content) if is_packed else content)
+    (header,) = np.frombuffer(data, HEADER, 1)
+    if int(header["rank"]) != rank and not _is_on_its_host(path.parent, header, rank):
+        return
+    np.frombuffer(data, HEADER, 1)["realtime_ns"][:] = skew.shift_all(header["realtime_ns"])
+    at = int(header["header"])
+    connections = np.frombuffer(data, CONNECTION, int(header["num_connections"]), at)
+    for name in ("opened_ns", "closed_ns", "refused_ns", "info_ns"):
+        connections[name] = skew.shift_all(connections[name])
+    at += int(header["max_connections"]) * CONNECTION.itemsize
+    num_events = min(int(header["num_events"]), int(header["max_events"]))
+    events = np.frombuffer(data, EVENT, num_events, at)
+    for name in ("start_ns", "end_ns"):
+        events[name] = skew.shift_all(events[name])
+    is_call = events["kind"] != STATE_OF_TCP
+    events["refused_ns"][is_call] = skew.shift_all(events["refused_ns"][is_call])
+    path.write_bytes(gzip.compress(data, 1) if is_packed else data)
+
+
+def _is_on_its_host(folder: Path, header: Any, rank: int) -> bool:
+    of_host: dict[str, list[int]] = {}
+    for path in folder.glob("rank-?????.json"):
+        record = json.loads(path.read_text())
+        of_host.setdefault(record.get("host", ""), []).append(record["rank"])
+    host = bytes(header["host"]).decode("utf-8", "replace")
+    return int(header["rank"]) < 0 and of_host.get(host) == [rank]
 
 
 def main() -> None:

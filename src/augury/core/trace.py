@@ -101,9 +101,11 @@ class Clock(msgspec.Struct, frozen=True, kw_only=True):
     since_ns: int = 0
     """The own time at which ``offset_ns`` holds."""
     residual_ns: int = 0
-    """How far the samples lie from that line: the median."""
+    """How far off that line may be: half the shortest way there and back (handshake, wire), or what
+    nine of ten ends keep to (collectives)."""
     source: str = "own"
-    """own (nothing to align), host (shares the clock of rank 0's host), handshake, collectives."""
+    """own (nothing to align), host (shares the clock of the first rank's host), handshake,
+    collectives, wire."""
 
 
 class RankFacts(msgspec.Struct, frozen=True, kw_only=True):

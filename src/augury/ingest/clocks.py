@@ -1,42 +1,34 @@
-"""Leads all ranks' clocks to the first one's: from handshakes, or from collectives' ends alone.
+"""Leads all ranks' clocks to the first one's, by whatever tells best how they go.
 
-A clock is a line: offset and drift. A handshake's exchanges with the shortest way there and back
-tell the offset to half of that way; those at the start and the end of a recording give the drift.
-Collectives end on all ranks at about the same time, whenever each came: a line through the
-differences of their ends, robust against those that ended late on one side, is the other source.
+A clock is a line: offset and drift. Handshakes, ends of collectives and what went over the wire
+each give one, with a residual that says how far off it may be; the smallest is taken, unless one
+source was asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from augury.core.errors import InputError
 from augury.core.ledger import Ledger, Severity
 from augury.core.table import I8
 from augury.core.trace import Clock
+from augury.ingest.clock_fits import Ends, from_collectives, from_handshakes
 from augury.ingest.rank_record import Handshake
 
-Source = Literal["auto", "handshake", "collectives"]
-Ends = Mapping[tuple[int, int], int]
-"""When each collective, by (group, sequence), ended by a rank's own clock."""
+Source = Literal["auto", "handshake", "collectives", "wire"]
+SOURCES: tuple[Source, ...] = ("handshake", "wire", "collectives")
 
-ONE_CLOCK_NS = {"handshake": 500_000, "collectives": 2_000_000}
+ONE_CLOCK_NS = {"handshake": 500_000, "wire": 500_000, "collectives": 2_000_000}
 """Ranks whose host has one name, and whose clocks seem no further apart, have one clock."""
 IMPLAUSIBLE_NS = 20_000_000
 """Ends of one collective lie closer together than that, else something else was compared."""
-_MIN_SPAN_NS = 500_000_000
-"""Over less, drift cannot be told from noise, and does not matter."""
-_USUAL_DRIFT = 150e-6
-_MAX_DRIFT = 2_000e-6
-_NEAR_NS = 20_000.0
-"""Ends of threads that kept their cores agree at least that well."""
-_MOST_POINTS = 60
-"""Through which lines are tried; all others are counted."""
-_SHORTEST = 5
+_ALLOWED_NS = 100_000
+"""By which sources may be further apart than they say: no clock is quite a line."""
 _MAX_OFFSET_NS = 10**17
 
 
@@ -46,20 +38,26 @@ def align(
     ends: Mapping[int, Ends],
     ledger: Ledger,
     *,
+    wire: Mapping[int, Clock] | None = None,
     source: Source = "auto",
 ) -> dict[int, Clock]:
-    """For every rank of ``hosts``, how to lead its own clock to that of the lowest one."""
+    """For every rank of ``hosts``, how to lead its own clock to that of the lowest one. ``wire``
+    has what the wire tells of that already."""
     reference = min(hosts)
-    fitted: dict[int, Clock | None] = {}
-    for rank in sorted(hosts):
-        fitted[rank] = (
-            Clock()
-            if rank == reference
-            else _fit(handshakes.get(rank, ()), reference, ends, rank, source)
-        )
+    found = {
+        rank: fits(rank, reference, handshakes.get(rank, ()), ends, wire or {}, source)
+        for rank in sorted(hosts)
+        if rank != reference
+    }
+    fitted: dict[int, Clock | None] = {reference: Clock()}
+    for rank, lines in found.items():
+        fitted[rank] = min(lines.values(), key=lambda clock: clock.residual_ns, default=None)
     clocks: dict[int, Clock] = {}
     for host in dict.fromkeys(hosts[rank] for rank in sorted(hosts)):
         _of_host([r for r in sorted(hosts) if hosts[r] == host], reference, fitted, clocks)
+    for rank, lines in found.items():
+        if clocks[rank].source != "host":
+            _note_apart(rank, list(lines.values()), ends.get(rank, {}), ledger)
     unknown = [
         rank for rank, clock in fitted.items() if clock is None and hosts[rank] != hosts[reference]
     ]
@@ -81,115 +79,33 @@ def to_common(clock: Clock, own_ns: I8) -> I8:
     return common
 
 
-def _fit(
-    handshakes: Sequence[Handshake],
-    reference: int,
-    ends: Mapping[int, Ends],
+def fits(
     rank: int,
+    reference: int,
+    handshakes: Sequence[Handshake],
+    ends: Mapping[int, Ends],
+    wire: Mapping[int, Clock],
     source: Source,
-) -> Clock | None:
-    if source in ("auto", "handshake"):
-        clock = _if_sane(from_handshakes([h for h in handshakes if h.peer == reference]))
-        if clock is not None or source == "handshake":
-            return clock
-    if source in ("auto", "collectives"):
-        return _if_sane(from_collectives(ends.get(rank, {}), ends.get(reference, {})))
-    raise InputError(
-        f"clocks cannot be aligned by {source!r}", remedy="choose auto, handshake or collectives"
-    )
-
-
-def _if_sane(clock: Clock | None) -> Clock | None:
-    """A clock that is years away or goes a hundredth too fast was not read, but made up."""
-    if clock is None or abs(clock.offset_ns) > _MAX_OFFSET_NS or abs(clock.drift_ppm) > 10_000:
-        return None
-    return clock
-
-
-def from_handshakes(handshakes: Sequence[Handshake]) -> Clock | None:
-    """Only exchanges that were hardly longer on the way than the shortest are believed."""
-    moments: dict[str, list[tuple[int, int, int, int]]] = {}
-    for handshake in handshakes:
-        moments.setdefault(handshake.moment, []).extend(
-            e for e in handshake.exchanges if e[3] - e[0] >= e[2] - e[1] >= 0
+) -> dict[Source, Clock]:
+    """What the wanted sources say of one rank's clock, by source."""
+    if source not in ("auto", *SOURCES):
+        raise InputError(
+            f"clocks cannot be aligned by {source!r}",
+            remedy=f"choose auto, {', '.join(SOURCES)}",
         )
-    points: list[tuple[float, float]] = []
-    believed: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
-    origin = min((e[0] for exchanges in moments.values() for e in exchanges), default=0)
-    for exchanges in moments.values():
-        if not exchanges:
-            continue
-        asked, heard, answered, back = np.array(exchanges, dtype=np.int64).T
-        way = (back - asked) - (answered - heard)
-        shortest = np.argsort(way, kind="stable")[:_SHORTEST]
-        offset = ((heard - asked + answered - back) / 2.0)[shortest]
-        at = ((asked - origin) / 2.0 + (back - origin) / 2.0)[shortest]
-        points.append((float(np.median(at)), float(np.median(offset))))
-        believed.append((at, offset))
-    if not points:
-        return None
-    points.sort()
-    (first, at_first), (last, at_last) = points[0], points[-1]
-    span = last - first
-    drift = (at_last - at_first) / span if span >= _MIN_SPAN_NS else 0.0
-    at, offset = (np.concatenate(columns) for columns in zip(*believed, strict=True))
-    residual = offset - (at_first + drift * (at - first))
-    return Clock(
-        offset_ns=round(at_first),
-        drift_ppm=drift * 1e6,
-        since_ns=origin + round(first),
-        residual_ns=round(float(np.median(np.abs(residual)))),
-        source="handshake",
-    )
+    found: dict[Source, Clock | None] = {}
+    if source in ("auto", "handshake"):
+        found["handshake"] = from_handshakes([h for h in handshakes if h.peer == reference])
+    if source in ("auto", "wire"):
+        found["wire"] = wire.get(rank)
+    if source in ("auto", "collectives"):
+        found["collectives"] = from_collectives(ends.get(rank, {}), ends.get(reference, {}))
+    return {name: clock for name, clock in found.items() if clock and _is_sane(clock)}
 
 
-def from_collectives(own: Ends, other: Ends) -> Clock | None:
-    shared = sorted(own.keys() & other.keys())
-    if not shared:
-        return None
-    at = np.array([own[key] for key in shared], dtype=np.int64)
-    gap = np.array([other[key] for key in shared], dtype=np.int64) - at
-    origin, level = int(at.min()), int(np.median(gap))
-    x = (at - origin).astype(np.float64)
-    y = (gap - level).astype(np.float64)
-    offset, drift = robust_line(x, y)
-    return Clock(
-        offset_ns=level + round(offset),
-        drift_ppm=drift * 1e6,
-        since_ns=origin,
-        residual_ns=round(float(np.median(np.abs(y - offset - drift * x)))),
-        source="collectives",
-    )
-
-
-def robust_line(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float]:
-    """The line on which most points lie close together: ends of collectives agree to microseconds
-    where both threads kept their cores, and lie anywhere, for milliseconds, where one lost it. So
-    lines through pairs of points are tried, and the one with the most company is taken. Few or
-    noisy points do not outweigh what is known of clocks before, which is that they hardly drift."""
-    if len(x) < 8 or np.ptp(x) < _MIN_SPAN_NS:
-        return float(np.median(y)), 0.0
-    scale = max(_NEAR_NS, float(np.median(np.abs(y - np.median(y)))) / 20)
-    first, second = _pairs(x)
-    drift = (y[second] - y[first]) / (x[second] - x[first])
-    kept = np.abs(drift) < _MAX_DRIFT
-    drift = np.concatenate([np.zeros(len(y)), drift[kept]])
-    through = np.concatenate([np.arange(len(y)), first[kept]])
-    offset = y[through] - drift * x[through]
-    away = (y[None, :] - offset[:, None] - drift[:, None] * x[None, :]) / scale
-    company = (1 / (1 + away**2)).sum(axis=1) - 0.5 * (drift / _USUAL_DRIFT) ** 2
-    best = int(company.argmax())
-    near = np.abs(away[best]) < 3
-    level = offset[best] + float(np.median(y[near] - offset[best] - drift[best] * x[near]))
-    return float(level), float(drift[best])
-
-
-def _pairs(x: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Points far enough apart that the line through them says something of the drift."""
-    chosen = np.arange(len(x))[:: max(1, len(x) // _MOST_POINTS)]
-    first, second = (chosen[index] for index in np.triu_indices(len(chosen), 1))
-    apart = np.abs(x[second] - x[first]) > np.ptp(x) / 4
-    return first[apart], second[apart]
+def _is_sane(clock: Clock) -> bool:
+    """A clock that is years away or goes a hundredth too fast was not read, but made up."""
+    return abs(clock.offset_ns) <= _MAX_OFFSET_NS and abs(clock.drift_ppm) <= 10_000
 
 
 def _of_host(
@@ -223,6 +139,21 @@ def _is_one(clock: Clock, leader: Clock) -> bool:
     times = clock.since_ns + np.array([0, 10_000_000_000], dtype=np.int64)
     apart = np.abs(to_common(clock, times) - to_common(leader, times)).max()
     return bool(apart <= ONE_CLOCK_NS.get(clock.source, 0))
+
+
+def _note_apart(rank: int, clocks: Sequence[Clock], ends: Ends, ledger: Ledger) -> None:
+    """Looked at from where all of them are known to the end of the recording."""
+    for one, other in combinations(clocks, 2):
+        begin = max(one.since_ns, other.since_ns)
+        own = np.array([begin, max([begin, *ends.values()])], dtype=np.int64)
+        apart = int(np.abs(to_common(one, own) - to_common(other, own)).max())
+        if apart > one.residual_ns + other.residual_ns + _ALLOWED_NS:
+            ledger.note(
+                "clock-sources-apart",
+                "two sources differ on how a clock goes by more than they state",
+                remedy="do not trust short times between this rank and the first",
+                example=f"rank {rank}: {one.source} and {other.source}, {apart / 1e6:.3f} ms",
+            )
 
 
 def _note_disagreement(

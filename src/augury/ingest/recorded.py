@@ -10,7 +10,7 @@ from augury.core.errors import InputError
 from augury.core.graph import NONE
 from augury.core.ledger import Ledger, Severity
 from augury.core.trace import Clock, Trace
-from augury.ingest.clocks import Source, align
+from augury.ingest.clocks import Source, align, fits
 from augury.ingest.draft import Workshop
 from augury.ingest.facts import calibration_of, gradients_of, memory_of, rank_facts
 from augury.ingest.numbering import number
@@ -18,6 +18,7 @@ from augury.ingest.rank_record import RankRecord, read_records, world_size
 from augury.ingest.recorded_rank import RecordedRank, read_rank
 from augury.ingest.steps import steps_of
 from augury.ingest.waits import draft_waits
+from augury.ingest.wire_flows import clocks_of_ranks
 
 
 def read_run(folder: Path, *, clocks: Source = "auto") -> Trace:
@@ -36,7 +37,7 @@ def read_run(folder: Path, *, clocks: Source = "auto") -> Trace:
     number(ranks, workshop, ledger)
     for rank in ranks:
         draft_waits(rank, workshop)
-    lines = _clocks(ranks, ledger, clocks)
+    lines = _clocks(folder, ranks, ledger, clocks)
     for rank in ranks:
         for draft in rank.drafts:
             draft.move_to(lines[rank.record.rank])
@@ -59,12 +60,39 @@ def read_run(folder: Path, *, clocks: Source = "auto") -> Trace:
     )
 
 
-def _clocks(ranks: list[RecordedRank], ledger: Ledger, source: Source) -> dict[int, Clock]:
+def clock_sources(folder: Path) -> dict[Source, dict[int, Clock]]:
+    """What each source by itself says of the clocks of ranks, of those of whom it says anything:
+    for comparing them."""
+    aside = Ledger()
+    records = read_records(folder, aside)
+    if not records:
+        return {}
+    workshop = Workshop()
+    ranks = [read_rank(folder, record, workshop, aside) for record in records]
+    number(ranks, workshop, aside)
+    ends = {rank.record.rank: _ends(rank) for rank in ranks}
+    reference = min(ends)
+    wire = clocks_of_ranks(folder, reference, aside)
+    found: dict[Source, dict[int, Clock]] = {}
+    for record in records:
+        if record.rank != reference:
+            said = fits(record.rank, reference, record.handshake, ends, wire, "auto")
+            for source, clock in said.items():
+                found.setdefault(source, {})[record.rank] = clock
+    return found
+
+
+def _clocks(
+    folder: Path, ranks: list[RecordedRank], ledger: Ledger, source: Source
+) -> dict[int, Clock]:
+    hosts = {rank.record.rank: rank.record.host for rank in ranks}
+    is_wanted = source in ("auto", "wire")
     return align(
-        {rank.record.rank: rank.record.host for rank in ranks},
+        hosts,
         {rank.record.rank: rank.record.handshake for rank in ranks},
         {rank.record.rank: _ends(rank) for rank in ranks},
         ledger,
+        wire=clocks_of_ranks(folder, min(hosts), ledger) if is_wanted else {},
         source=source,
     )
 

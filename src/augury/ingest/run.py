@@ -33,6 +33,7 @@ def open_run(folder: Path) -> Trace:
 def _is_current(folder: Path) -> bool:
     try:
         written = (folder / RUN_FILE).stat().st_mtime_ns
-        return all(path.stat().st_mtime_ns < written for path in folder.glob("rank-*"))
+        left = (*folder.glob("rank-*"), *folder.glob("process.wire-*"))
+        return all(path.stat().st_mtime_ns < written for path in left)
     except OSError:
         return False

@@ -1,0 +1,109 @@
+"""Real jobs over loopback, as if each rank had a host of its own, whose clocks then go wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from benchmarks.testbed.skew import Skew, skew_run
+
+from augury.ingest.clocks import to_common
+from augury.ingest.recorded import clock_sources, read_run
+from augury.ingest.wire_layout import CONNECTION, HEADER
+
+from ..capture.jobs import record, torchrun, write_training
+
+pytest.importorskip("torch")
+
+US, MS = 1_000, 1_000_000
+ROOT = Path(__file__).parents[2]
+ANYWHERE = {4: bytes([10, 9, 9, 9]), 6: bytes([0xFD, *[0] * 14, 9])}
+"""An address that is not the loopback's, which would mean another machine on every host."""
+
+
+@pytest.fixture(scope="module")
+def recorder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("needs a C compiler")
+    library = tmp_path_factory.mktemp("recorder") / "libwire.so"
+    options = ["-O2", "-std=gnu11", "-fPIC", "-shared", "-fvisibility=hidden"]
+    source = str(ROOT / "native" / "wire.c")
+    subprocess.run([compiler, *options, "-o", str(library), source, "-ldl"], check=True)
+    return library
+
+
+@pytest.fixture(scope="module", params=[2, 4])
+def run(recorder: Path, tmp_path_factory: pytest.TempPathFactory, request) -> Path:
+    folder = tmp_path_factory.mktemp(f"of-{request.param}")
+    out = folder / "run"
+    done = record(
+        out,
+        torchrun(write_training(folder), "60", num_ranks=request.param),
+        "--steps=10:20,30:40",
+        LD_PRELOAD=str(recorder),
+        AUGURY_WIRE=str(out),
+        AUGURY_WIRE_EVENTS="65536",
+    )
+    assert done.returncode == 0, done.stderr
+    spread_out(out)
+    return out
+
+
+def spread_out(folder: Path) -> None:
+    """Every rank to a host of its own, and what has no rank to that of rank 0."""
+    for path in folder.glob("rank-?????.json"):
+        told = json.loads(path.read_text())
+        path.write_text(json.dumps(told | {"host": f"host{told['rank']}"}))
+    for path in folder.glob("*.wire-*"):
+        assert path.suffix == ".bin"
+        data = bytearray(path.read_bytes())
+        header = np.frombuffer(data, HEADER, 1)
+        header["host"] = f"host{max(0, int(header['rank'][0]))}".encode()
+        count, at = int(header["num_connections"][0]), int(header["header"][0])
+        for row in np.frombuffer(data, CONNECTION, count, at):
+            row["own"] = row["peer"] = ANYWHERE[int(row["family"])].ljust(16, b"\0")
+        path.write_bytes(data)
+
+
+def off_ns(folder: Path, original: Path, rank: int, skew: Skew) -> int:
+    """By how much a rank's clock, led back by the wire alone, is wrong at worst."""
+    clock = read_run(folder, clocks="wire").ranks[rank].clock
+    assert clock.source == "wire"
+    true_ns = json.loads((original / f"rank-{rank:05d}.json").read_text())["step_end_ns"]
+    own = np.array([skew.shift(ns) for ns in true_ns], dtype=np.int64)
+    return int(np.abs(to_common(clock, own) - np.array(true_ns)).max())
+
+
+@pytest.mark.parametrize("offset_ms", [-50, 50])
+def test_a_clock_that_goes_wrong_is_led_back_by_the_wire_alone(
+    run: Path, tmp_path: Path, offset_ms: int
+):
+    injected: dict[int, Skew] = {}
+    folder = run
+    for rank, sign in ((1, 1), (len(list(run.glob("rank-?????.json"))) - 1, -1)):
+        if rank in injected:
+            continue
+        out = tmp_path / f"skewed-{rank}"
+        injected[rank] = skew_run(
+            folder, out, rank=rank, offset_ns=sign * offset_ms * MS, ppm=sign * 100.0
+        )
+        folder = out
+    for rank, skew in injected.items():
+        assert off_ns(folder, run, rank, skew) < 200 * US
+
+
+def test_all_sources_agree_within_what_they_state(run: Path):
+    """All ranks have one clock here, in truth: each source may be off by its residual."""
+    sources = clock_sources(run)
+    assert sorted(sources) == ["collectives", "handshake", "wire"]
+    ends = json.loads((run / "rank-00001.json").read_text())["step_end_ns"]
+    inside = np.array([ends[9], ends[39]], dtype=np.int64)
+    for source in ("handshake", "wire"):
+        clock = sources[source][1]
+        off = np.abs(to_common(clock, inside) - inside).max()
+        assert off <= clock.residual_ns, source
