@@ -2,56 +2,49 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 from benchmarks.testbed.skew import Skew, skew_run
 
+from augury.capture.wire import LIBRARY_VARIABLE
 from augury.ingest.clocks import to_common
 from augury.ingest.recorded import clock_sources, read_run
 from augury.ingest.wire_layout import CONNECTION, HEADER
 
 from ..capture.jobs import record, torchrun, write_training
+from ..capture.wired import build_library
 
 pytest.importorskip("torch")
 
 US, MS = 1_000, 1_000_000
-ROOT = Path(__file__).parents[2]
 ANYWHERE = {4: bytes([10, 9, 9, 9]), 6: bytes([0xFD, *[0] * 14, 9])}
 """An address that is not the loopback's, which would mean another machine on every host."""
 
 
 @pytest.fixture(scope="module")
 def recorder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
+    if shutil.which("gcc") is None:
         pytest.skip("needs a C compiler")
-    library = tmp_path_factory.mktemp("recorder") / "libwire.so"
-    options = ["-O2", "-std=gnu11", "-fPIC", "-shared", "-fvisibility=hidden"]
-    source = str(ROOT / "native" / "wire.c")
-    subprocess.run([compiler, *options, "-o", str(library), source, "-ldl"], check=True)
-    return library
+    return build_library(tmp_path_factory.mktemp("recorder"))
 
 
 @pytest.fixture(scope="module", params=[2, 4])
 def run(recorder: Path, tmp_path_factory: pytest.TempPathFactory, request) -> Path:
     folder = tmp_path_factory.mktemp(f"of-{request.param}")
-    out = folder / "run"
     done = record(
-        out,
+        folder / "run",
         torchrun(write_training(folder), "60", num_ranks=request.param),
-        "--steps=10:20,30:40",
-        LD_PRELOAD=str(recorder),
-        AUGURY_WIRE=str(out),
-        AUGURY_WIRE_EVENTS="65536",
+        *("--steps=10:20,30:40", "--wire", "--wire-events=65536"),
+        **{LIBRARY_VARIABLE: str(recorder)},
     )
     assert done.returncode == 0, done.stderr
-    spread_out(out)
-    return out
+    spread_out(folder / "run")
+    return folder / "run"
 
 
 def spread_out(folder: Path) -> None:
@@ -59,15 +52,16 @@ def spread_out(folder: Path) -> None:
     for path in folder.glob("rank-?????.json"):
         told = json.loads(path.read_text())
         path.write_text(json.dumps(told | {"host": f"host{told['rank']}"}))
-    for path in folder.glob("*.wire-*"):
-        assert path.suffix == ".bin"
-        data = bytearray(path.read_bytes())
+    for path in folder.glob("*.wire-*.wire.gz"):
+        data = bytearray(gzip.decompress(path.read_bytes()))
         header = np.frombuffer(data, HEADER, 1)
         header["host"] = f"host{max(0, int(header['rank'][0]))}".encode()
         count, at = int(header["num_connections"][0]), int(header["header"][0])
-        for row in np.frombuffer(data, CONNECTION, count, at):
-            row["own"] = row["peer"] = ANYWHERE[int(row["family"])].ljust(16, b"\0")
-        path.write_bytes(data)
+        connections = np.frombuffer(data, CONNECTION, count, at)
+        for row, family in enumerate(connections["family"].tolist()):
+            address = np.void(ANYWHERE[family].ljust(16, b"\0"))
+            connections["own"][row] = connections["peer"][row] = address
+        path.write_bytes(gzip.compress(data, 1))
 
 
 def off_ns(folder: Path, original: Path, rank: int, skew: Skew) -> int:

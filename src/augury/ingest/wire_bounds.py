@@ -122,14 +122,23 @@ def pruned(delays: Delays) -> Delays:
     if len(delays) <= _STRETCHES:
         return delays
     delay = delays.received_ns - delays.sent_ns
-    x = (delays.sent_ns - delays.sent_ns[0]) / 1e9
-    hull = lower_hull(x, (delay - int(np.median(delay))) / 1e3)
     edges = np.linspace(0, len(delays), _STRETCHES + 1).astype(np.intp)[:-1]
     shortest = np.minimum.reduceat(delay, edges)
     stretch = np.searchsorted(edges, np.arange(len(delays)), side="right") - 1
     is_shortest = np.flatnonzero(delay == shortest[stretch])
     _, first = np.unique(stretch[is_shortest], return_index=True)
-    return delays.of(np.union1d(hull, is_shortest[first]))
+    return delays.of(np.union1d(_hull(delays), is_shortest[first]))
+
+
+def binding(delays: Delays) -> Delays:
+    """Once all rows are believed."""
+    return delays.of(_hull(delays))
+
+
+def _hull(delays: Delays) -> Rows:
+    delay = delays.received_ns - delays.sent_ns
+    since_s = (delays.sent_ns - delays.sent_ns[0]) / 1e9
+    return lower_hull(since_s, (delay - int(np.median(delay))) / 1e3)
 
 
 def _believable(delays: Delays, ledger: Ledger) -> Delays:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import heapq
 
+import numpy as np
+
 from augury.core.ledger import Ledger, Severity
 from augury.core.trace import Clock
 from augury.ingest.hull import height
-from augury.ingest.wire_bounds import CONTRADICTS, RECEIVED_BEFORE_SENT, Bounds, Delays
+from augury.ingest.wire_bounds import CONTRADICTS, RECEIVED_BEFORE_SENT, Bounds, Delays, binding
 from augury.ingest.wire_lines import Lines, Pairs, Rows, levels_of, rows_of, solve
 
 _TOLERANCE_US = 10.0
@@ -45,7 +47,7 @@ def _pairs(bounds: Bounds, ledger: Ledger) -> Pairs:
         if a < b and (b, a) in bounds.delays:
             both = _without_damage((bounds.delays[a, b], bounds.delays[b, a]), ledger)
             if both is not None:
-                found[a, b] = both
+                found[a, b] = binding(both[0]), binding(both[1])
     return found
 
 
@@ -99,16 +101,14 @@ def _clocks(rows: Rows, lines: Lines, pairs: Pairs) -> dict[int, Clock]:
 def _open_us(rows: Rows, lines: Lines, pair: int) -> float:
     """Half the way there and back as it is seen at the worse end of the recording; what lies
     between is less, for it is convex."""
-    of_pair = rows.pair == pair
-    is_there = rows.sender < rows.receiver
-    at_s = rows.common_s
-    begin, end = float(at_s[of_pair].min()), float(at_s[of_pair].max())
+    first, last = np.searchsorted(rows.pair, [pair, pair + 1])
+    own = slice(int(first), int(last))
+    at_s, delay_us = rows.common_s[own], lines.delay_us[own]
+    is_there = rows.sender[own] < rows.receiver[own]
+    begin, end = float(at_s.min()), float(at_s.max())
     edge = _WITHIN * (end - begin)
     ways = [
-        sum(
-            height(at_s[which], lines.delay_us[which], where)
-            for which in (of_pair & is_there, of_pair & ~is_there)
-        )
+        sum(height(at_s[which], delay_us[which], where) for which in (is_there, ~is_there))
         for where in (begin + edge, end - edge)
     ]
     return max(*(way / 2 for way in ways), abs(float(lines.slack_us[pair])))

@@ -39,19 +39,14 @@ class Rows:
     origin_ns: I8
     level_ns: I8
     pair: NDArray[np.intp]
-    """Index into the pairs; sender and receiver into ``clocks``."""
+    """Index into the pairs, in order; sender and receiver into ``clocks``."""
     sender: NDArray[np.intp]
     receiver: NDArray[np.intp]
     sent_s: F8
     received_s: F8
     delay_us: F8
-
-    @property
-    def common_s(self) -> F8:
-        """When each row was sent, by the levels alone."""
-        first = self.origin_ns + self.level_ns
-        since: F8 = self.sent_s + (first - first.min())[self.sender] / 1e9
-        return since
+    common_s: F8
+    """When each was sent, by the levels alone."""
 
     @property
     def span_s(self) -> float:
@@ -108,6 +103,8 @@ def rows_of(pairs: Pairs, reference: int) -> Rows:
     np.minimum.at(origin_ns, sender, sent_ns)
     np.minimum.at(origin_ns, receiver, received_ns)
     level_ns = np.array([levels[clock] for clock in clocks], dtype=np.int64)
+    sent_s = (sent_ns - origin_ns[sender]) / 1e9
+    first_ns = origin_ns + level_ns
     return Rows(
         clocks=clocks,
         origin_ns=origin_ns,
@@ -115,9 +112,10 @@ def rows_of(pairs: Pairs, reference: int) -> Rows:
         pair=pair,
         sender=sender,
         receiver=receiver,
-        sent_s=(sent_ns - origin_ns[sender]) / 1e9,
+        sent_s=sent_s,
         received_s=(received_ns - origin_ns[receiver]) / 1e9,
         delay_us=(received_ns - sent_ns + level_ns[receiver] - level_ns[sender]) / 1e3,
+        common_s=sent_s + (first_ns - first_ns[0])[sender] / 1e9,
     )
 
 
