@@ -7,6 +7,9 @@
 // and its number is written last, so that a slot half written is known as such. Once all slots are
 // used the oldest are written over, which the numbers show.
 
+// With these the headers put other functions in the place of those that are defined here.
+#undef _FORTIFY_SOURCE
+#undef _FILE_OFFSET_BITS
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -14,7 +17,9 @@
 #include <fcntl.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,6 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -33,10 +39,13 @@
 #define EXPORTED __attribute__((visibility("default")))
 #define OWN_TLS __thread __attribute__((tls_model("initial-exec")))
 
-enum { VERSION = 1, MAX_CONNECTIONS = 4096, MAX_FDS = 65536, HEADER_BYTES = 4096 };
+enum { VERSION = 1, MAX_CONNECTIONS = 4096, MAX_FDS = 1 << 20, HEADER_BYTES = 4096 };
 enum { DEFAULT_EVENTS = 1 << 20, FEWEST_EVENTS = 1 << 8, MOST_EVENTS = 1 << 26 };
 enum { SENT = 0, RECEIVED = 1, STATE_OF_TCP = 2 };
-enum { ACCEPTED_OR_CONNECTED = 1, SEEN_LATE = 2, INHERITED = 4 };
+enum { SEEN_FROM_ITS_BEGINNING = 1, SEEN_LATE = 2, INHERITED = 4 };
+// What is known of a descriptor; from FIRST_ROW on: its connection's row.
+enum { UNKNOWN = 0, NO_TCP_CONNECTION = 1, MADE_HERE = 2, FIRST_ROW = 3 };
+enum { JUST_FORKED = 0, STARTED = 1, FORKED = 2, BEGINNING = 3 };
 static const uint64_t INFO_EVERY_NS = 20 * 1000 * 1000;
 
 typedef struct {
@@ -57,7 +66,7 @@ typedef struct {
   _Atomic uint64_t bytes[2], calls[2];
   uint64_t inode;
   _Atomic uint64_t refused_ns[2];
-  uint64_t info_ns;
+  _Atomic uint64_t info_ns;
   uint32_t family, flags;
   _Atomic uint32_t num_fds;
   uint16_t local_port, peer_port;
@@ -86,15 +95,54 @@ static struct {
   _Atomic(Header *) header;
   Connection *connections;
   Event *events;
-  _Atomic bool is_broken;
+  _Atomic bool is_broken, is_kept;
 } self;
 
 // Zeroed by the kernel in whatever process is forked from this one, however it was forked.
-static _Atomic uint32_t *is_own_process;
-static _Atomic uint32_t fds[MAX_FDS];  // 0: not looked at; 1: no TCP connection; else index + 2
-static _Atomic bool is_resolving;
+typedef struct {
+  _Atomic uint32_t life;
+  _Atomic bool is_resolving;
+  _Atomic int highest_fd;
+  _Atomic pid_t pid;  // a child made by vfork has this memory too, and another pid
+  _Atomic uint32_t fds[MAX_FDS];
+} Own;
+
+static Own *own;  // NULL: nothing is noted
 static OWN_TLS bool is_inside;
 static OWN_TLS uint32_t own_thread;
+static OWN_TLS pid_t own_thread_pid;  // a forked thread goes on with another number
+
+// Allocators call syscall() before they work, and dlsym may allocate: until the next library's is
+// known, and for what is done here, the kernel is called without libc.
+static long raw_syscall(long number, long a, long b, long c, long d, long e, long f) {
+#if defined(__x86_64__)
+  long done;
+  register long r10 __asm__("r10") = d;
+  register long r8 __asm__("r8") = e;
+  register long r9 __asm__("r9") = f;
+  __asm__ volatile("syscall"
+                   : "=a"(done)
+                   : "0"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                   : "rcx", "r11", "memory");
+#elif defined(__aarch64__)
+  register long x8 __asm__("x8") = number;
+  register long done __asm__("x0") = a;
+  register long x1 __asm__("x1") = b;
+  register long x2 __asm__("x2") = c;
+  register long x3 __asm__("x3") = d;
+  register long x4 __asm__("x4") = e;
+  register long x5 __asm__("x5") = f;
+  __asm__ volatile("svc 0"
+                   : "+r"(done)
+                   : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
+                   : "memory");
+#else
+#error "only for x86-64 and arm64"
+#endif
+  if (done >= 0 || done < -4095) return done;
+  errno = (int)-done;
+  return -1;
+}
 
 static uint64_t now_ns(clockid_t clock) {
   struct timespec now;
@@ -102,33 +150,61 @@ static uint64_t now_ns(clockid_t clock) {
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+// The environment may hold anything: what is no number, or too large a one, is not there.
+static long long number_in(const char *name, long long most, long long otherwise) {
+  const char *text = secure_getenv(name);
+  if (text == NULL || text[0] < '0' || text[0] > '9') return otherwise;
+  char *end;
+  errno = 0;
+  long long number = strtoll(text, &end, 10);
+  return *end != '\0' || errno != 0 || number > most ? otherwise : number;
+}
+
+static void begin_in_forked_process(void) {
+  uint32_t life = JUST_FORKED;
+  if (atomic_compare_exchange_strong(&own->life, &life, BEGINNING)) {
+    atomic_store(&self.header, NULL);  // the mapping stays the parent's, and is not touched
+    atomic_store(&self.is_broken, false);
+    atomic_store(&self.is_kept, true);
+    atomic_store(&own->pid, getpid());
+    atomic_store(&own->life, FORKED);
+  }
+  while (atomic_load(&own->life) == BEGINNING) sched_yield();
+}
+
+static void find_next(void);
+
 __attribute__((constructor)) static void read_environment(void) {
-  const char *folder = getenv("AUGURY_WIRE");
-  if (folder == NULL || strlen(folder) >= sizeof self.folder - 64) return;
-  void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (page == MAP_FAILED || madvise(page, 4096, MADV_WIPEONFORK) != 0) return;
-  const char *events = getenv("AUGURY_WIRE_EVENTS"), *rank = getenv("RANK");
-  long long wanted = events ? atoll(events) : DEFAULT_EVENTS;
+  int kept = errno;
+  find_next();
+  const char *folder = secure_getenv("AUGURY_WIRE");
+  if (folder == NULL || folder[0] != '/' || strlen(folder) >= sizeof self.folder) return;
+  Own *map = mmap(NULL, sizeof *map, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (map == MAP_FAILED) return;
+  (void)madvise(map, sizeof *map, MADV_NOHUGEPAGE);
+  if (madvise(map, sizeof *map, MADV_WIPEONFORK) != 0) {
+    munmap(map, sizeof *map);
+    return;
+  }
+  long long wanted = number_in("AUGURY_WIRE_EVENTS", INT64_MAX, DEFAULT_EVENTS);
   if (wanted < FEWEST_EVENTS) wanted = FEWEST_EVENTS;
   if (wanted > MOST_EVENTS) wanted = MOST_EVENTS;
   self.max_events = (uint64_t)wanted;
-  self.rank = rank && *rank ? atoll(rank) : -1;
-  atomic_store((_Atomic uint32_t *)page, 1);
-  is_own_process = page;
-  strcpy(self.folder, folder);  // last: from now on calls are noted
-}
-
-static void begin_again_in_forked_process(void) {
-  for (int fd = 0; fd < MAX_FDS; fd++) atomic_store_explicit(&fds[fd], 0, memory_order_relaxed);
-  atomic_store(&self.header, NULL);  // the mapping stays the parent's, and is not touched
-  atomic_store(&self.is_broken, false);
-  atomic_store(&is_resolving, false);
-  atomic_store(is_own_process, 2);  // 2: whatever sockets there are may be the parent's
+  self.rank = number_in("RANK", 999999999, -1);
+  strcpy(self.folder, folder);
+  atomic_store(&self.is_kept, true);
+  atomic_store(&map->pid, getpid());
+  atomic_store(&map->life, STARTED);
+  own = map;  // last: from now on calls are noted
+  // A forked process knows itself before it does anything; one made by a bare clone finds out.
+  (void)pthread_atfork(NULL, NULL, begin_in_forked_process);
+  errno = kept;
 }
 
 // Space is taken at once: a page that a full disk refuses later would end the process.
 static Header *open_file(void) {
-  char path[640], hidden[640];
+  char path[sizeof self.folder + 96], hidden[sizeof self.folder + 96];
   int64_t pid = getpid();
   uint64_t started_ns = now_ns(CLOCK_REALTIME);
   char who[32] = "process";
@@ -139,18 +215,23 @@ static Header *open_file(void) {
            (unsigned long long)started_ns);
   int fd = open(hidden, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0644);
   if (fd < 0) return NULL;
+  struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
+  (void)getrlimit(RLIMIT_FSIZE, &limit);  // whoever goes beyond it is sent a signal
   size_t size = 0;
   for (;; self.max_events /= 4) {
     size = HEADER_BYTES + MAX_CONNECTIONS * sizeof(Connection) + self.max_events * sizeof(Event);
-    if (posix_fallocate(fd, 0, (off_t)size) == 0) break;
+    int trouble = size > limit.rlim_cur ? EFBIG : EINTR;
+    for (int i = 0; i < 100 && trouble == EINTR; i++)
+      trouble = posix_fallocate(fd, 0, (off_t)size);
+    if (trouble == 0) break;
     if (ftruncate(fd, 0) != 0 || self.max_events / 4 < FEWEST_EVENTS) {
-      syscall(SYS_close, fd);
+      raw_syscall(SYS_close, fd, 0, 0, 0, 0, 0);
       unlink(hidden);
       return NULL;
     }
   }
   uint8_t *map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  syscall(SYS_close, fd);
+  raw_syscall(SYS_close, fd, 0, 0, 0, 0, 0);
   if (map == MAP_FAILED) {
     unlink(hidden);
     return NULL;
@@ -166,7 +247,7 @@ static Header *open_file(void) {
   header->rank = self.rank;
   header->realtime_ns = now_ns(CLOCK_REALTIME);
   header->monotonic_ns = now_ns(CLOCK_MONOTONIC);
-  atomic_store(&header->is_kept, 1);
+  atomic_store(&header->is_kept, atomic_load(&self.is_kept));
   gethostname(header->host, sizeof header->host - 1);
   memcpy(header->magic, "AUGWIRE1", 8);
   self.connections = (Connection *)(map + HEADER_BYTES);
@@ -202,80 +283,122 @@ static uint32_t family_of(const struct sockaddr_storage *from) {
   return IN6_IS_ADDR_V4MAPPED(&((const struct sockaddr_in6 *)from)->sin6_addr) ? 4 : 6;
 }
 
-// What fds[fd] is to be; 0 where that cannot be told yet.
+// What is to be known of fd; UNKNOWN where that cannot be told yet.
 static uint32_t look_at(int fd, uint32_t flags) {
   int type = 0;
   socklen_t length = sizeof type;
-  if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) != 0 || type != SOCK_STREAM) return 1;
+  if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) != 0 || type != SOCK_STREAM)
+    return NO_TCP_CONNECTION;
   struct sockaddr_storage local = {0}, peer = {0};
   length = sizeof local;
   Connection found = {0};
   if (getsockname(fd, (struct sockaddr *)&local, &length) != 0 ||
       !read_address(&local, found.local, &found.local_port))
-    return 1;
+    return NO_TCP_CONNECTION;
   length = sizeof peer;
-  if (getpeername(fd, (struct sockaddr *)&peer, &length) != 0) return 0;
-  if (!read_address(&peer, found.peer, &found.peer_port)) return 1;
+  if (getpeername(fd, (struct sockaddr *)&peer, &length) != 0) return UNKNOWN;
+  if (!read_address(&peer, found.peer, &found.peer_port)) return NO_TCP_CONNECTION;
   struct stat status;
   found.inode = fstat(fd, &status) == 0 ? (uint64_t)status.st_ino : 0;
   Header *header = atomic_load(&self.header);
   if (header == NULL) {
-    if (atomic_load(&self.is_broken)) return 1;
+    if (atomic_load(&self.is_broken)) return NO_TCP_CONNECTION;
     header = open_file();
     if (header == NULL) {
       atomic_store(&self.is_broken, true);
-      return 1;
+      return NO_TCP_CONNECTION;
     }
     atomic_store(&self.header, header);
+    atomic_store(&header->is_kept, atomic_load(&self.is_kept));
   }
   uint64_t count = atomic_load(&header->num_connections);
-  for (uint64_t i = 0; i < count; i++) {  // another descriptor of a socket that is known
+  // Another descriptor of a socket that is known, even if all that were known of it are closed.
+  for (uint64_t i = 0; i < count && found.inode != 0; i++) {
     Connection *known = &self.connections[i];
-    if (atomic_load(&known->closed_ns) == 0 && known->inode == found.inode &&
-        known->local_port == found.local_port && known->peer_port == found.peer_port &&
-        memcmp(known->peer, found.peer, 16) == 0) {
+    if (known->inode == found.inode && known->local_port == found.local_port &&
+        known->peer_port == found.peer_port && memcmp(known->peer, found.peer, 16) == 0) {
       atomic_fetch_add(&known->num_fds, 1);
-      return (uint32_t)i + 2;
+      atomic_store(&known->closed_ns, 0);
+      return (uint32_t)i + FIRST_ROW;
     }
   }
   if (count == MAX_CONNECTIONS) {
     atomic_fetch_add(&header->connections_lost, 1);
-    return 1;
+    return NO_TCP_CONNECTION;
   }
   found.opened_ns = now_ns(CLOCK_REALTIME);
   found.family = family_of(&peer);
   found.flags = flags;
-  if (flags == SEEN_LATE && atomic_load(is_own_process) == 2) found.flags |= INHERITED;
+  if (flags == SEEN_LATE && atomic_load(&own->life) == FORKED) found.flags |= INHERITED;
   atomic_store(&found.num_fds, 1);
   self.connections[count] = found;
   atomic_store(&header->num_connections, count + 1);
-  return (uint32_t)count + 2;
+  return (uint32_t)count + FIRST_ROW;
+}
+
+static void leave(uint32_t state) {
+  Connection *connection = &self.connections[state - FIRST_ROW];
+  if (atomic_fetch_sub(&connection->num_fds, 1) == 1)
+    atomic_store(&connection->closed_ns, now_ns(CLOCK_REALTIME));
 }
 
 static uint32_t resolve(int fd, uint32_t flags) {
-  while (atomic_exchange(&is_resolving, true)) sched_yield();
-  uint32_t state = atomic_load(&fds[fd]);
-  if (state == 0) {
-    state = look_at(fd, flags);
-    atomic_store(&fds[fd], state);
+  while (atomic_exchange(&own->is_resolving, true)) sched_yield();
+  uint32_t state = atomic_load(&own->fds[fd]);
+  if (state == UNKNOWN || state == MADE_HERE) {
+    uint32_t found = look_at(fd, state == MADE_HERE ? SEEN_FROM_ITS_BEGINNING : flags);
+    if (found != UNKNOWN) {
+      if (fd > atomic_load(&own->highest_fd)) atomic_store(&own->highest_fd, fd);
+      if (atomic_compare_exchange_strong(&own->fds[fd], &state, found)) {
+        state = found;
+      } else if (found >= FIRST_ROW) {
+        leave(found);  // closed meanwhile by another thread
+      }
+    }
   }
-  atomic_store(&is_resolving, false);
+  atomic_store(&own->is_resolving, false);
+  return state;
+}
+
+// No descriptor that is not known yet is looked at within a signal handler that interrupted just
+// that, nor by a child made by vfork. A thread that is cancelled would leave the others waiting.
+static uint32_t resolve_safely(int fd, uint32_t flags) {
+  int kept = errno, cancelling = PTHREAD_CANCEL_ENABLE;
+  is_inside = true;
+  if (atomic_load(&own->life) == JUST_FORKED) begin_in_forked_process();
+  uint32_t state = UNKNOWN;
+  if (atomic_load(&own->pid) == getpid()) {
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelling);
+    state = resolve(fd, flags);
+    pthread_setcancelstate(cancelling, NULL);
+  }
+  is_inside = false;
+  errno = kept;
   return state;
 }
 
 static Connection *connection_of(int fd, uint32_t flags) {
-  if (self.folder[0] == '\0' || fd < 0 || fd >= MAX_FDS || is_inside) return NULL;
-  if (atomic_load_explicit(is_own_process, memory_order_relaxed) == 0)
-    begin_again_in_forked_process();
-  uint32_t state = atomic_load_explicit(&fds[fd], memory_order_acquire);
-  if (state == 0) {
-    int kept = errno;
-    is_inside = true;
-    state = resolve(fd, flags);
-    is_inside = false;
-    errno = kept;
+  if (own == NULL || fd < 0) return NULL;
+  if (fd >= MAX_FDS) {
+    Header *header = atomic_load(&self.header);
+    if (header != NULL && flags == SEEN_FROM_ITS_BEGINNING)
+      atomic_fetch_add(&header->connections_lost, 1);
+    return NULL;
   }
-  return state < 2 ? NULL : &self.connections[state - 2];
+  uint32_t state = atomic_load_explicit(&own->fds[fd], memory_order_acquire);
+  if (state == NO_TCP_CONNECTION) return NULL;
+  if (state < FIRST_ROW) {
+    if (is_inside) return NULL;
+    state = resolve_safely(fd, flags);
+  }
+  return state < FIRST_ROW ? NULL : &self.connections[state - FIRST_ROW];
+}
+
+// It may be connected by the very call that is to be noted, or just before it.
+static bool may_connect(int fd) {
+  if (own == NULL || fd < 0 || fd >= MAX_FDS) return false;
+  uint32_t state = atomic_load_explicit(&own->fds[fd], memory_order_relaxed);
+  return state == UNKNOWN || state == MADE_HERE;
 }
 
 static Event *claim(Header *header, uint64_t *number) {
@@ -291,8 +414,10 @@ static void publish(Event *event, uint64_t number) {
 }
 
 static void note_state_of_tcp(Header *header, Connection *connection, int fd, uint64_t at_ns) {
-  if (at_ns - connection->info_ns < INFO_EVERY_NS) return;
-  connection->info_ns = at_ns;
+  uint64_t before_ns = atomic_load_explicit(&connection->info_ns, memory_order_relaxed);
+  if (at_ns - before_ns < INFO_EVERY_NS ||
+      !atomic_compare_exchange_strong(&connection->info_ns, &before_ns, at_ns))
+    return;
   struct tcp_info info = {0};
   socklen_t length = sizeof info;
   if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return;
@@ -313,9 +438,12 @@ static void note_state_of_tcp(Header *header, Connection *connection, int fd, ui
 static void note(Connection *connection, int fd, int kind, uint64_t start_ns, uint64_t asked,
                  ssize_t done) {
   Header *header = atomic_load_explicit(&self.header, memory_order_acquire);
+  uintptr_t offset = (uintptr_t)connection - (uintptr_t)self.connections;
+  // A signal handler may have forked within the call: in the child this is the parent's row.
+  if (header == NULL || offset >= MAX_CONNECTIONS * sizeof(Connection)) return;
   if (done <= 0) {
     uint64_t never = 0;
-    if (done < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+    if (done < 0 && errno == EAGAIN)
       atomic_compare_exchange_strong(&connection->refused_ns[kind], &never, start_ns);
     return;
   }
@@ -328,7 +456,11 @@ static void note(Connection *connection, int fd, int kind, uint64_t start_ns, ui
     return;
   }
   int kept = errno;
-  if (own_thread == 0) own_thread = (uint32_t)syscall(SYS_gettid);
+  pid_t pid = atomic_load_explicit(&own->pid, memory_order_relaxed);
+  if (own_thread_pid != pid) {
+    own_thread = (uint32_t)raw_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0);
+    own_thread_pid = pid;
+  }
   uint64_t number, end_ns = now_ns(CLOCK_REALTIME);
   Event *event = claim(header, &number);
   event->start_ns = start_ns;
@@ -348,35 +480,71 @@ static void note(Connection *connection, int fd, int kind, uint64_t start_ns, ui
 
 // Whether events are kept from now on; bytes are counted always. For the recorder of a framework,
 // which knows when its windows begin and end.
+EXPORTED void augury_wire_keep(int kept);
 EXPORTED void augury_wire_keep(int kept) {
+  if (own == NULL || atomic_load(&own->pid) != getpid()) return;
+  atomic_store(&self.is_kept, kept != 0);
   Header *header = atomic_load(&self.header);
   if (header != NULL) atomic_store(&header->is_kept, kept != 0);
 }
 
-static void forget(int fd) {
-  if (self.folder[0] == '\0' || fd < 0 || fd >= MAX_FDS) return;
-  uint32_t state = atomic_load(&fds[fd]);
-  if (state == 0) return;
-  Header *header = atomic_load(&self.header);
+// ``state`` is what is known of it from now on.
+static void forget(int fd, uint32_t state) {
+  if (own == NULL || fd < 0 || fd >= MAX_FDS) return;
+  uint32_t before = atomic_load(&own->fds[fd]);
   // A child made by vfork closes its own descriptors, and has this memory.
-  if (atomic_load(is_own_process) == 0 || (header != NULL && header->pid != getpid())) return;
-  if (!atomic_compare_exchange_strong(&fds[fd], &state, 0) || state < 2) return;
-  Connection *connection = &self.connections[state - 2];
-  if (atomic_fetch_sub(&connection->num_fds, 1) == 1)
-    atomic_store(&connection->closed_ns, now_ns(CLOCK_REALTIME));
+  if (before == state || atomic_load(&own->pid) != getpid()) return;
+  if (atomic_compare_exchange_strong(&own->fds[fd], &before, state) && before >= FIRST_ROW)
+    leave(before);
+  if (state != UNKNOWN && fd > atomic_load(&own->highest_fd))
+    atomic_store(&own->highest_fd, fd);
 }
 
-#define NEXT(name)                                  \
-  static __typeof__(&name) next = NULL;             \
-  if (next == NULL) next = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
+// What fortified programs call in place of the plain ones; and what old headers lack.
+EXPORTED ssize_t __read_chk(int fd, void *data, size_t size, size_t room);
+EXPORTED ssize_t __recv_chk(int fd, void *data, size_t size, size_t room, int flags);
+EXPORTED ssize_t __recvfrom_chk(int fd, void *data, size_t size, size_t room, int flags,
+                                struct sockaddr *from, socklen_t *length);
+EXPORTED int close_range(unsigned first, unsigned last, int flags);
+#ifndef CLOSE_RANGE_CLOEXEC
+#define CLOSE_RANGE_CLOEXEC 4
+#endif
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
 
-#define NOTED(fd, kind, asked, call)                                                     \
-  Connection *connection = connection_of(fd, SEEN_LATE);                                 \
-  if (connection == NULL) return call;                                                   \
-  uint64_t start_ns = now_ns(CLOCK_REALTIME);                                            \
-  ssize_t done = call;                                                                   \
-  note(connection, fd, kind, start_ns, asked, done);                                     \
+#define ALL_NEXT(DO)                                                                       \
+  DO(write) DO(writev) DO(send) DO(sendto) DO(sendmsg) DO(sendmmsg) DO(sendfile)           \
+  DO(sendfile64) DO(read) DO(readv) DO(recv) DO(recvfrom) DO(recvmsg) DO(recvmmsg)         \
+  DO(__read_chk) DO(__recv_chk) DO(__recvfrom_chk) DO(socket) DO(connect) DO(accept)       \
+  DO(accept4) DO(close) DO(dup2) DO(dup3) DO(close_range) DO(syscall)
+#define DECLARE(name) static __typeof__(&name) next_##name;
+#define FIND(name) \
+  __atomic_store_n(&next_##name, (__typeof__(&name))dlsym(RTLD_NEXT, #name), __ATOMIC_RELAXED);
+
+ALL_NEXT(DECLARE)
+
+// All at once and early: dlsym is nothing for signal handlers and children made by vfork.
+static void find_next(void) { ALL_NEXT(FIND) }
+
+// Other libraries may start before this one.
+#define NEXT(name)                                                                          \
+  __typeof__(&name) next = __atomic_load_n(&next_##name, __ATOMIC_RELAXED);                 \
+  if (next == NULL) {                                                                       \
+    find_next();                                                                            \
+    next = __atomic_load_n(&next_##name, __ATOMIC_RELAXED);                                 \
+  }
+
+// ``asked`` reads what the caller handed over: only once the kernel found it good.
+#define NOTED_AS(type, fd, kind, asked, call, moved)                                        \
+  Connection *connection = connection_of(fd, SEEN_LATE);                                    \
+  if (connection == NULL && !may_connect(fd)) return call;                                  \
+  uint64_t start_ns = now_ns(CLOCK_REALTIME);                                               \
+  type done = call;                                                                         \
+  if (connection == NULL && done > 0) connection = connection_of(fd, SEEN_LATE);            \
+  if (connection != NULL) note(connection, fd, kind, start_ns, done > 0 ? (asked) : 0, moved); \
   return done
+#define NOTED(fd, kind, asked, call) NOTED_AS(ssize_t, fd, kind, asked, call, done)
 
 static size_t length_of(const struct iovec *vector, int count) {
   size_t length = 0;
@@ -469,43 +637,29 @@ static ssize_t moved_by_all(const struct mmsghdr *messages, int count) {
 
 EXPORTED int sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags) {
   NEXT(sendmmsg);
-  Connection *connection = connection_of(fd, SEEN_LATE);
-  if (connection == NULL) return next(fd, messages, count, flags);
-  uint64_t start_ns = now_ns(CLOCK_REALTIME);
-  size_t asked = length_of_all(messages, count);
-  int done = next(fd, messages, count, flags);
-  note(connection, fd, SENT, start_ns, asked, moved_by_all(messages, done));
-  return done;
+  NOTED_AS(int, fd, SENT, length_of_all(messages, (unsigned)done),
+           next(fd, messages, count, flags), moved_by_all(messages, done));
 }
 
 EXPORTED int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags,
                       struct timespec *timeout) {
   NEXT(recvmmsg);
-  Connection *connection = ONLY_LOOKS(flags) ? NULL : connection_of(fd, SEEN_LATE);
-  if (connection == NULL) return next(fd, messages, count, flags, timeout);
-  uint64_t start_ns = now_ns(CLOCK_REALTIME);
-  size_t asked = length_of_all(messages, count);
-  int done = next(fd, messages, count, flags, timeout);
-  note(connection, fd, RECEIVED, start_ns, asked, moved_by_all(messages, done));
-  return done;
+  if (ONLY_LOOKS(flags)) return next(fd, messages, count, flags, timeout);
+  NOTED_AS(int, fd, RECEIVED, length_of_all(messages, (unsigned)done),
+           next(fd, messages, count, flags, timeout), moved_by_all(messages, done));
 }
 
-// What fortified programs call in place of the plain ones.
-EXPORTED ssize_t __read_chk(int fd, void *data, size_t size, size_t room);
 EXPORTED ssize_t __read_chk(int fd, void *data, size_t size, size_t room) {
   NEXT(__read_chk);
   NOTED(fd, RECEIVED, size, next(fd, data, size, room));
 }
 
-EXPORTED ssize_t __recv_chk(int fd, void *data, size_t size, size_t room, int flags);
 EXPORTED ssize_t __recv_chk(int fd, void *data, size_t size, size_t room, int flags) {
   NEXT(__recv_chk);
   if (ONLY_LOOKS(flags)) return next(fd, data, size, room, flags);
   NOTED(fd, RECEIVED, size, next(fd, data, size, room, flags));
 }
 
-EXPORTED ssize_t __recvfrom_chk(int fd, void *data, size_t size, size_t room, int flags,
-                                struct sockaddr *from, socklen_t *length);
 EXPORTED ssize_t __recvfrom_chk(int fd, void *data, size_t size, size_t room, int flags,
                                 struct sockaddr *from, socklen_t *length) {
   NEXT(__recvfrom_chk);
@@ -517,58 +671,79 @@ EXPORTED ssize_t __recvfrom_chk(int fd, void *data, size_t size, size_t room, in
 EXPORTED int socket(int family, int type, int protocol) {
   NEXT(socket);
   int fd = next(family, type, protocol);
-  forget(fd);
+  bool may_be_tcp = (family == AF_INET || family == AF_INET6) &&
+                    (type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) == SOCK_STREAM;
+  forget(fd, may_be_tcp ? MADE_HERE : UNKNOWN);
   return fd;
 }
 
 EXPORTED int connect(int fd, const struct sockaddr *to, socklen_t length) {
   NEXT(connect);
   int done = next(fd, to, length);
-  if (done == 0) (void)connection_of(fd, ACCEPTED_OR_CONNECTED);
+  if (done != 0) return done;
+  if (to->sa_family == AF_UNSPEC) {  // ends a connection; the socket may have another
+    forget(fd, UNKNOWN);
+  } else {
+    (void)connection_of(fd, SEEN_FROM_ITS_BEGINNING);
+  }
   return done;
+}
+
+static int accepted(int fd) {
+  forget(fd, UNKNOWN);
+  (void)connection_of(fd, SEEN_FROM_ITS_BEGINNING);
+  return fd;
 }
 
 EXPORTED int accept(int fd, struct sockaddr *from, socklen_t *length) {
   NEXT(accept);
-  int accepted = next(fd, from, length);
-  forget(accepted);
-  (void)connection_of(accepted, ACCEPTED_OR_CONNECTED);
-  return accepted;
+  return accepted(next(fd, from, length));
 }
 
 EXPORTED int accept4(int fd, struct sockaddr *from, socklen_t *length, int flags) {
   NEXT(accept4);
-  int accepted = next(fd, from, length, flags);
-  forget(accepted);
-  (void)connection_of(accepted, ACCEPTED_OR_CONNECTED);
-  return accepted;
+  return accepted(next(fd, from, length, flags));
 }
 
 EXPORTED int close(int fd) {
   NEXT(close);
-  int kept = errno;
-  forget(fd);
-  errno = kept;
+  forget(fd, UNKNOWN);
   return next(fd);
 }
 
 EXPORTED int dup2(int from, int to) {
   NEXT(dup2);
   int done = next(from, to);
-  if (done >= 0 && from != to) forget(to);
+  if (done >= 0 && from != to) forget(to, UNKNOWN);
   return done;
 }
 
 EXPORTED int dup3(int from, int to, int flags) {
   NEXT(dup3);
   int done = next(from, to, flags);
-  if (done >= 0) forget(to);
+  if (done >= 0) forget(to, UNKNOWN);
   return done;
 }
 
 EXPORTED int close_range(unsigned first, unsigned last, int flags) {
   NEXT(close_range);
-  if ((flags & CLOSE_RANGE_CLOEXEC) == 0)
-    for (unsigned fd = first; fd <= last && fd < MAX_FDS; fd++) forget((int)fd);
+  if (own != NULL && (flags & CLOSE_RANGE_CLOEXEC) == 0 && atomic_load(&own->pid) == getpid()) {
+    unsigned highest = (unsigned)atomic_load(&own->highest_fd);
+    for (unsigned fd = first; fd <= last && fd <= highest; fd++) forget((int)fd, UNKNOWN);
+  }
+  if (next == NULL) return (int)raw_syscall(SYS_close_range, first, last, flags, 0, 0, 0);
   return next(first, last, flags);
+}
+
+// libuv, and torch's store with it, closes its sockets this way.
+EXPORTED long syscall(long number, ...) {
+  long of[6];
+  va_list arguments;
+  va_start(arguments, number);
+  for (int i = 0; i < 6; i++) of[i] = va_arg(arguments, long);
+  va_end(arguments);
+  if (number == SYS_close) forget((int)of[0], UNKNOWN);
+  __typeof__(&syscall) next = __atomic_load_n(&next_syscall, __ATOMIC_RELAXED);
+  if (next != NULL) return next(number, of[0], of[1], of[2], of[3], of[4], of[5]);
+  return raw_syscall(number, of[0], of[1], of[2], of[3], of[4], of[5]);
 }

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from augury.capture.in_process import is_python
 from augury.capture.settings import Settings
+from augury.capture.wire import wire_environment
+from augury.capture.wire_pack import pack_left
 from augury.core.errors import UsageError
 
 INJECTED = Path(__file__).parent / "inject"
@@ -24,8 +26,15 @@ def as_program(command: Sequence[str]) -> list[str]:
 
 def launch(command: Sequence[str], settings: Settings) -> int:
     """The child's own exit code, or 128 + the signal that ended it, as shells say it."""
+    code = _run(command, environment(settings))
+    if settings.wire:
+        pack_left(Path(settings.out))
+    return code if code >= 0 else 128 - code
+
+
+def _run(command: Sequence[str], environment: dict[str, str]) -> int:
     try:
-        child = subprocess.Popen(command, env=environment(settings))  # noqa: S603
+        child = subprocess.Popen(command, env=environment)  # noqa: S603
     except FileNotFoundError as error:
         raise UsageError(
             f"there is no command {command[0]!r}", remedy="check its name and PATH"
@@ -38,11 +47,10 @@ def launch(command: Sequence[str], settings: Settings) -> int:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     ended = signal.signal(signal.SIGTERM, lambda number, _: child.send_signal(number))
     try:
-        code = child.wait()
+        return child.wait()
     finally:
         signal.signal(signal.SIGINT, before)
         signal.signal(signal.SIGTERM, ended)
-    return code if code >= 0 else 128 - code
 
 
 def environment(settings: Settings) -> dict[str, str]:
@@ -52,4 +60,4 @@ def environment(settings: Settings) -> dict[str, str]:
     changed[Settings.VARIABLE] = settings.to_environment()
     # Else torch's profiler reports its starts and stops on the job's stderr.
     changed.setdefault("KINETO_LOG_LEVEL", "99")
-    return changed
+    return changed | wire_environment(settings)

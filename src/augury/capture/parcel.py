@@ -24,7 +24,10 @@ MAX_FILE_BYTES = 4 << 30
 TOKEN = re.compile(r"\.seen-[0-9a-f]{32}")
 
 _PART_BYTES = 1 << 20
-_NAME = re.compile(r"rank-([0-9]{5,9})(?:\.json|(?:\.[0-9]{1,9})?\.trace\.json\.gz)")
+_NAME = re.compile(
+    r"rank-([0-9]{5,9})"
+    r"(?:\.json|(?:\.[0-9]{1,9})?\.trace\.json\.gz|\.wire-[0-9]{1,10}-[0-9a-f]{1,16}\.wire\.gz)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

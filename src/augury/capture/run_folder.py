@@ -13,7 +13,10 @@ _LEFT_BY_RUNS = (
     "rank-*.json",
     "rank-*.trace.json.gz",
     "rank-*.partial",
+    "rank-*.wire-*",
+    "process.wire-*",
     ".rank-*",
+    ".process.wire-*",
     ".seen-*",
     "gathered.json",
     ".gathered.json.*",
@@ -31,7 +34,7 @@ def prepare_folder(out: Path, *, force: bool, rank: int | None = None) -> Path:
         if out.exists() and not out.is_dir():
             raise UsageError(f"{out} is not a folder", remedy="give another --out")
         out.mkdir(parents=True, exist_ok=True)
-        if force or _is_restarted():
+        if force or is_restarted():
             _remove(out, rank)
         elif _is_taken(out, rank):
             raise UsageError(
@@ -45,7 +48,7 @@ def prepare_folder(out: Path, *, force: bool, rank: int | None = None) -> Path:
     return out.resolve()
 
 
-def _is_restarted() -> bool:
+def is_restarted() -> bool:
     """torchrun starts all ranks again after one has failed: what there is comes from before."""
     return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
 

@@ -10,6 +10,7 @@ from typing import ClassVar
 from augury.core.errors import UsageError
 
 DEFAULT_WINDOWS = ((10, 20),)
+DEFAULT_WIRE_EVENTS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,10 @@ class Settings:
     calibrate: bool = False
     ranks: tuple[int, ...] | None = None
     """Those that are profiled; all of them if None."""
+    wire: bool = False
+    """Whether what goes over the wire is recorded in every process."""
+    wire_events: int = DEFAULT_WIRE_EVENTS
+    """How many of its calls a process keeps: the newest."""
 
     def to_environment(self) -> str:
         return json.dumps(asdict(self))
@@ -39,6 +44,8 @@ class Settings:
             windows=tuple((first, last) for first, last in told["windows"]),
             calibrate=told["calibrate"],
             ranks=None if ranks is None else tuple(ranks),
+            wire=told["wire"],
+            wire_events=told["wire_events"],
         )
 
 

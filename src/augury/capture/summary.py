@@ -10,6 +10,7 @@ import msgspec
 
 from augury.capture.parcel import GATHERED
 from augury.capture.rank_record import rank_name
+from augury.capture.wire_summary import WireSummary, summarize_wire
 from augury.core.ledger import Anomaly, Ledger, Severity
 
 MAX_RECORD_BYTES = 16 << 20
@@ -56,10 +57,13 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     ledger: list[Anomaly]
     gathered: Place | None = None
     """Where rank 0 keeps the whole run, if this is only another host's part of it."""
+    wire: WireSummary | None = None
+    """None if that was not to be recorded."""
 
 
-def summarize_run(folder: Path, *, rank: int | None = None) -> RunSummary:
-    """Of all ranks whose records are there, or only of the one given."""
+def summarize_run(folder: Path, *, rank: int | None = None, wire: bool = False) -> RunSummary:
+    """Of all ranks whose records are there, or only of the one given; ``wire`` says whether what
+    went over the wire should be there too."""
     ledger = Ledger()
     pattern = "rank-*.json" if rank is None else f"{rank_name(rank)}.json"
     paths = sorted(folder.glob(pattern))
@@ -67,6 +71,10 @@ def summarize_run(folder: Path, *, rank: int | None = None) -> RunSummary:
     gathered = _gathered(folder)
     if rank is None and gathered is None:
         _note_missing_ranks(records, ledger)
+    of_wire = None
+    if wire:
+        talking = [record.rank for record in records if record.world_size > 1]
+        of_wire = summarize_wire(folder, ledger, rank=rank, expected=talking)
     is_full = _is_full(folder)
     if is_full:
         ledger.note(
@@ -75,6 +83,12 @@ def summarize_run(folder: Path, *, rank: int | None = None) -> RunSummary:
             severity=Severity.ERROR,
             remedy="make space, or give another --out",
             example=str(folder),
+        )
+    elif not records and of_wire is not None and of_wire.num_processes:
+        ledger.note(
+            "only-wire",
+            "no optimizer of torch stepped in any process of the job: only the wire was recorded",
+            severity=Severity.INFO,
         )
     elif not records:
         ledger.note(
@@ -100,7 +114,10 @@ def summarize_run(folder: Path, *, rank: int | None = None) -> RunSummary:
                 example=f"rank {record.rank}",
             )
     return RunSummary(
-        ranks=[_of_rank(record) for record in records], ledger=list(ledger), gathered=gathered
+        ranks=[_of_rank(record) for record in records],
+        ledger=list(ledger),
+        gathered=gathered,
+        wire=of_wire,
     )
 
 

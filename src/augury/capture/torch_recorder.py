@@ -19,11 +19,14 @@ from augury.capture.cpu_clock import CpuClock
 from augury.capture.gather import gather
 from augury.capture.handshake import exchange
 from augury.capture.rank_record import host_facts, own_rank, rank_name, write_rank_record
+from augury.capture.run_folder import is_restarted
 from augury.capture.settings import Settings
 from augury.capture.torch_calibrate import calibrate
 from augury.capture.torch_calls import CallRecorder
 from augury.capture.torch_facts import DetailProbes, job_facts
 from augury.capture.torch_windows import Mode, TorchWindow
+from augury.capture.wire import keep_wire
+from augury.capture.wire_pack import drop_former, pack_own
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -60,6 +63,7 @@ class StepRecorder:
 
     def __init__(self, settings: Settings) -> None:
         self._folder = Path(settings.out)
+        self._is_wired = settings.wire
         self._calibrate = settings.calibrate
         self._rank, self._world_size = own_rank()
         self._is_chosen = settings.ranks is None or self._rank in settings.ranks
@@ -93,12 +97,21 @@ class StepRecorder:
             self._attempt(self._probes.end_first_step)
         if step in self._busy_steps:
             self._between_steps(step)
+        if self._is_wired and (step == 1 or step in self._busy_steps):
+            self._attempt(lambda: keep_wire(self._is_in_window(step)))
+        if step in self._busy_steps:
             self._resumed.append([step, time.time_ns()])
             self._note_cpu(step)
+
+    def _is_in_window(self, step: int) -> bool:
+        """Whether the next one is, be this rank profiled or not: a message has two ends."""
+        return any(window.first <= step < window.last for window in self._windows)
 
     def _is_leader(self, optimizer: Optimizer) -> bool:
         if not self._seen:
             atexit.register(self._at_exit)
+            if self._is_wired and is_restarted():
+                self._attempt(lambda: drop_former(self._folder, self._rank))
         known = self._seen.get(id(optimizer))
         if known is None or known() is None:
             self._seen[id(optimizer)] = weakref.ref(optimizer)
@@ -117,6 +130,9 @@ class StepRecorder:
             self._step_cpu.append([step, *self._cpu.read()])
 
     def _between_steps(self, step: int) -> None:
+        if self._is_wired:
+            # Handshakes and calibration too: they tell of clocks and links.
+            self._attempt(lambda: keep_wire(True))
         if step == self._windows[0].first:
             self._attempt(lambda: self._shake_hands("start"))
         for window in self._windows:
@@ -130,6 +146,7 @@ class StepRecorder:
         if step == self._windows[-1].last:
             self._attempt(lambda: self._shake_hands("end"))
             self._attempt(self._write)
+            self._attempt(self._pack_wire)
             self._attempt(self._gather)
 
     def _open_window(self, window: Window) -> None:
@@ -177,6 +194,11 @@ class StepRecorder:
     def _measure_network(self) -> None:
         self._facts["calibration"] = calibrate()
 
+    def _pack_wire(self) -> None:
+        """What the process still sends is added at its end."""
+        if self._is_wired:
+            pack_own(self._folder)
+
     def _gather(self, *, at_exit: bool = False) -> None:
         gather(self._folder, at_exit=at_exit)
 
@@ -202,6 +224,7 @@ class StepRecorder:
                 )
                 break
         self._attempt(self._drop_window)
+        self._attempt(self._pack_wire)
         self._attempt(self._write)
         self._attempt(lambda: self._gather(at_exit=True))
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from augury.capture.summary import RankSummary, RunSummary
+    from augury.capture.wire_summary import WireSummary
 
 
 @dataclass(slots=True, kw_only=True)
@@ -21,13 +22,15 @@ class Ending:
     rank: int | None
     """That of this process; None if it stands for the whole job."""
     as_json: bool
+    wire: bool = False
+    """Whether what went over the wire was to be recorded."""
     exit_code: int = 0
 
     def tell(self) -> None:
         from augury.capture.summary import summarize_run
 
         # Rank 0 ends last, so it can speak for all.
-        summary = summarize_run(self.folder, rank=self.rank or None)
+        summary = summarize_run(self.folder, rank=self.rank or None, wire=self.wire)
         if self.as_json:
             from augury.report.as_json import encode_line
 
@@ -51,6 +54,8 @@ class Ending:
     def _lines(self, summary: RunSummary) -> list[str]:
         lines = [f"augury: {len(summary.ranks)} ranks recorded in {self.out}"]
         lines += [f"  {_of_rank(rank)}" for rank in summary.ranks]
+        if summary.wire is not None:
+            lines.append(f"  {_of_wire(summary.wire)}")
         for anomaly in summary.ledger:
             example = anomaly.example or anomaly.name
             lines.append(f"  {anomaly.severity}: {anomaly.meaning} ({example})")
@@ -73,3 +78,12 @@ def _of_rank(rank: RankSummary) -> str:
     if rank.recorded_step_ns is not None:
         parts.append(f"{format_ns(rank.recorded_step_ns)} while recording")
     return ", ".join([*parts, *rank.traces])
+
+
+def _of_wire(wire: WireSummary) -> str:
+    """Nothing of it is left out: what is not kept is counted."""
+    return (
+        f"wire of {wire.num_processes} processes, {wire.num_connections} connections:"
+        f" {wire.num_events:,} events kept, {wire.events_written_over:,} written over,"
+        f" {wire.calls_not_kept:,} calls outside of windows only counted"
+    )

@@ -8,6 +8,7 @@ import importlib.util
 import os
 import platform
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -57,6 +58,7 @@ def examine() -> list[Check]:
         _augury(),
         *_dependencies(),
         _kernel(),
+        _wire(),
         _machine(),
         _frameworks(),
         _traces(),
@@ -126,6 +128,35 @@ def _kernel() -> Check:
         found=f"{'agrees' if agrees else 'disagrees'} with the reference"
         f" on {graph.num_ops} operations",
         remedy="" if agrees else "replay with --engine reference and report this",
+    )
+
+
+def _wire() -> Check:
+    """Not only that it is there: a process has to start with it."""
+    from augury.capture.wire import wire_library
+
+    try:
+        library = wire_library()
+    except AuguryError as error:
+        return Check(
+            name="wire recorder",
+            status=Status.WARN,
+            found=f"{error}; only --wire needs it",
+            remedy=error.remedy,
+        )
+    asked = "import ctypes; ctypes.CDLL(None).augury_wire_keep"
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-I", "-S", "-c", asked],
+        env=os.environ | {"LD_PRELOAD": str(library)},
+        capture_output=True,
+        check=False,
+    )
+    is_ok = done.returncode == 0
+    return Check(
+        name="wire recorder",
+        status=Status.OK if is_ok else Status.WARN,
+        found="processes start with it" if is_ok else f"no process starts with {library}",
+        remedy="" if is_ok else "install Augury again; see whether LD_PRELOAD is allowed here",
     )
 
 

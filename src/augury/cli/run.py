@@ -45,6 +45,19 @@ def run(
         bool,
         typer.Option("--calibrate", help="Also measure the network, once the windows are closed."),
     ] = False,
+    wire: Annotated[
+        bool,
+        typer.Option("--wire", help="Also record what goes over TCP, message by message."),
+    ] = False,
+    wire_events: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=1 << 8,
+            max=1 << 26,
+            help="With --wire: how many calls a process keeps, 64 bytes each.",
+        ),
+    ] = 1 << 20,
     module: Annotated[
         str | None,
         typer.Option("-m", metavar="MODULE", help="Run a Python module; its arguments behind --."),
@@ -58,6 +71,7 @@ def run(
     from augury.capture.rank_record import own_rank
     from augury.capture.run_folder import prepare_folder
     from augury.capture.settings import Settings, parse_ranks, parse_windows
+    from augury.capture.wire import become_wired, wire_environment
 
     windows, chosen = parse_windows(steps), parse_ranks(ranks)
     words = _job(command or [], module)
@@ -67,9 +81,20 @@ def run(
         raise UsageError(
             "this process is recorded already", remedy="leave out one of the two `augury run`"
         )
+    settings = Settings(
+        out=os.path.realpath(out),
+        windows=windows,
+        calibrate=calibrate,
+        ranks=chosen,
+        wire=wire,
+        wire_events=wire_events,
+    )
+    if becomes_job:
+        become_wired(settings)  # before the folder is there: this may begin again
+    else:
+        wire_environment(settings)  # says what is missing before anything is done
     folder = prepare_folder(out, force=force, rank=rank)
-    settings = Settings(out=str(folder), windows=windows, calibrate=calibrate, ranks=chosen)
-    ending = Ending(out=out, folder=folder, rank=rank, as_json=json)
+    ending = Ending(out=out, folder=folder, rank=rank, as_json=json, wire=wire)
     if becomes_job:
         _run_here(words, settings, ending)
     ending.exit_code = launch(as_program(words), settings)
@@ -97,6 +122,8 @@ def _run_here(words: list[str], settings: Settings, ending: Ending) -> NoReturn:
     if ending.rank == 0:
         # Called after what the recorder does at the end, being registered before it.
         atexit.register(ending.tell_unless_forked, os.getpid())
+    if settings.wire:
+        atexit.register(_pack_unless_forked, os.getpid(), ending)
     arrange_here(settings)
     try:
         run_python(words)
@@ -107,3 +134,11 @@ def _run_here(words: list[str], settings: Settings, ending: Ending) -> NoReturn:
         ending.exit_code = 1
         tell_uncaught(error)
     raise typer.Exit(ending.exit_code)
+
+
+def _pack_unless_forked(pid: int, ending: Ending) -> None:
+    """No launcher of ours is left to do it."""
+    from augury.capture.wire_pack import pack_left
+
+    if os.getpid() == pid:
+        pack_left(ending.folder, rank=ending.rank)
