@@ -85,8 +85,11 @@ def test_both_directions_are_held_against_each_other(files: list[WireFile]):
 
 @pytest.mark.parametrize("column", ["is_late", "is_inherited"])
 def test_ends_that_do_not_count_from_the_same_byte_tell_nothing(files: list[WireFile], column: str):
-    ends = dataclasses.replace(files[1].ends, **{column: [1, 0]})
-    files[1] = dataclasses.replace(files[1], ends=ends)
+    late = dataclasses.replace(files[1].ends, **{column: [1, 0]})
+    files[1] = dataclasses.replace(files[1], ends=late)
+    assert len(list(flows(files, PAIRS))) == 2  # seen late, but in time for all bytes
+    missed = dataclasses.replace(late, sent_bytes=[501, 0], received_bytes=[499, 0])
+    files[1] = dataclasses.replace(files[1], ends=missed)
     assert list(flows(files, PAIRS)) == []
     ledger = Ledger()
     assert clocks_of_files(files, PAIRS, ledger) == {0: Clock()}

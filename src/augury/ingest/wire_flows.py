@@ -54,33 +54,36 @@ def flows(files: Sequence[WireFile], pairs: Sequence[Pair]) -> Iterator[Flow]:
     """Both directions of every connection whose bytes both ends count from the same one on."""
     where = [_first_rows(file) for file in files]
     for a, b in pairs:
-        if b is None or not (_is_whole(files, a) and _is_whole(files, b)):
+        if b is None:
             continue
         for sender, receiver in ((a, b), (b, a)):
-            sent = _rows(where, sender, SENT)
-            received = _rows(where, receiver, RECEIVED)
-            # More was received than was sent: they cannot be two ends of one connection.
-            if (
-                files[receiver.file].ends.received_bytes[receiver.row]
-                > files[sender.file].ends.sent_bytes[sender.row]
-            ):
+            if not _count_alike(files, sender, receiver):
                 continue
-            out, back = files[sender.file].calls, files[receiver.file].calls
+            sent, received = _rows(where, sender, SENT), _rows(where, receiver, RECEIVED)
+            there, here = files[sender.file].calls, files[receiver.file].calls
             yield Flow(
                 sender=sender.file,
                 receiver=receiver.file,
-                sent_position=out.position[sent],
-                sent_bytes=out.done[sent],
-                sent_ns=out.start_ns[sent],
-                received_position=back.position[received],
-                received_bytes=back.done[received],
-                received_ns=back.end_ns[received],
+                sent_position=there.position[sent],
+                sent_bytes=there.done[sent],
+                sent_ns=there.start_ns[sent],
+                received_position=here.position[received],
+                received_bytes=here.done[received],
+                received_ns=here.end_ns[received],
             )
 
 
-def _is_whole(files: Sequence[WireFile], end: End) -> bool:
-    ends = files[end.file].ends
-    return not (ends.is_late[end.row] or ends.is_inherited[end.row])
+def _count_alike(files: Sequence[WireFile], sender: End, receiver: End) -> bool:
+    """An end that was seen late may have missed bytes; not if in the end all is accounted for."""
+    there, here = files[sender.file].ends, files[receiver.file].ends
+    missing = int(there.sent_bytes[sender.row]) - int(here.received_bytes[receiver.row])
+    is_from_the_first = not (
+        there.is_late[sender.row]
+        or there.is_inherited[sender.row]
+        or here.is_late[receiver.row]
+        or here.is_inherited[receiver.row]
+    )
+    return missing == 0 or (is_from_the_first and missing > 0)
 
 
 def _first_rows(file: WireFile) -> list[int]:
