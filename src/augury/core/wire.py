@@ -117,6 +117,38 @@ class Messages(Table):
     """The how-manieth message of this collective that its sender sends to this receiver."""
 
 
+class Algorithm(IntEnum):
+    """How a collective was done. Files hold the numbers: append, never renumber."""
+
+    UNKNOWN = 0
+    RING = 1
+    """Every length and their order are those of a ring."""
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Collectives(Table):
+    """One row a collective, or a send with its receive, that a Trace tells of or that lengths of
+    messages give away."""
+
+    group: I4 = column("<i4")
+    sequence: I4 = column("<i4")
+    kind: U1 = column("<u1")
+    """An OpKind."""
+    algorithm: U1 = column("<u1")
+    """An Algorithm."""
+    num_ranks: I4 = column("<i4")
+    size_bytes: I8 = column("<i8")
+    """Of the tensor; 0: nothing tells."""
+    payload_bytes: I8 = column("<i8")
+    """That its ranks sent each other, as far as that was kept."""
+    expected_bytes: I8 = column("<i8")
+    """That they should have sent; NONE where that is not known."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Wire:
     """Immutable; ``evolve`` makes another. Times are on the run's common clock."""
@@ -125,6 +157,7 @@ class Wire:
     connections: Connections
     messages: Messages
     strings: StringTable
+    collectives: Collectives = field(default_factory=Collectives.empty)
     ledger: Ledger = field(default_factory=Ledger)
 
     def process_of_rank(self, rank: int) -> int | None:
@@ -137,3 +170,14 @@ class Wire:
 
     def evolve(self, **changes: Any) -> Wire:
         return replace(self, **changes)
+
+
+def attributed_share(wire: Wire) -> float:
+    """Of the payload between ranks in what was recorded: the part of which it is known what it was
+    for. What a job sent outside of its windows, and what Augury sent, is neither."""
+    messages = wire.messages
+    between = (wire.ranks_of(messages.src) >= 0) & (wire.ranks_of(messages.dst) >= 0)
+    payload = messages.payload_bytes * between
+    unknown = int(payload[messages.kind == MessageKind.UNKNOWN].sum())
+    known = int(payload[(messages.kind != MessageKind.OWN) & (messages.sequence >= 0)].sum())
+    return known / (known + unknown) if known + unknown else 1.0

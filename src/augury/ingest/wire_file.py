@@ -173,7 +173,7 @@ def decode(data: NDArray[np.uint8], name: str, ledger: Ledger) -> WireFile:
             example=name,
         )
     written_over, events = _in_place(slots, header, name, ledger)
-    host = bytes(header["host"]).decode("utf-8", "replace")
+    host = bytes(header["host"]).partition(b"\0")[0].decode("utf-8", "replace")
     rank = int(header["rank"])
     return WireFile(
         name=name,

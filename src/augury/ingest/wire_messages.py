@@ -71,8 +71,8 @@ class Streams:
 def messages_of(
     files: Sequence[WireFile], pairs: Sequence[Pair], streams: Streams, ledger: Ledger
 ) -> Columns:
-    """The columns of Messages that calls tell, and ``is_framed``: the receiver asked for a header
-    first. In the order of (connection, src, position)."""
+    """The columns of Messages that calls tell, in their order; ``first_asked``: what the receive
+    asked for that begins with the message; ``is_framed``: that was a header."""
     parts: list[Columns] = []
     for number, pair in enumerate(pairs):
         ways = [(pair.a, pair.b), *([(pair.b, pair.a)] if pair.b is not None else [])]
@@ -107,18 +107,15 @@ def _sent(sends: Stream, receives: Stream | None) -> Columns:
     first, last = _chains(sends)
     begin = sends.position[first]
     size = sends.position[last] + sends.done[last] - begin
-    arrived, received, count, framed = _taken_in(begin, size, receives)
+    taken = _taken_in(begin, size, receives)
     return {
         "position": begin,
         "size_bytes": size,
         "send_ns": sends.start_ns[first],
         "sent_ns": sends.end_ns[last],
-        "arrived_ns": arrived,
-        "received_ns": received,
         "refused_ns": np.add.reduceat(_waited(sends, first), first) if len(first) else begin,
-        "num_receives": count,
-        "is_framed": framed,
         "is_cut": sends.done[last] < sends.asked[last],
+        **taken,
     }
 
 
@@ -149,31 +146,37 @@ def _waited(sends: Stream, first: NDArray[np.intp]) -> I8:
     return found
 
 
-def _taken_in(begin: I8, size: I8, receives: Stream | None) -> tuple[I8, I8, I8, NDArray[np.bool_]]:
-    """When the first and the last byte of each message had been received, by how many calls, and
-    whether the first of them asked for a header only."""
-    nothing = np.full(len(begin), NONE, dtype=np.int64)
+def _taken_in(begin: I8, size: I8, receives: Stream | None) -> Columns:
+    """When the first and the last byte of each message had been received, and by which calls."""
     if receives is None or not len(receives):
-        return nothing, nothing, np.zeros_like(nothing), np.zeros(len(begin), dtype=bool)
+        unknown = np.full(len(begin), NONE, dtype=np.int64)
+        return {
+            "arrived_ns": unknown,
+            "received_ns": unknown,
+            "num_receives": np.zeros_like(unknown),
+            "first_asked": unknown,
+            "is_framed": np.zeros(len(begin), dtype=bool),
+        }
     ends = receives.position + receives.done
     first = np.searchsorted(ends, begin, side="right")
     last = np.searchsorted(receives.position, begin + size, side="left") - 1
-    at_first = np.minimum(first, len(receives) - 1)
-    at_last = np.maximum(last, 0)
+    at_first, at_last = np.minimum(first, len(receives) - 1), np.maximum(last, 0)
     has_first = (first < len(receives)) & (receives.position[at_first] <= begin)
     has_last = (last >= 0) & (ends[at_last] >= begin + size)
-    arrived = np.where(has_first, receives.end_ns[at_first], NONE)
-    received = np.where(has_last, receives.end_ns[at_last], NONE)
-    payload_at = np.searchsorted(receives.position, begin + HEADER_BYTES, side="left")
-    stops_there = (payload_at < len(receives)) & (
-        receives.position[np.minimum(payload_at, len(receives) - 1)] == begin + HEADER_BYTES
+    begins_there = has_first & (receives.position[at_first] == begin)
+    first_asked = np.where(begins_there, receives.asked[at_first], NONE)
+    rest = np.searchsorted(receives.position, begin + HEADER_BYTES, side="left")
+    rest_begins = (rest < len(receives)) & (
+        receives.position[np.minimum(rest, len(receives) - 1)] == begin + HEADER_BYTES
     )
-    framed = (
-        (receives.position[at_first] == begin)
-        & (receives.asked[at_first] == HEADER_BYTES)
-        & ((size == HEADER_BYTES) | ((size > HEADER_BYTES) & stops_there))
-    )
-    return arrived, received, np.maximum(0, last - first + 1), framed
+    return {
+        "arrived_ns": np.where(has_first, receives.end_ns[at_first], NONE),
+        "received_ns": np.where(has_last, receives.end_ns[at_last], NONE),
+        "num_receives": np.maximum(0, last - first + 1),
+        "first_asked": first_asked,
+        "is_framed": (first_asked == HEADER_BYTES)
+        & ((size == HEADER_BYTES) | ((size > HEADER_BYTES) & rest_begins)),
+    }
 
 
 _NOTHING = Stream(*(np.empty(0, dtype=np.int64) for _ in range(6)))
@@ -191,6 +194,7 @@ def _only_received(receives: Stream) -> Columns:
         "received_ns": receives.end_ns,
         "refused_ns": np.zeros_like(unknown),
         "num_receives": np.ones_like(unknown),
+        "first_asked": receives.asked,
         "is_framed": np.zeros(len(receives), dtype=bool),
         "is_cut": np.zeros(len(receives), dtype=bool),
     }
