@@ -191,7 +191,7 @@ __attribute__((constructor)) static void read_environment(void) {
   if (wanted < FEWEST_EVENTS) wanted = FEWEST_EVENTS;
   if (wanted > MOST_EVENTS) wanted = MOST_EVENTS;
   self.max_events = (uint64_t)wanted;
-  self.rank = number_in("RANK", 999999999, -1);
+  self.rank = number_in("RANK", 999999, -1);
   strcpy(self.folder, folder);
   atomic_store(&self.is_kept, true);
   atomic_store(&map->pid, getpid());

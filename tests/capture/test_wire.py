@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -353,6 +354,38 @@ def test_many_threads_at_once(tmp_path: Path):
     assert len(written.of(SENT)) == 160
 
 
+def test_more_connections_than_there_is_place_for(tmp_path: Path):
+    script = "for _ in range(2060):\n    near, far = pair()\n    near.close(), far.close()\n"
+    ran(script, tmp_path, AUGURY_WIRE_EVENTS="256")
+    (written,) = read_all(tmp_path)
+    assert written.header["num_connections"] == 4096
+    assert written.header["connections_lost"] == 2 * 2060 - 4096
+
+
+VERSIONS = """
+both = socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+for address in ("127.0.0.1", "::1"):
+    near = socket.create_connection((address, both.getsockname()[1]))
+    far, _ = both.accept()
+    near.send(bytes(5))
+    take(far, 5)
+    print(port(near))
+"""
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="there is no IPv6")
+def test_both_versions_of_ip_and_one_within_the_other(tmp_path: Path):
+    done = run_wired(VERSIONS, tmp_path)
+    ports = [int(port) for port in done.stdout.split()]
+    (written,) = read_all(tmp_path)
+    for port, version in zip(ports, (4, 6), strict=False):
+        near, far = written.near(port), written.far(port)
+        assert near["family"] == far["family"] == version
+        assert near["local"].tolist() == far["peer"].tolist()
+        assert near["sent"] == far["received"] == 5
+    assert len(ports) == 2 or "Cannot assign requested address" in done.stderr
+
+
 OTHER = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -405,7 +438,7 @@ def test_a_folder_that_is_not_there_harms_nobody(tmp_path: Path, folder: str):
         ("two", "many", "process.wire-", 1 << 20),
         ("-1", "-5", "process.wire-", 1 << 20),
         ("99999999999999999999", "1", "process.wire-", 256),
-        ("1234567", "1000 ", "rank-1234567.wire-", 1 << 20),
+        ("123456", "1000 ", "rank-123456.wire-", 1 << 20),
     ],
 )
 def test_odd_values_of_the_environment(
