@@ -1,0 +1,193 @@
+"""From a Wire to what is told of it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from augury.core.graph import NONE
+from augury.core.kinds import OpKind
+from augury.core.table import I8
+from augury.core.wire import Algorithm, MessageKind, Messages, Wire, attributed_share
+from augury.report.wire import (
+    CollectiveResult,
+    ConnectionResult,
+    LinkResult,
+    ProcessResult,
+    WireResult,
+)
+
+LARGE_BYTES = 32 << 10
+"""From here on a message's time tells the rate of a link."""
+
+
+def summarize_wire(wire: Wire) -> WireResult:
+    messages = wire.messages
+    connections = _connections(wire)
+    whole = [c for c in connections if c.received_b is not None and not c.is_late]
+    equal = [c for c in whole if (c.sent_a, c.sent_b) == (c.received_b, c.received_a)]
+    return WireResult(
+        num_messages=len(messages),
+        payload_bytes=int(messages.payload_bytes.sum()),
+        attributed_pct=100 * attributed_share(wire),
+        bytes_by_kind={
+            kind.label: int(messages.size_bytes[messages.kind == kind].sum())
+            for kind in MessageKind
+        },
+        num_equal_connections=len(equal),
+        num_whole_connections=len(whole),
+        processes=[
+            ProcessResult(
+                rank=_or_null(process.rank),
+                pid=process.pid,
+                host=process.host,
+                num_calls=process.num_calls,
+                calls_written_over=process.calls_written_over,
+                calls_not_kept=process.calls_not_kept,
+                bytes_not_kept=process.bytes_not_kept,
+                connections_lost=process.connections_lost,
+                clock=process.clock,
+            )
+            for process in wire.processes
+        ],
+        connections=connections,
+        links=_links(wire),
+        collectives=_collectives(wire),
+        ledger=list(wire.ledger),
+    )
+
+
+def _connections(wire: Wire) -> list[ConnectionResult]:
+    rows = wire.connections
+    rank_a, rank_b = wire.ranks_of(rows.process_a), wire.ranks_of(rows.process_b)
+    return [
+        ConnectionResult(
+            rank_a=_or_null(int(rank_a[i])),
+            rank_b=_or_null(int(rank_b[i])),
+            address_a=wire.strings[int(rows.address_a[i])],
+            address_b=wire.strings[int(rows.address_b[i])],
+            sent_a=int(rows.sent_a[i]),
+            received_b=_or_null(int(rows.received_b[i])),
+            sent_b=_or_null(int(rows.sent_b[i])),
+            received_a=int(rows.received_a[i]),
+            rtt_ns=_or_null(int(rows.rtt_ns[i])),
+            is_late=bool(rows.is_late[i]),
+        )
+        for i in range(len(rows))
+    ]
+
+
+def _links(wire: Wire) -> list[LinkResult]:
+    messages = wire.messages
+    src, dst = wire.ranks_of(messages.src), wire.ranks_of(messages.dst)
+    rows = np.flatnonzero((src >= 0) & (dst >= 0) & (src != dst))
+    rows = rows[np.lexsort((messages.received_ns[rows], dst[rows], src[rows]))]
+    borders = np.flatnonzero((np.diff(src[rows]) != 0) | (np.diff(dst[rows]) != 0)) + 1
+    retransmits = _retransmits(wire)
+    return [
+        _link(messages, own, (int(src[own[0]]), int(dst[own[0]])), retransmits)
+        for own in np.split(rows, borders)
+        if len(own)
+    ]
+
+
+def _link(
+    messages: Messages,
+    rows: NDArray[np.intp],
+    ranks: tuple[int, int],
+    retransmits: dict[tuple[int, int], int],
+) -> LinkResult:
+    size, payload = messages.size_bytes[rows], messages.payload_bytes[rows]
+    known = payload[messages.kind[rows] != MessageKind.UNKNOWN]
+    timed = rows[(messages.send_ns[rows] != NONE) & (messages.received_ns[rows] != NONE)]
+    delay = (messages.received_ns - messages.send_ns)[timed]
+    busy_ns = _busy_ns(messages, timed)
+    refused_ns = int(messages.refused_ns[timed].sum())
+    return LinkResult(
+        src=ranks[0],
+        dst=ranks[1],
+        num_messages=len(rows),
+        size_bytes=int(size.sum()),
+        payload_bytes=int(payload.sum()),
+        attributed_bytes=int(known.sum()),
+        rate_bytes_per_s=_rate(messages, timed),
+        shortest_delay_ns=int(delay.min()) if len(delay) else None,
+        busy_ns=busy_ns,
+        refused_pct=min(100.0, 100 * refused_ns / busy_ns) if busy_ns else None,
+        retransmits=retransmits.get(ranks),
+    )
+
+
+def _rate(messages: Messages, rows: NDArray[np.intp]) -> float | None:
+    """The median of large messages, each from when it was sent or the one before had arrived."""
+    if not len(rows):
+        return None
+    received = messages.received_ns[rows]
+    begun = messages.send_ns[rows].copy()
+    begun[1:] = np.maximum(begun[1:], received[:-1])
+    took, size = received - begun, messages.size_bytes[rows]
+    large = (size >= LARGE_BYTES) & (took > 0)
+    return float(np.median(size[large] / took[large])) * 1e9 if large.any() else None
+
+
+def _busy_ns(messages: Messages, rows: NDArray[np.intp]) -> int:
+    if not len(rows):
+        return 0
+    order = rows[np.argsort(messages.send_ns[rows], kind="stable")]
+    begin, end = messages.send_ns[order], messages.received_ns[order]
+    reached = np.maximum.accumulate(end)
+    gaps = np.maximum(0, begin[1:] - reached[:-1])
+    return max(0, int(reached[-1] - begin[0] - gaps.sum()))
+
+
+def _retransmits(wire: Wire) -> dict[tuple[int, int], int]:
+    rows = wire.connections
+    rank_a, rank_b = wire.ranks_of(rows.process_a), wire.ranks_of(rows.process_b)
+    found: dict[tuple[int, int], int] = defaultdict(int)
+    for a, b, from_a, from_b in zip(
+        rank_a.tolist(),
+        rank_b.tolist(),
+        rows.retransmits_a.tolist(),
+        rows.retransmits_b.tolist(),
+        strict=True,
+    ):
+        if from_a != NONE:
+            found[a, b] += from_a
+        if from_b != NONE:
+            found[b, a] += from_b
+    return dict(found)
+
+
+def _collectives(wire: Wire) -> list[CollectiveResult]:
+    rows = wire.collectives
+    alike: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+    for row in range(len(rows)):
+        key = int(rows.kind[row]), int(rows.algorithm[row]), int(rows.num_ranks[row])
+        alike[key].append(row)
+    return [
+        CollectiveResult(
+            kind=OpKind(kind).label,
+            algorithm=Algorithm(algorithm).label,
+            num_ranks=num_ranks,
+            count=len(own),
+            size_bytes=int(rows.size_bytes[own].sum()),
+            payload_bytes=int(rows.payload_bytes[own].sum()),
+            expected_bytes=(
+                int(rows.expected_bytes[own].sum())
+                if (rows.expected_bytes[own] >= 0).all()
+                else None
+            ),
+            num_exact=int((rows.expected_bytes[own] == rows.payload_bytes[own]).sum()),
+        )
+        for (kind, algorithm, num_ranks), own in sorted(alike.items())
+    ]
+
+
+def _sum(values: I8) -> int | None:
+    return int(values.sum()) if (values != NONE).all() else None
+
+
+def _or_null(value: int) -> int | None:
+    return None if value == NONE else value
