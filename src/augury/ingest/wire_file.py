@@ -241,17 +241,22 @@ def _calls(events: NDArray[Any], num_connections: int, name: str, ledger: Ledger
 
 
 def _apart(rows: NDArray[Any]) -> NDArray[np.bool_]:
-    """Those that begin where all before them in their connection and direction have ended."""
-    if not len(rows):
-        return np.ones(0, dtype=bool)
+    """Those that begin where all that are believed before them, in their connection and direction,
+    have ended."""
+    apart = np.ones(len(rows), dtype=bool)
+    if len(rows) < 2:
+        return apart
     stream = rows["connection"].astype(np.int64) * 2 + rows["kind"]
     position = rows["position"].astype(np.int64)
     end = position + rows["done"].astype(np.int64)
-    apart = np.ones(len(rows), dtype=bool)
-    borders = np.flatnonzero(np.diff(stream)) + 1
-    for first, last in zip([0, *borders.tolist()], [*borders.tolist(), len(rows)], strict=True):
-        reached = np.maximum.accumulate(end[first:last])
-        apart[first + 1 : last] = position[first + 1 : last] >= reached[:-1]
+    clashes = (stream[1:] == stream[:-1]) & (position[1:] < end[:-1])
+    for one in np.unique(stream[1:][clashes]).tolist():
+        first, last = np.searchsorted(stream, [one, one + 1])
+        reached = -1
+        for row in range(int(first), int(last)):
+            apart[row] = position[row] >= reached
+            if apart[row]:
+                reached = int(end[row])
     return apart
 
 
