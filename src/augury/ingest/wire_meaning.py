@@ -1,4 +1,4 @@
-"""What the payload between ranks was for: collectives of a Trace, or what lengths give away."""
+"""What payload between ranks was for, as it is filled in bit by bit."""
 
 from __future__ import annotations
 
@@ -10,23 +10,20 @@ from numpy.typing import NDArray
 
 from augury.core.graph import NONE
 from augury.core.kinds import OpKind
-from augury.core.ledger import Ledger, Severity
+from augury.core.ledger import Ledger
 from augury.core.table import I4, I8, U1
-from augury.core.trace import Trace
 from augury.core.wire import Algorithm, Collectives, MessageKind
 from augury.ingest.gloo import all_reduce_bytes
 from augury.ingest.wire_kinds import Kinds
-from augury.ingest.wire_match import assign
 from augury.ingest.wire_messages import Columns
-from augury.ingest.wire_rings import find_rings
-from augury.ingest.wire_spans import Shared, shared_of, spans_between
+from augury.ingest.wire_spans import Shared
 
 Rows = NDArray[np.intp]
 
 
 @dataclass(slots=True)
 class Meaning:
-    """Columns of Messages, filled in bit by bit."""
+    """Columns of Messages, and the collectives that they belong to."""
 
     kind: U1
     group: I4
@@ -47,50 +44,7 @@ class Meaning:
         self.turn[rows] = np.arange(len(rows))
 
 
-def meaning_by_trace(
-    messages: Columns, kinds: Kinds, ranks: tuple[I4, I4], trace: Trace, ledger: Ledger
-) -> Meaning:
-    """``ranks``: of the sender and the receiver of each message."""
-    meaning = Meaning.of(kinds)
-    shared = shared_of(trace)
-    for src, dst, rows in _between(messages, kinds.is_gloo, ranks):
-        times_ns, lengths = messages["send_ns"][rows], kinds.payload_bytes[rows]
-        numbers, spans = spans_between(shared, src, dst, times_ns, lengths)
-        given = np.array(assign(times_ns.tolist(), lengths.tolist(), spans), dtype=np.int64)
-        for span in np.unique(given[given != NONE]).tolist():
-            one = shared[numbers[span]]
-            kind = MessageKind.POINT_TO_POINT if one.is_from_one_to_one else MessageKind.COLLECTIVE
-            meaning.give(rows[given == span], kind, one.group, one.sequence)
-    _give_rest(messages, kinds, ranks[0], trace, meaning, ledger)
-    meaning.collectives = _collectives(shared, kinds.payload_bytes, meaning, ledger)
-    return meaning
-
-
-def meaning_by_lengths(
-    messages: Columns, kinds: Kinds, ranks: tuple[I4, I4], num_ranks: int
-) -> Meaning:
-    """Group 0 is all ranks; the n-th all-reduce between two ranks has sequence n - 1."""
-    meaning = Meaning.of(kinds)
-    sizes: dict[int, int] = {}
-    for src, dst, rows in _between(messages, kinds.is_gloo, ranks):
-        if dst != (src - 1) % num_ranks:
-            continue
-        lengths = kinds.payload_bytes[rows]
-        for number, ring in enumerate(
-            find_rings(messages["send_ns"][rows], lengths, num_ranks, src)
-        ):
-            own = rows[ring.first : ring.first + ring.count]
-            meaning.give(own, MessageKind.COLLECTIVE, 0, number)
-            sizes.setdefault(number, ring.size_bytes)
-    shared = [
-        Shared(0, number, OpKind.ALL_REDUCE, range(num_ranks), size, element_bytes=1)
-        for number, size in sorted(sizes.items())
-    ]
-    meaning.collectives = _collectives(shared, kinds.payload_bytes, meaning, Ledger())
-    return meaning
-
-
-def _between(
+def between(
     messages: Columns, chosen: NDArray[np.bool_], ranks: tuple[I4, I4]
 ) -> Iterator[tuple[int, int, Rows]]:
     """Those from each rank to each other one, in the order in which they were sent."""
@@ -105,61 +59,7 @@ def _between(
         yield int(src[own[0]]), int(dst[own[0]]), own
 
 
-def _give_rest(
-    messages: Columns, kinds: Kinds, src_rank: I4, trace: Trace, meaning: Meaning, ledger: Ledger
-) -> None:
-    """What was sent outside of all recorded steps has no counterpart in the Trace. On connections
-    that recorded collectives use it was of the same kind; on such as were opened after the first
-    recorded step, and not used in any, Augury has calibrated."""
-    is_left = kinds.is_gloo & (meaning.kind == MessageKind.UNKNOWN)
-    is_outside = ~_in_recorded_steps(messages["send_ns"], src_rank, trace)
-    connection = messages["connection"]
-    used = np.unique(connection[meaning.sequence != NONE])
-    outside = is_left & is_outside & np.isin(connection, used)
-    meaning.kind[outside] = MessageKind.COLLECTIVE
-    ledger.note(
-        "wire-outside-windows",
-        "payload was sent outside of recorded steps: which collective it was is not known",
-        severity=Severity.INFO,
-        count=int(outside.sum()),
-    )
-    if trace.calibration:
-        steps = _recorded_steps(trace)
-        first_ns = int(trace.steps.start_ns[steps].min()) if steps.any() else 0
-        inside = np.unique(connection[kinds.is_gloo & ~is_outside])
-        before = np.unique(connection[kinds.is_gloo & (messages["send_ns"] < first_ns)])
-        own = kinds.is_gloo & ~np.isin(connection, np.concatenate([used, inside, before]))
-        meaning.kind[own] = MessageKind.OWN
-    unknown = kinds.is_gloo & (meaning.kind == MessageKind.UNKNOWN)
-    ledger.note(
-        "wire-unexplained",
-        "payload between ranks belongs to no communication that was recorded",
-        count=int(unknown.sum()),
-    )
-
-
-def _recorded_steps(trace: Trace) -> NDArray[np.bool_]:
-    """Rows of Trace.steps of which there are events."""
-    events, steps = trace.events, trace.steps
-    seen = np.unique(events.rank.astype(np.int64) << 32 | events.step)
-    return np.isin(steps.rank.astype(np.int64) << 32 | steps.step, seen)
-
-
-def _in_recorded_steps(times_ns: I8, ranks: I4, trace: Trace) -> NDArray[np.bool_]:
-    inside = np.zeros(len(times_ns), dtype=bool)
-    recorded = _recorded_steps(trace)
-    for rank in np.unique(trace.steps.rank).tolist():
-        of_rank = np.flatnonzero(recorded & (trace.steps.rank == rank))
-        if not len(of_rank):
-            continue
-        begin, end = trace.steps.start_ns[of_rank], trace.steps.end_ns[of_rank]
-        rows = np.flatnonzero(ranks == rank)
-        step = np.searchsorted(begin, times_ns[rows], side="right") - 1
-        inside[rows] = (step >= 0) & (times_ns[rows] <= end[np.maximum(step, 0)])
-    return inside
-
-
-def _collectives(
+def collectives_of(
     shared: Sequence[Shared], payload_bytes: I8, meaning: Meaning, ledger: Ledger
 ) -> Collectives:
     rows = np.flatnonzero(meaning.sequence != NONE)

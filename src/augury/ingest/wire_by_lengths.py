@@ -1,0 +1,62 @@
+"""Payload between ranks as what the lengths of messages give away, where there is no Trace."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from augury.core.kinds import OpKind
+from augury.core.ledger import Ledger
+from augury.core.table import I4
+from augury.core.wire import MessageKind
+from augury.ingest.wire_kinds import Kinds
+from augury.ingest.wire_meaning import Meaning, Rows, between, collectives_of
+from augury.ingest.wire_messages import Columns
+from augury.ingest.wire_rings import find_rings
+from augury.ingest.wire_spans import Shared
+
+
+def meaning_by_lengths(
+    messages: Columns, kinds: Kinds, ranks: tuple[I4, I4], num_ranks: int
+) -> Meaning:
+    """Group 0 is all ranks; all-reduces are numbered in the order of their first messages. The
+    n-th of one size is the same one on all links."""
+    meaning = Meaning.of(kinds)
+    rings: dict[tuple[int, int], list[Rows]] = {}
+    for src, dst, rows in between(messages, kinds.is_gloo, ranks):
+        if dst != (src - 1) % num_ranks:
+            continue
+        seen: Counter[int] = Counter()
+        for size_bytes, own in _rings(messages, kinds, rows, num_ranks, src):
+            rings.setdefault((size_bytes, seen[size_bytes]), []).append(own)
+            seen[size_bytes] += 1
+    shared: list[Shared] = []
+    send_ns = messages["send_ns"]
+    for (size_bytes, _), parts in sorted(
+        rings.items(), key=lambda item: min(int(send_ns[own[0]]) for own in item[1])
+    ):
+        for own in parts:
+            meaning.give(own, MessageKind.COLLECTIVE, 0, len(shared))
+        members = range(num_ranks)
+        shared.append(
+            Shared(0, len(shared), OpKind.ALL_REDUCE, members, size_bytes, element_bytes=1)
+        )
+    meaning.collectives = collectives_of(shared, kinds.payload_bytes, meaning, Ledger())
+    return meaning
+
+
+def _rings(
+    messages: Columns, kinds: Kinds, rows: Rows, num_ranks: int, place: int
+) -> list[tuple[int, Rows]]:
+    """Size and messages of each, in the order of their first messages. Several connections between
+    two ranks are of several groups, which do not wait for each other."""
+    found: list[tuple[int, Rows]] = []
+    connection = messages["connection"][rows]
+    for one in np.unique(connection).tolist():
+        own = rows[connection == one]
+        for ring in find_rings(
+            messages["send_ns"][own], kinds.payload_bytes[own], num_ranks, place
+        ):
+            found.append((ring.size_bytes, own[ring.first : ring.first + ring.count]))
+    return sorted(found, key=lambda entry: int(messages["send_ns"][entry[1][0]]))
