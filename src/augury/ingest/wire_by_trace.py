@@ -27,10 +27,14 @@ def meaning_by_trace(
         times_ns, lengths = messages["send_ns"][rows], kinds.payload_bytes[rows]
         numbers, spans = spans_between(shared, src, dst, times_ns, lengths)
         given = np.array(assign(times_ns.tolist(), lengths.tolist(), spans), dtype=np.int64)
-        for span in np.unique(given[given != NONE]).tolist():
-            one = shared[numbers[span]]
-            kind = MessageKind.POINT_TO_POINT if one.is_from_one_to_one else MessageKind.COLLECTIVE
-            meaning.give(rows[given == span], kind, one.group, one.sequence)
+        order = np.argsort(given, kind="stable")
+        for own in np.split(order, np.flatnonzero(np.diff(given[order])) + 1):
+            if len(own) and given[own[0]] != NONE:
+                one = shared[numbers[int(given[own[0]])]]
+                kind = (
+                    MessageKind.POINT_TO_POINT if one.is_from_one_to_one else MessageKind.COLLECTIVE
+                )
+                meaning.give(rows[own], kind, one.group, one.sequence)
     _give_rest(messages, kinds, ranks[0], trace, meaning, ledger)
     meaning.collectives = collectives_of(shared, kinds.payload_bytes, meaning, ledger)
     return meaning
