@@ -19,12 +19,12 @@ KIB, MIB = 1 << 10, 1 << 20
 SIZES_BYTES = (4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB)
 CROWDED_FROM_BYTES = 256 * KIB
 """Smaller ones are over before anything beside them can be measured."""
-SHARE_NS = 160_000_000
+SHARE_NS = 150_000_000
 """Of the time for each size and situation: some three seconds in all on a fast network."""
 MOST_REPEATS = 40
 """Where cores are short, a small one takes now a tenth of a millisecond, now three."""
 TOO_LONG_NS = 800_000_000
-COMPUTE_NS = 4_000_000
+COMPUTE_NS = 20_000_000
 
 _attempts = count()
 
@@ -61,10 +61,6 @@ def _all_came(store: Any, rank: int, size: int) -> bool:
     return True
 
 
-_Situation = tuple[int, int, bool]
-"""Bytes, how many at once, beside compute."""
-
-
 @dataclass(slots=True)
 class _Samples:
     size_bytes: int
@@ -74,6 +70,10 @@ class _Samples:
     products: int = 0
     products_alone: int = 0
     alone_ns: int = 0
+
+    def add_alone(self, done: tuple[int, int]) -> None:
+        self.products_alone += done[0]
+        self.alone_ns += done[1]
 
     def row(self) -> dict[str, Any]:
         rate = None
@@ -114,41 +114,27 @@ class _Calibration:
         guesses = [
             first_ns * concurrent * size_bytes // MIB for size_bytes, concurrent, _ in situations
         ]
-        counts = dict(
-            zip(situations, self._agree([_repeats(guess) for guess in guesses]), strict=True)
-        )
-        found = [
-            samples.row()
-            for size_bytes in SIZES_BYTES
-            for samples in self._measure(
-                {key: repeats for key, repeats in counts.items() if key[0] == size_bytes}
-            )
-            if samples.durations_ns
-        ]
+        counts = self._agree([_repeats(guess) for guess in guesses])
+        found = [_Samples(*situation) for situation in situations]
+        for samples, repeats in zip(found, counts, strict=True):
+            self._measure(samples, repeats)
         self._group.barrier().wait()
-        return found
+        return [samples.row() for samples in found if samples.durations_ns]
 
-    def _measure(self, counts: dict[_Situation, int]) -> list[_Samples]:
-        """Of one size, in turns: what is compared is to have met the same minute."""
-        found = {situation: _Samples(*situation) for situation in counts}
-        for turn in range(max(counts.values())):
-            for situation, samples in found.items():
-                if turn < counts[situation]:
-                    self._sample(samples)
-        return list(found.values())
-
-    def _sample(self, samples: _Samples) -> None:
-        if not samples.beside:
-            samples.durations_ns.append(
-                self._one(samples.size_bytes, concurrent=samples.concurrent)
-            )
-            return
-        products, passed_ns = self._compute_alone()
-        samples.products_alone += products
-        samples.alone_ns += passed_ns
-        duration_ns, products = self._beside_compute(samples.size_bytes)
-        samples.durations_ns.append(duration_ns)
-        samples.products += products
+    def _measure(self, samples: _Samples, repeats: int) -> None:
+        """Without a pause between them, as in a step: after one, what a rate limit has saved up and
+        a scheduler owes to who slept makes the next one faster than any that follows another."""
+        if samples.beside and repeats:
+            samples.add_alone(self._compute_alone())
+        for _ in range(repeats):
+            if samples.beside:
+                duration_ns, products = self._beside_compute(samples.size_bytes)
+                samples.products += products
+            else:
+                duration_ns = self._one(samples.size_bytes, concurrent=samples.concurrent)
+            samples.durations_ns.append(duration_ns)
+        if samples.beside and repeats:
+            samples.add_alone(self._compute_alone())
 
     def _agree(self, repeats: list[int]) -> list[int]:
         import torch
