@@ -12,6 +12,8 @@ from augury.core.units import format_bytes, parse_bandwidth, parse_bytes, parse_
 
 if TYPE_CHECKING:
     from augury.core.graph import Graph
+    from augury.costs.links import Links
+    from augury.rewrite.expand import Topology
     from augury.rewrite.network import Changed, Costs
 
 _FACTOR = re.compile(r"(\d+(?:\.\d+)?)\s*[x×]")
@@ -25,6 +27,9 @@ class Change:
     words: str
     make: Callable[[Graph, Costs], Changed]
     assumes: float
+    links: Callable[[Links, float], Links] | None = None
+    """The same, where links are known one by one: done to them, not to the graph. The number is
+    the rate of a link now, in bytes a second."""
 
 
 def factor_of(text: str) -> float | None:
@@ -46,7 +51,35 @@ def bandwidth(text: str) -> Change:
         assert share is not None
         return change_bandwidth(graph, costs, share)
 
-    return Change(f"bandwidth {text}", make, 0.015)
+    def make_links(links: Links, now: float) -> Links:
+        return links.all_faster(factor if rate is None else rate / now)  # type: ignore[arg-type]
+
+    return Change(f"bandwidth {text}", make, 0.015, make_links)
+
+
+def link_bandwidth(text: str) -> Change:
+    """``1:0.5x``: of the link of rank 1, both ways; ``1.out:0.5x`` and ``1.in:0.5x`` one way."""
+    where, _, value = text.partition(":")
+    rank, _, way = where.partition(".")
+    factor = factor_of(value)
+    if not (rank.isascii() and rank.isdecimal() and len(rank) < 7 and way in ("", "in", "out")):
+        raise UsageError(
+            f"{text!r} names no link", remedy="write 1:0.5x, or 1.out:0.5x for one way"
+        )
+    rate = None if factor is not None else parse_bandwidth(value)
+    if not (factor or rate):
+        raise UsageError(f"with a bandwidth of {text} nothing ends", remedy="give more than 0")
+
+    def make_links(links: Links, now: float) -> Links:
+        share = factor if rate is None else rate / now
+        assert share is not None
+        return links.faster(int(rank), share, sends=way != "in", receives=way != "out")
+
+    def only_fine(_graph: Graph, _costs: Costs) -> Changed:
+        raise UsageError("single links are known to fine replays only", remedy="add --fine")
+
+    ways = {"": "", "in": " inwards", "out": " outwards"}[way]
+    return Change(f"the link of rank {rank}{ways} at {value}", only_fine, 0.015, make_links)
 
 
 def latency(text: str) -> Change:
@@ -58,12 +91,14 @@ def latency(text: str) -> Change:
             f"latency {text}",
             lambda graph, costs: change_latency(graph, costs, factor=factor),
             0.02,
+            lambda links, _now: links.slower_by(factor=factor),
         )
     more_ns = parse_time_ns(text.removeprefix("+"))
     return Change(
         f"latency +{text.removeprefix('+')}",
         lambda graph, costs: change_latency(graph, costs, more_ns=more_ns),
         0.02,
+        lambda links, _now: links.slower_by(more_ns=more_ns),
     )
 
 
@@ -130,14 +165,44 @@ def perfect_overlap() -> Change:
 
 
 def make_all(graph: Graph, costs: Costs, changes: Sequence[Change]) -> Graph:
-    from augury.core.spec import check
-
     for change in changes:
         graph, costs = change.make(graph, costs)
-        wrong = check(graph)
-        if wrong:
-            raise UsageError(
-                f"{change.words}: that is too much ({wrong[0].message})",
-                remedy="name a smaller change",
-            )
+        _check(graph, change)
     return graph
+
+
+def make_all_fine(
+    graph: Graph,
+    costs: Costs,
+    recorded: Links,
+    changes: Sequence[Change],
+    topology: Topology | None,
+) -> Graph:
+    """What concerns links is done to them, all else to the graph before its collectives are
+    expanded on them."""
+    from augury.rewrite.expand import RECORDED, expand
+
+    links = recorded
+    for change in changes:
+        if change.links is not None:
+            links = change.links(links, links.typical_rate)
+            continue
+        graph, costs = change.make(graph, costs)
+        _check(graph, change)
+        if graph.num_ranks != links.num_ranks:
+            recorded, links = recorded.grown(graph.num_ranks), links.grown(graph.num_ranks)
+    expanded = expand(graph, recorded, links=links, topology=topology or RECORDED)
+    if changes:
+        _check(expanded, changes[-1])
+    return expanded
+
+
+def _check(graph: Graph, change: Change) -> None:
+    from augury.core.spec import check
+
+    wrong = check(graph)
+    if wrong:
+        raise UsageError(
+            f"{change.words}: that is too much ({wrong[0].message})",
+            remedy="name a smaller change",
+        )

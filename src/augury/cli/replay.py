@@ -14,6 +14,7 @@ from augury.cli.exports import (
     write_table,
     write_timeline,
 )
+from augury.cli.fine import read_fine
 from augury.cli.graphs import predicted_interval, read_graph, replay_graph
 from augury.cli.options import (
     DEFAULT_MAX_BYTES,
@@ -39,6 +40,10 @@ def replay(
     table: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write a table (.parquet).")
     ] = None,
+    fine: Annotated[
+        bool,
+        typer.Option("--fine", help="With collectives as sends on links, from what --wire saw."),
+    ] = False,
     engine: Engine = "auto",
     no_fold: NoFold = False,
     top: Annotated[int, typer.Option(min=1, help="Lines that each list may have.")] = 10,
@@ -51,7 +56,7 @@ def replay(
         check_target(timeline, TIMELINE_SUFFIXES, force=force)
     if table:
         check_target(table, TABLE_SUFFIXES, force=force)
-    source = read_graph(graph, max_bytes=max_bytes)
+    source = read_fine(graph).expanded() if fine else read_graph(graph, max_bytes=max_bytes)
     result = replay_graph(source, engine=engine, fold=not no_fold)
     from augury.report.summarize import summarize
 

@@ -47,6 +47,28 @@ def whatif(
     perfect_overlap: Annotated[
         bool, typer.Option("--perfect-overlap", help="Nothing waits for communication.")
     ] = False,
+    fine: Annotated[
+        bool,
+        typer.Option("--fine", help="With collectives as sends on links, from what --wire saw."),
+    ] = False,
+    link_bandwidth: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RANK:RATE",
+            help="Of one rank's link: 1:0.5x, 1.out:0.5x, 1.in:10Gbit/s. Fine.",
+        ),
+    ] = None,
+    algorithm: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="ring, tree or halving-doubling. Fine."),
+    ] = None,
+    ring_order: Annotated[
+        str | None, typer.Option(metavar="RANKS", help="The ring's order: 0,2,1,3. Fine.")
+    ] = None,
+    half_duplex: Annotated[
+        bool,
+        typer.Option("--half-duplex", help="Links send or receive, not both at once. Fine."),
+    ] = False,
     engine: Engine = "auto",
     max_bytes: MaxBytes = DEFAULT_MAX_BYTES,
     json: Json = False,
@@ -60,27 +82,38 @@ def whatif(
         *([changes.ranks(ranks)] if ranks is not None else []),
         *([changes.buckets(bucket_mb)] if bucket_mb is not None else []),
         *([changes.bandwidth(bandwidth)] if bandwidth is not None else []),
+        *(changes.link_bandwidth(text) for text in link_bandwidth or []),
         *([changes.latency(latency)] if latency is not None else []),
         *([changes.no_straggler()] if no_straggler else []),
         *(changes.compute_scale(text) for text in compute_scale or []),
         *([changes.perfect_overlap()] if perfect_overlap else []),
     ]
-    if not wanted:
+    from augury.cli.fine import read_fine, topology_of, words_of
+
+    topology = topology_of(algorithm, ring_order, half_duplex)
+    is_fine = fine or topology is not None or bool(link_bandwidth)
+    if not wanted and topology is None:
         raise UsageError("no change is named", remedy="name one, such as --bandwidth 2x")
-    graph, calibration = read_calibrated(run, max_bytes=max_bytes)
     from augury.rewrite.network import fit_network
 
-    costs = fit_network(graph, calibration)
-    before = replay_graph(graph, engine=engine)
-    changed = changes.make_all(graph, costs, wanted)
+    if is_fine:
+        recorded = read_fine(run)
+        costs = fit_network(recorded.graph, recorded.calibration)
+        before = replay_graph(recorded.expanded(), engine=engine)
+        changed = changes.make_all_fine(recorded.graph, costs, recorded.links, wanted, topology)
+    else:
+        graph, calibration = read_calibrated(run, max_bytes=max_bytes)
+        costs = fit_network(graph, calibration)
+        before = replay_graph(graph, engine=engine)
+        changed = changes.make_all(graph, costs, wanted)
     after = replay_graph(changed.evolve(measured=changed.measured.empty()), engine=engine)
     from augury.report.summarize import summarize_change
 
-    error = sum(change.assumes**2 for change in wanted) ** 0.5
+    error = (sum(change.assumes**2 for change in wanted) + (0.03 if topology else 0.0) ** 2) ** 0.5
     result = summarize_change(
         after,
         baseline=before,
-        changes=[change.words for change in wanted],
+        changes=[change.words for change in wanted] + (words_of(topology) if topology else []),
         interval_ns=predicted_interval(after, model_error=error),
     )
     if json:
