@@ -34,7 +34,7 @@ def _thinned(x: F8, y: F8, rows: Rows) -> Rows:
     """What lies above its two neighbours is not on the hull. Looked at in turns, so that the
     neighbours stay; clouds of a million points are soon small."""
     parity = 0
-    before = len(rows) + 1
+    before = 2 * len(rows)
     while len(rows) > _FEW and (parity or before - len(rows) > before // 10):
         if not parity:
             before = len(rows)
