@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from augury.ingest.clocks import to_common
 from augury.ingest.recorded import clock_sources, read_run
 from augury.ingest.wire_layout import CONNECTION, HEADER
 
-from ..capture.jobs import record, torchrun, write_training
+from ..capture.jobs import start_ranks, write_training
 from ..capture.wired import build_library
 
 pytest.importorskip("torch")
@@ -36,13 +37,11 @@ def recorder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module", params=[2, 4])
 def run(recorder: Path, tmp_path_factory: pytest.TempPathFactory, request) -> Path:
     folder = tmp_path_factory.mktemp(f"of-{request.param}")
-    done = record(
-        folder / "run",
-        torchrun(write_training(folder), "60", num_ranks=request.param),
-        *("--steps=10:20,30:40", "--wire", "--wire-events=65536"),
-        **{LIBRARY_VARIABLE: str(recorder)},
-    )
-    assert done.returncode == 0, done.stderr
+    augury = [sys.executable, "-m", "augury", "run", "--out", str(folder / "run")]
+    options = ["--steps=10:20,30:40", "--wire", "--wire-events=65536"]
+    job = [*augury, *options, str(write_training(folder)), "60"]
+    for done in start_ranks(job, num_ranks=request.param, **{LIBRARY_VARIABLE: str(recorder)}):
+        assert done.returncode == 0, done.stderr
     spread_out(folder / "run")
     return folder / "run"
 
