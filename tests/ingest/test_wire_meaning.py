@@ -76,7 +76,7 @@ def test_rings_are_found_by_their_lengths(data: st.DataObject):
     pauses = np.concatenate([[5_000, *[100] * (len(part) - 1)] for part in parts])
     rings = find_rings(np.cumsum(pauses), lengths, num_ranks, place)
     assert [ring.size_bytes for ring in rings] == sizes
-    assert [ring.count for ring in rings] == [len(part) for part in parts]
+    assert [len(ring.rows) for ring in rings] == [len(part) for part in parts]
 
 
 @pytest.mark.parametrize("size", [10_000_000, 8 * MIB])
@@ -88,10 +88,26 @@ def test_two_of_a_size_are_not_one_of_twice_that(size: int):
     assert [ring.size_bytes for ring in rings] == [size] * 3
 
 
+@pytest.mark.parametrize(("num_ranks", "place"), [(2, 0), (2, 1), (4, 1)])
+def test_two_rings_at_once(num_ranks: int, place: int):
+    sizes = (2_548_828, 842_800)
+    parts = [all_reduce_lengths(size, num_ranks, place).tolist() for size in sizes]
+    mixed: list[int] = []
+    for _ in range(3):
+        left = [list(part) for part in parts]
+        for turn in (0, 0, 1, 1, 0, 1) * 8:
+            mixed += left[turn][:1]
+            left[turn] = left[turn][1:]
+    rings = find_rings(np.arange(len(mixed)) * 100, np.array(mixed), num_ranks, place)
+    assert sorted(ring.size_bytes for ring in rings) == sorted(3 * sizes)
+    assert sum(len(ring.rows) for ring in rings) == len(mixed)
+
+
 def test_what_is_no_ring_is_passed_over():
     lengths = np.array([77_777, *all_reduce_lengths(1_000_000, 2, 1).tolist(), 3, 99_999, 31])
     rings = find_rings(np.arange(len(lengths)) * 100, lengths, 2, 1)
-    assert [(ring.first, ring.size_bytes) for ring in rings if ring.count > 1] == [(1, 1_000_000)]
+    long = [(ring.rows[0], ring.size_bytes) for ring in rings if len(ring.rows) > 1]
+    assert long == [(1, 1_000_000)]
 
 
 def _all_reduce(talk: Talk, size: int) -> None:

@@ -58,5 +58,5 @@ def _rings(
         for ring in find_rings(
             messages["send_ns"][own], kinds.payload_bytes[own], num_ranks, place
         ):
-            found.append((ring.size_bytes, own[ring.first : ring.first + ring.count]))
+            found.append((ring.size_bytes, own[ring.rows]))
     return sorted(found, key=lambda entry: int(messages["send_ns"][entry[1][0]]))

@@ -44,20 +44,13 @@ def _give_rest(
     messages: Columns, kinds: Kinds, src_rank: I4, trace: Trace, meaning: Meaning, ledger: Ledger
 ) -> None:
     """What was sent outside of all recorded steps has no counterpart in the Trace. On connections
-    that recorded collectives use it was of the same kind; on such as were opened after the first
-    recorded step, and not used in any, Augury has calibrated."""
+    that were opened after the first of them, and not used in any, Augury has calibrated."""
     is_left = kinds.is_gloo & (meaning.kind == MessageKind.UNKNOWN)
     is_outside = ~_in_recorded_steps(messages["send_ns"], src_rank, trace)
     connection = messages["connection"]
     used = np.unique(connection[meaning.sequence != NONE])
-    outside = is_left & is_outside & np.isin(connection, used)
+    outside = is_left & is_outside
     meaning.kind[outside] = MessageKind.COLLECTIVE
-    ledger.note(
-        "wire-outside-windows",
-        "payload was sent outside of recorded steps: which collective it was is not known",
-        severity=Severity.INFO,
-        count=int(outside.sum()),
-    )
     if trace.calibration:
         steps = _recorded_steps(trace)
         first_ns = int(trace.steps.start_ns[steps].min()) if steps.any() else 0
@@ -65,6 +58,12 @@ def _give_rest(
         before = np.unique(connection[kinds.is_gloo & (messages["send_ns"] < first_ns)])
         own = kinds.is_gloo & ~np.isin(connection, np.concatenate([used, inside, before]))
         meaning.kind[own] = MessageKind.OWN
+    ledger.note(
+        "wire-outside-windows",
+        "payload was sent outside of recorded steps: which collective it was is not known",
+        severity=Severity.INFO,
+        count=int((outside & (meaning.kind != MessageKind.OWN)).sum()),
+    )
     unknown = kinds.is_gloo & (meaning.kind == MessageKind.UNKNOWN)
     ledger.note(
         "wire-unexplained",

@@ -70,5 +70,5 @@ def _fitting(messages: Columns, kinds: Kinds, circle: list[int], turn: int) -> i
         place = (at + turn) % len(circle)
         rings = find_rings(messages["send_ns"][rows], kinds.payload_bytes[rows], len(circle), place)
         # Few long rings say more than many of one message each, which fit whatever the place.
-        total += sum(ring.count - 1 for ring in rings)
+        total += sum(len(ring.rows) - 1 for ring in rings)
     return total

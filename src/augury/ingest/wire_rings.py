@@ -2,7 +2,8 @@
 
 A ring sends segments of one size, but for the last: from that size, the last one's, and where in
 the order it comes, follows how many bytes were reduced. What follows so is written out and held
-against the messages, each of them.
+against the messages, each of them. Messages of other lengths in between belong to another ring
+that runs at the same time.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from augury.core.table import I8
 from augury.ingest.gloo import (
@@ -20,112 +22,136 @@ from augury.ingest.gloo import (
     all_reduce_lengths,
 )
 
-_LOOK_AHEAD = 4096
-"""Messages of one rank in one all-reduce: some gigabytes."""
+_FAR = 4096
+"""Messages that are looked at for one ring of large segments: some gigabytes."""
+_AT_ONCE = 4
+"""Rings whose messages may be mixed up."""
+_DISTINCT = 6
 _AT_THE_END = 3.0
 """As a pause, that nothing follows."""
 
+Rows = NDArray[np.intp]
+
 
 class Ring(NamedTuple):
-    """Messages ``first`` to ``first + count - 1``."""
+    """``rows`` of the messages that were given."""
 
-    first: int
-    count: int
+    rows: Rows
     size_bytes: int
+
+
+class _Fit(NamedTuple):
+    rows: Rows
+    size_bytes: int
+    stands_out: float
 
 
 def find_rings(times_ns: I8, lengths: I8, num_ranks: int, place: int) -> list[Ring]:
     """From messages of the rank at ``place`` to the one before it, in their order. What fits
     nothing is passed over."""
     found: list[Ring] = []
-    known: dict[int, list[tuple[int, int]]] = {}
+    free = np.ones(len(lengths), dtype=bool)
+    hopeless: set[bytes] = set()
+    near = _AT_ONCE * 2 * SEGMENTS_A_RANK * num_ranks
     at = 0
     while at < len(lengths):
-        ring = _ring_at(at, times_ns, lengths, num_ranks, place, known)
-        if ring is None:
+        if not free[at]:
             at += 1
             continue
-        found.append(ring)
-        at += ring.count
+        is_large = lengths[at] > MAX_SEGMENT_BYTES // 2
+        ahead = at + np.flatnonzero(free[at : at + (_FAR if is_large else near)])
+        surroundings = lengths[ahead[:near]].tobytes()
+        fit = None
+        if surroundings not in hopeless:
+            fit = _best(times_ns, lengths, ahead, num_ranks, place)
+        if fit is None:
+            hopeless.add(surroundings)
+            at += 1
+            continue
+        free[fit.rows] = False
+        found.append(Ring(fit.rows, fit.size_bytes))
     return found
 
 
-def _ring_at(
-    at: int,
-    times_ns: I8,
-    lengths: I8,
-    num_ranks: int,
-    place: int,
-    known: dict[int, list[tuple[int, int]]],
-) -> Ring | None:
+def _best(times_ns: I8, lengths: I8, ahead: Rows, num_ranks: int, place: int) -> _Fit | None:
     """Of those that fit, the one whose end stands out most by a pause: two of one size may look
-    like one of twice that."""
-    ahead = lengths[at : at + _LOOK_AHEAD]
-    seen = known.setdefault(int(ahead[0]), [])
-    fitting: dict[int, tuple[int, int]] = {}
-    for size_bytes, element_bytes in seen:
-        _try(size_bytes, element_bytes, ahead, num_ranks, place, fitting)
-    if not fitting:
-        for size_bytes in _sizes(ahead, num_ranks, place):
+    like one of twice that. If none does, the longest."""
+    fits: dict[int, _Fit] = {}
+    for rows, sizes in _guesses(lengths, ahead, num_ranks, place):
+        for size_bytes in sizes:
             for element_bytes in ELEMENT_SIZES:
-                _try(size_bytes, element_bytes, ahead, num_ranks, place, fitting)
-        seen.extend(pair for pair in fitting.values() if pair not in seen)
-    if not fitting:
-        return None
-
-    count = max(sorted(fitting, reverse=True), key=lambda count: _stands_out(times_ns, at, count))
-    return Ring(at, count, fitting[count][0])
-
-
-def _stands_out(times_ns: I8, at: int, count: int) -> float:
-    """How much longer the pause behind messages is than those between them."""
-    within = np.diff(times_ns[at : at + count])
-    end = at + count
-    if end == len(times_ns):
-        return _AT_THE_END
-    if not len(within):
-        return 1.0
-    return float(times_ns[end] - times_ns[end - 1]) / max(1.0, float(within.max()))
+                count = _fitting(size_bytes, element_bytes, lengths[rows], num_ranks, place)
+                if count and count not in fits and _leaves_none(lengths, ahead, rows[:count]):
+                    pause = _stands_out(times_ns[rows], count)
+                    fits[count] = _Fit(rows[:count], size_bytes, pause)
+    return max(
+        (fits[count] for count in sorted(fits, reverse=True)),
+        key=lambda fit: fit.stands_out,
+        default=None,
+    )
 
 
-def _try(
-    size_bytes: int,
-    element_bytes: int,
-    ahead: I8,
-    num_ranks: int,
-    place: int,
-    fitting: dict[int, tuple[int, int]],
-) -> None:
+def _fitting(size_bytes: int, element_bytes: int, ahead: I8, num_ranks: int, place: int) -> int:
+    """How many messages are those of such a ring; 0 if they are not."""
     if size_bytes % element_bytes:
-        return
+        return 0
     expected = all_reduce_lengths(size_bytes, num_ranks, place, element_bytes)
     count = len(expected)
-    if 0 < count <= len(ahead) and np.array_equal(expected, ahead[:count]):
-        fitting.setdefault(count, (size_bytes, element_bytes))
+    is_so = 0 < count <= len(ahead) and np.array_equal(expected, ahead[:count])
+    return count if is_so else 0
 
 
-def _sizes(ahead: I8, num_ranks: int, place: int) -> Iterator[int]:
-    """What may have been reduced, if ``ahead`` begins with it."""
-    fewest = SEGMENTS_A_RANK * num_ranks
-    few = ahead[: 2 * fewest]
-    distinct = list(dict.fromkeys(few.tolist()))[:4]
+def _leaves_none(lengths: I8, ahead: Rows, rows: Rows) -> bool:
+    """Whether none of the messages in between is a little shorter than its segments: that would be
+    the last one of the same ring."""
+    between = ahead[(ahead > rows[0]) & (ahead < rows[-1])]
+    others = lengths[np.setdiff1d(between, rows, assume_unique=True)]
+    short_by = lengths[rows].max() - others
+    return not ((short_by > 0) & (short_by <= max(ELEMENT_SIZES) * len(rows))).any()
+
+
+def _stands_out(times_ns: I8, count: int) -> float:
+    """How much longer the pause behind messages is than those between them."""
+    if count == len(times_ns):
+        return _AT_THE_END
+    if count == 1:
+        return 1.0
+    within = np.diff(times_ns[:count])
+    return float(times_ns[count] - times_ns[count - 1]) / max(1.0, float(within.max()))
+
+
+def _guesses(
+    lengths: I8, ahead: Rows, num_ranks: int, place: int
+) -> Iterator[tuple[Rows, list[int]]]:
+    """Rows that one ring may have sent, the first of them included, and sizes that it may have."""
+    seen = lengths[ahead]
+    first = int(seen[0])
+    distinct = list(dict.fromkeys(seen[: 8 * num_ranks].tolist()))[:_DISTINCT]
     for segment in distinct:
         for last in distinct:
-            if last <= segment:
-                for num_segments in range(1, fewest + 1):
-                    yield (num_segments - 1) * segment + last
-    segment = int(ahead[:2].max())
-    if segment <= MAX_SEGMENT_BYTES // 2:
-        return
-    # Large ones have more segments, all of them in use. The last is shorter, where it is at all,
-    # and tells by its place how many there are.
-    run = np.flatnonzero(ahead != segment)
-    other = int(run[0]) if len(run) else len(ahead)
+            if last <= segment and first in (segment, last):
+                rows = ahead[(seen == segment) | (seen == last)]
+                yield rows, [*_few(segment, last, num_ranks)]
+                if segment > MAX_SEGMENT_BYTES // 2:
+                    yield rows, [*_many(lengths[rows], segment, last, num_ranks, place)]
+
+
+def _few(segment: int, last: int, num_ranks: int) -> Iterator[int]:
+    """Small sums have a fixed number of segments, some of which may be empty."""
+    for num_segments in range(1, SEGMENTS_A_RANK * num_ranks + 1):
+        yield (num_segments - 1) * segment + last
+
+
+def _many(seen: I8, segment: int, last: int, num_ranks: int, place: int) -> Iterator[int]:
+    """Large ones have more segments, all of them in use. The last is shorter, where it is at all,
+    and tells by its place how many there are."""
+    shorter = np.flatnonzero(seen != segment)
+    other = int(shorter[0]) if len(shorter) else len(seen)
     for per_rank in range(SEGMENTS_A_RANK + 1, other + 2):
         num_segments = per_rank * num_ranks
-        if len(run) and _place_of_last(num_segments, per_rank, num_ranks, place) == other:
-            yield (num_segments - 1) * segment + int(ahead[other])
-        if 2 * per_rank * (num_ranks - 1) <= other:
+        if len(shorter) and _place_of_last(num_segments, per_rank, num_ranks, place) == other:
+            yield (num_segments - 1) * segment + last
+        if last == segment and 2 * per_rank * (num_ranks - 1) <= other:
             yield num_segments * segment
 
 

@@ -149,7 +149,8 @@ def states_of(events: NDArray[Any], num_connections: int) -> TcpStates:
 
 def ends_of(connections: NDArray[Any]) -> Ends:
     def capped(values: NDArray[Any], most: int) -> I8:
-        return np.minimum(values, np.uint64(most)).astype(np.int64)
+        found: I8 = np.minimum(values, np.uint64(most)).astype(np.int64)
+        return found
 
     closed = capped(connections["closed_ns"], MAX_TIME_NS)
     return Ends(

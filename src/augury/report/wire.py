@@ -37,8 +37,9 @@ class ConnectionResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinkResult(msgspec.Struct, frozen=True, kw_only=True):
-    """All connections from one rank to another, this way. ``busy_ns``: while any message was on
-    its way; ``refused_pct``: the part of it in which the sender had more than the kernel took."""
+    """What the job sent from one rank to another, without what Augury did. ``busy_ns``: while any
+    message was on its way; ``refused_pct``: the part of it in which the sender had more than the
+    kernel took."""
 
     src: int
     dst: int

@@ -82,7 +82,8 @@ def _connections(wire: Wire) -> list[ConnectionResult]:
 def _links(wire: Wire) -> list[LinkResult]:
     messages = wire.messages
     src, dst = wire.ranks_of(messages.src), wire.ranks_of(messages.dst)
-    rows = np.flatnonzero((src >= 0) & (dst >= 0) & (src != dst))
+    of_job = (src >= 0) & (dst >= 0) & (src != dst) & (messages.kind != MessageKind.OWN)
+    rows = np.flatnonzero(of_job)
     rows = rows[np.lexsort((messages.received_ns[rows], dst[rows], src[rows]))]
     borders = np.flatnonzero((np.diff(src[rows]) != 0) | (np.diff(dst[rows]) != 0)) + 1
     retransmits = _retransmits(wire)

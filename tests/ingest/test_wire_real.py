@@ -1,0 +1,133 @@
+"""Real jobs over loopback: every byte accounted for, and what it was for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from augury.core.graph import NONE
+from augury.core.kinds import OpKind
+from augury.core.trace import Trace
+from augury.core.wire import Algorithm, MessageKind, Wire, attributed_share
+from augury.ingest.gloo import all_reduce_lengths
+from augury.ingest.run import open_run
+from augury.ingest.wire import read_wire
+from tests.capture.conftest import wire_recorder  # noqa: F401
+from tests.capture.jobs import record, torchrun
+
+pytest.importorskip("torch")
+
+TRAINING = """
+import sys
+import torch
+import torch.distributed as dist
+from torch import nn
+
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+layers = [nn.Linear(300, 700), nn.ReLU(), nn.Linear(700, 900), nn.ReLU(), nn.Linear(900, 7)]
+model = nn.parallel.DistributedDataParallel(nn.Sequential(*layers), bucket_cap_mb=0.8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(int(sys.argv[1])):
+    optimizer.zero_grad()
+    model(torch.randn(4, 300)).square().mean().backward()
+    optimizer.step()
+dist.destroy_process_group()
+"""
+
+
+@dataclass(frozen=True)
+class Job:
+    num_ranks: int
+    folder: Path
+    trace: Trace
+    wire: Wire
+
+
+@pytest.fixture(scope="module", params=[2, 4])
+def job(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    wire_recorder: Path,  # noqa: ARG001, F811
+) -> Job:
+    folder = tmp_path_factory.mktemp("job")
+    script = folder / "train.py"
+    script.write_text(TRAINING)
+    options = ["--steps", "4:8", "--wire", *(["--calibrate"] if request.param == 2 else [])]
+    done = record(folder / "run", torchrun(script, "14", num_ranks=request.param), *options)
+    assert done.returncode == 0, done.stderr
+    trace = open_run(folder / "run")
+    return Job(request.param, folder / "run", trace, read_wire(folder / "run", trace))
+
+
+def test_all_that_was_sent_between_ranks_was_received(job: Job):
+    ends = job.wire.connections
+    ranks = job.wire.ranks_of(ends.process_a), job.wire.ranks_of(ends.process_b)
+    # The store's last words may find nobody who reads them.
+    between = (ranks[0] >= 0) & (ranks[1] >= 0) & (np.minimum(ends.sent_a, ends.sent_b) > 100_000)
+    pairs = job.num_ranks * (job.num_ranks - 1) // 2
+    assert pairs <= between.sum() or job.num_ranks == 4
+    assert (ends.sent_a[between] == ends.received_b[between]).all()
+    assert (ends.sent_b[between] == ends.received_a[between]).all()
+    assert (ends.is_late[between] == 0).all()
+
+
+def test_messages_are_without_gaps(job: Job):
+    """Between ranks, within what was kept, every message was received, after it was sent."""
+    rows = job.wire.messages
+    of_collectives = rows.sequence != NONE
+    assert (rows.received_ns[of_collectives] > rows.send_ns[of_collectives]).all()
+    assert (rows.arrived_ns[of_collectives] <= rows.received_ns[of_collectives]).all()
+    assert (rows.sent_ns[of_collectives] >= rows.send_ns[of_collectives]).all()
+    assert "wire-received-before-sent" not in job.wire.ledger
+
+
+def test_all_reduces_sent_what_rings_send_to_the_byte(job: Job):
+    rows, wire = job.wire.messages, job.wire
+    lengths: dict[tuple[int, int, int, int], list[int]] = defaultdict(list)
+    src, dst = wire.ranks_of(rows.src), wire.ranks_of(rows.dst)
+    for row in np.flatnonzero(rows.sequence != NONE)[
+        np.argsort(rows.turn[rows.sequence != NONE], kind="stable")
+    ].tolist():
+        key = int(rows.group[row]), int(rows.sequence[row]), int(src[row]), int(dst[row])
+        lengths[key].append(int(rows.payload_bytes[row]))
+    events = job.trace.events
+    sums = np.flatnonzero((events.kind == OpKind.ALL_REDUCE) & (events.sequence != NONE))
+    assert len(sums) >= 3 * 4 * job.num_ranks
+    for row in sums.tolist():
+        rank, size = int(events.rank[row]), int(events.size_bytes[row])
+        key = int(events.group[row]), int(events.sequence[row])
+        before = (rank - 1) % job.num_ranks
+        assert lengths[*key, rank, before] == (
+            all_reduce_lengths(size, job.num_ranks, rank).tolist()
+        )
+    assert (wire.collectives.algorithm == Algorithm.RING).all()
+    assert (wire.collectives.payload_bytes == wire.collectives.expected_bytes).all()
+
+
+def test_payload_is_attributed(job: Job):
+    assert attributed_share(job.wire) >= 0.999
+    assert "wire-unexplained" not in job.wire.ledger
+
+
+def test_calibration_is_our_own(job: Job):
+    rows = job.wire.messages
+    own = int(rows.size_bytes[rows.kind == MessageKind.OWN].sum())
+    if job.trace.calibration:
+        assert own > 16 << 20
+    else:
+        assert own < 1 << 20
+
+
+def test_without_the_trace_the_same_all_reduces_are_found(job: Job):
+    alone = read_wire(job.folder)
+    sizes = job.wire.collectives.size_bytes.tolist()
+    found = alone.collectives.size_bytes.tolist()
+    assert set(sizes) <= set(found)
+    rows = alone.messages
+    assert (rows.group[rows.kind == MessageKind.COLLECTIVE] == 0).all()
