@@ -48,13 +48,12 @@ def assert_bytes_arrived(one: Written, other: Written) -> int:
 
 @needs_torch
 def test_two_ranks_and_their_launcher(tmp_path: Path):
-    job = torchrun(write_training(tmp_path), "20")
-    plain = start(job)
-    assert plain.returncode == 0, plain.stderr
+    script = write_training(tmp_path)
+    plain = start_ranks([sys.executable, str(script), "20"], num_ranks=2)
     out = tmp_path / "run"
-    done = record(out, job, "--steps", "5:9", "--wire", "--json")
+    done = record(out, torchrun(script, "20"), "--steps", "5:9", "--wire", "--json")
     assert done.returncode == 0, done.stderr
-    assert losses(done.stdout) == losses(plain.stdout)
+    assert losses(done.stdout) == [loss for rank in plain for loss in losses(rank.stdout)]
     assert list(out.glob("*.bin")) == []
     files = read_all(out)
     assert sorted(int(one.header["rank"]) for one in files) == [-1, 0, 1]
