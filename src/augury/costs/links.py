@@ -46,13 +46,17 @@ class Links:
         return own + (send.size_bytes * self.reduce_ns_per_byte if send.reduces else 0.0)
 
     def alone_ns(self, sends: Sequence[Send], order: Sequence[int]) -> float:
-        """All of it on an idle network. ``order``: the rank at each position."""
+        """All of it on an idle network. ``order``: the rank at each position. A rank takes in one
+        message after the other."""
         sent = [0.0] * len(order)
+        free = [0.0] * len(order)
         taken: list[float] = []
         for send in sends:
             ready = max((taken[i] for i in (*send.has, *send.room)), default=0.0)
             sent[send.src] = max(ready, sent[send.src]) + self.send_ns(send, order)
-            taken.append(sent[send.src] + self.take_ns(send, order))
+            begin = max(sent[send.src], free[send.dst])
+            free[send.dst] = begin + self.take_ns(send, order)
+            taken.append(free[send.dst])
         return max(taken, default=0.0)
 
     def all_faster(self, factor: float) -> Links:

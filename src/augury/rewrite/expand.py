@@ -12,16 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from augury.core.builder import UNLIMITED_WIDTH
 from augury.core.errors import UsageError
-from augury.core.graph import NONE, Graph
+from augury.core.graph import NONE, RATE_ONE, Graph
 from augury.core.kinds import Discipline, OpKind, ResourceKind
 from augury.costs.links import Links
 from augury.costs.steps import ALGORITHMS, Send
 from augury.rewrite.edit import GraphEdit
 from augury.rewrite.network import keep_processor_time
-
-LEAST_FACTOR, MOST_FACTOR = 0.2, 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +71,9 @@ class _Expansion:
         self._plans: dict[tuple[int, tuple[int, ...]], _Plan] = {}
         self._ports: dict[int, _Ports] = {}
         self._running: dict[int, list[int]] = defaultdict(list)
+        self._whole_ns: dict[int, int] = defaultdict(int)
+        """Of each rank's collectives, as long as they were whole; and of its links now."""
+        self._busy_ns: dict[int, int] = defaultdict(int)
         if topology.algorithm not in ALGORITHMS:
             raise UsageError(
                 f"there is no algorithm {topology.algorithm!r}",
@@ -105,7 +105,8 @@ class _Expansion:
         size_bytes, step = int(ops.size_bytes[members[0]]), int(ops.step[members[0]])
         order = self._ordered(ranks)
         plan = self._plan(size_bytes, ranks)
-        factor = self._factor(plan, int(ops.work_ns[members[0]]))
+        work_ns = int(ops.work_ns[members[0]])
+        factor = work_ns / plan.recorded_ns if plan.recorded_ns > 0 else 1.0
         name = graph.op_name(members[0])
         member_of = dict(zip(ranks, members, strict=True))
         begun: dict[int, int] = {}
@@ -137,6 +138,7 @@ class _Expansion:
             for after in graph.edges.of(op).tolist():
                 edit.edge(ended, after)
             self._running[int(ops.resource[op])].append(ended)
+            self._whole_ns[rank] += int(ops.work_ns[op])
             edit.remove(op)
 
     def _add_sends(
@@ -166,7 +168,8 @@ class _Expansion:
                     *([taken[i] for i in send.room] or [begun[dst]]),
                 ],
             )
-            take_ns = self._links.take_ns(send, order) * factor + (way_ns if half else 0.0)
+            take_ns = self._links.take_ns(send, order) * factor
+            take_ns += way_ns if half else 0.0
             taken.append(
                 self._edit.op(
                     f"{name}/{number}",
@@ -179,6 +182,8 @@ class _Expansion:
                     after=[sent],
                 )
             )
+            self._busy_ns[src] += round(way_ns)
+            self._busy_ns[dst] += round(take_ns)
         return taken
 
     def _ordered(self, ranks: tuple[int, ...]) -> tuple[int, ...]:
@@ -200,11 +205,6 @@ class _Expansion:
             self._plans[key] = _Plan(now, self._recorded.alone_ns(was, ranks))
         return self._plans[key]
 
-    def _factor(self, plan: _Plan, work_ns: int) -> float:
-        if plan.recorded_ns <= 0:
-            return 1.0
-        return float(np.clip(work_ns / plan.recorded_ns, LEAST_FACTOR, MOST_FACTOR))
-
     def _free_thread(self, stream: int) -> list[int]:
         """So many collectives at once as the library has threads: the next one begins when the
         one before those has ended."""
@@ -221,29 +221,40 @@ class _Expansion:
         for rank in ranks:
             out, into = (
                 self._edit.named_resource(
-                    name, kind=kind, rank=rank, width=width, discipline=Discipline.FIFO
+                    name, kind=kind, rank=rank, width=1, discipline=Discipline.FIFO
                 )
-                for name, kind, width in (
-                    ("out", ResourceKind.LINK_OUT, 1),
-                    ("in", ResourceKind.LINK_IN, UNLIMITED_WIDTH),
-                )
+                for name, kind in (("out", ResourceKind.LINK_OUT), ("in", ResourceKind.LINK_IN))
             )
             ports[rank] = _Ports(out, out if half else into)
         return ports
 
     def _move_interference(self) -> None:
-        """What a rank's communication did to its compute, and the other way, its link does now."""
+        """What a rank's communication did to its compute, and the other way, its links do now: the
+        same processor time in all, however long they are busy."""
         rules, resources = self._graph.interference, self._graph.resources
         seen: set[tuple[int, int]] = set()
         for victim, aggressor, rate in zip(
             rules.victim.tolist(), rules.aggressor.tolist(), rules.rate.tolist(), strict=True
         ):
-            pair = [victim, aggressor]
-            for place, resource in enumerate(pair):
-                rank = int(resources.rank[resource])
-                if resources.kind[resource] == ResourceKind.COMMUNICATION and rank in self._ports:
-                    pair[place] = self._ports[rank].sends_on
-            moved = (pair[0], pair[1])
-            if moved != (victim, aggressor) and moved not in seen:
-                seen.add(moved)
-                self._edit.interfere((*moved, rate))
+            for link in self._links_of(aggressor):
+                rank = int(resources.rank[aggressor])
+                taken = (RATE_ONE - rate) * self._whole_ns[rank] / max(1, self._busy_ns[rank])
+                kept = min(RATE_ONE, max(RATE_ONE // 10, round(RATE_ONE - taken)))
+                self._interfere(seen, victim, link, kept)
+            for link in self._links_of(victim):
+                self._interfere(seen, link, aggressor, rate)
+
+    def _interfere(
+        self, seen: set[tuple[int, int]], victim: int, aggressor: int, rate: int
+    ) -> None:
+        if (victim, aggressor) not in seen:
+            seen.add((victim, aggressor))
+            self._edit.interfere((victim, aggressor, rate))
+
+    def _links_of(self, resource: int) -> list[int]:
+        """Of the rank whose communication it is."""
+        resources = self._graph.resources
+        ports = self._ports.get(int(resources.rank[resource]))
+        if ports is None or resources.kind[resource] != ResourceKind.COMMUNICATION:
+            return []
+        return list(dict.fromkeys((ports.sends_on, ports.receives_on)))

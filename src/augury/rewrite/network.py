@@ -16,6 +16,8 @@ from augury.costs.transfers import Sample, TransferCost, fit_transfers
 Costs = dict[OpKind, TransferCost]
 """By kind of collective."""
 
+_NETWORK = (ResourceKind.COMMUNICATION, ResourceKind.LINK_OUT, ResourceKind.LINK_IN)
+
 Changed = tuple[Graph, Costs]
 """The changed graph, and what communication costs in it: what the next change starts from."""
 
@@ -100,7 +102,7 @@ def keep_processor_time(old: Graph, new: Graph) -> Graph:
     spread over a longer time it slows compute less, and more where it goes faster."""
     rules = new.interference
     rate = rules.rate.copy()
-    on_network = np.isin(new.resources.kind, (ResourceKind.COMMUNICATION, ResourceKind.LINK_OUT))
+    on_network = np.isin(new.resources.kind, _NETWORK)
     for row, aggressor in enumerate(rules.aggressor.tolist()):
         before_ns, now_ns = _time_on(old, aggressor), _time_on(new, aggressor)
         if on_network[aggressor] and before_ns and now_ns:

@@ -1,0 +1,114 @@
+"""``replay --fine`` and what only it can answer, on a real job of two ranks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.capture.conftest import wire_recorder  # noqa: F401
+from tests.capture.jobs import record, torchrun
+from tests.cli.conftest import Runner
+from tests.cli.test_main import one_message
+from tests.ingest.test_wire_real import TRAINING
+
+pytest.importorskip("torch")
+
+
+@pytest.fixture(scope="module")
+def recorded(
+    tmp_path_factory: pytest.TempPathFactory,
+    wire_recorder: Path,  # noqa: ARG001, F811
+) -> Path:
+    folder = tmp_path_factory.mktemp("fine")
+    script = folder / "train.py"
+    script.write_text(TRAINING)
+    done = record(folder / "run", torchrun(script, "20"), "--steps", "4:12", "--wire")
+    assert done.returncode == 0, done.stderr
+    return folder / "run"
+
+
+def asked(run: Runner, *words: str | Path) -> dict[str, Any]:
+    outcome = run(*words, "--json")
+    assert outcome.code == 0, outcome.err
+    return json.loads(outcome.out)
+
+
+def test_a_fine_replay_is_the_coarse_one_with_links(run: Runner, recorded: Path) -> None:
+    coarse, fine = asked(run, "replay", recorded), asked(run, "replay", recorded, "--fine")
+    assert fine["predicted_step_ns"] == pytest.approx(coarse["predicted_step_ns"], rel=0.05)
+    assert fine["measured_step_ns"] == coarse["measured_step_ns"]
+    kinds = {resource["kind"] for resource in fine["resources"]}
+    assert {"link_out", "link_in"} <= kinds
+    assert "link_out" not in {resource["kind"] for resource in coarse["resources"]}
+
+
+def test_sends_and_receives_are_on_the_timeline(
+    run: Runner, recorded: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "fine.json"
+    outcome = run("replay", recorded, "--fine", "--timeline", target)
+    assert outcome.code == 0, outcome.err
+    events = json.loads(target.read_text())["traceEvents"]
+    assert {"send", "recv"} <= {event.get("cat") for event in events}
+
+
+LINKS = {
+    "slow link": ["--link-bandwidth", "1:0.1x"],
+    "one way": ["--link-bandwidth", "1.out:0.1x"],
+    "all links": ["--fine", "--bandwidth", "0.1x"],
+    "latency": ["--fine", "--latency", "+5ms"],
+    "half duplex": ["--half-duplex"],
+    "fast link": ["--link-bandwidth", "0:8x"],
+    "tree": ["--algorithm", "tree"],
+    "halving": ["--algorithm", "halving-doubling"],
+    "order": ["--ring-order", "1,0"],
+    "buckets": ["--fine", "--bucket-mb", "25"],
+    "ranks": ["--fine", "--ranks", "4"],
+}
+
+
+def test_what_only_links_can_answer(run: Runner, recorded: Path) -> None:
+    gains = {
+        name: asked(run, "whatif", recorded, *words)["gain_pct"] for name, words in LINKS.items()
+    }
+    assert gains["all links"] == pytest.approx(gains["slow link"], abs=1.0)
+    assert gains["slow link"] < -10
+    assert gains["one way"] < -10
+    assert gains["latency"] < -10
+    assert gains["half duplex"] < 0 <= gains["fast link"]
+    assert gains["order"] == pytest.approx(0, abs=0.5)
+
+
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        (["--link-bandwidth", "7:0.5x"], "no rank 7"),
+        (["--link-bandwidth", "one:0.5x"], "names no link"),
+        (["--link-bandwidth", "1.up:0.5x"], "names no link"),
+        (["--link-bandwidth", "1:0x"], "nothing ends"),
+        (["--algorithm", "magic"], "no algorithm 'magic'"),
+        (["--ring-order", "0,0"], "no order of the ranks"),
+        (["--ring-order", "a"], "no order of ranks"),
+        (["--fine"], "no change is named"),
+    ],
+)
+def test_what_cannot_be_asked(run: Runner, recorded: Path, words: list[str], cause: str) -> None:
+    outcome = run("whatif", recorded, *words)
+    assert outcome.code == 2
+    assert one_message(outcome)
+    assert cause in outcome.err
+
+
+def test_a_run_without_wire_is_told_apart(run: Runner, recorded: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "coarse"
+    folder.mkdir()
+    for path in recorded.glob("rank-*"):
+        if ".wire-" not in path.name:
+            (folder / path.name).write_bytes(path.read_bytes())
+    outcome = run("replay", folder, "--fine")
+    assert outcome.code == 3
+    assert one_message(outcome)
+    assert "--wire" in outcome.err
