@@ -144,7 +144,12 @@ def main() -> None:
         times = trainer.train(options.warm_up + int(num_measured or options.measured))
         done.append({"block": words, "warm_up": options.warm_up, **times})
     if options.times is not None:
-        report = {"rank": dist.get_rank(), "loss": loss.hex(), "blocks": done}
+        report = {
+            "rank": dist.get_rank(),
+            "loss": loss.hex(),
+            "last_loss": trainer.loss.hex(),
+            "blocks": done,
+        }
         path = options.times / f"times-{dist.get_rank():05d}.json"
         path.write_text(json.dumps(report))
     dist.barrier()

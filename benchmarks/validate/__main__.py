@@ -18,8 +18,9 @@ from benchmarks.validate.rows import Row, summarize
 from benchmarks.validate.suite import Suite, chosen, record_all
 from benchmarks.validate.table import show
 from benchmarks.validate.torch_suite import TORCH
+from benchmarks.validate.wire_suite import WIRE
 
-SUITES = {suite.name: suite for suite in (TORCH,)}
+SUITES = {suite.name: suite for suite in (TORCH, WIRE)}
 BUILD = Path("build")
 
 

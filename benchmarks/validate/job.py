@@ -12,7 +12,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.testbed.bed import Bed
+from benchmarks.testbed.bed import Bed, Way
 from benchmarks.testbed.loopback import Loopback
 from benchmarks.testbed.network import Network
 from benchmarks.validate.schedule import WARM_UP, Schedule
@@ -80,8 +80,8 @@ def bed_as_recorded(bed: Bed, setting: Setting) -> None:
 
 def bed_changed(bed: Bed, setting: Setting, change: Change) -> None:
     if change.rate != 1.0 and setting.mbit is not None:
-        host, way = change.link or (None, "both")
-        bed.set_rate(f"{round(1000 * setting.mbit * change.rate)}kbit", host, way)
+        which: tuple[int | None, Way] = change.link or (None, "both")
+        bed.set_rate(f"{round(1000 * setting.mbit * change.rate)}kbit", *which)
     if change.slow is not None:
         host, factor = change.slow
         bed.set_quota((setting.quota or 1.0) / factor, host)

@@ -44,7 +44,7 @@ def _record_of(schedule: Schedule, num_steps: int) -> dict:
 def test_changes_are_withheld_and_plain_steps_measured(num_changes: int, tmp_path: Path):
     changes = tuple(bucket(str(cap)) for cap in range(num_changes))
     schedule = Schedule(Setting(name="one", model="last", mbit=None, changes=changes))
-    record = _record_of(schedule, 1000 if changes else schedule.first_steps)
+    record = _record_of(schedule, 2000 if changes else schedule.first_steps)
     seen = without_others(record, schedule.kept)
     (tmp_path / "rank-00000.json").write_text(json.dumps(seen))
     measured = of_record(tmp_path)

@@ -63,6 +63,33 @@ def test_rates_and_quotas_can_be_changed(tmp_path: Path):
 
 
 @needs_rights
+def test_a_link_can_change_one_way_only(tmp_path: Path):
+    with Network(2, "1gbit") as bed:
+
+        def rates(host: int) -> tuple[str, str]:
+            log = tmp_path / f"log{host}"
+            log.unlink(missing_ok=True)
+            out = _run(bed, host, "tc", "qdisc", "show", "dev", "eth0", log=log)
+            switch = ("nsenter", "-t", str(bed._switch), "-n", "--")
+            show = [*switch, "tc", "qdisc", "show", "dev", f"v{host}"]
+            into = subprocess.run(show, capture_output=True, text=True, check=True).stdout
+            return out.partition("rate ")[2].split()[0], into.partition("rate ")[2].split()[0]
+
+        bed.set_rate("500mbit", host=1, way="out")
+        assert [rates(0), rates(1)] == [("1Gbit", "1Gbit"), ("500Mbit", "1Gbit")]
+        bed.set_rate("1gbit")
+        bed.set_rate("500mbit", host=1, way="in")
+        assert [rates(0), rates(1)] == [("1Gbit", "1Gbit"), ("1Gbit", "500Mbit")]
+
+
+@needs_rights
+def test_hosts_know_each_other_by_name(tmp_path: Path):
+    with Network(2) as bed:
+        said = _run(bed, 1, "getent", "hosts", "host0", log=tmp_path / "log")
+        assert said.split()[0] == bed.hosts[0].address
+
+
+@needs_rights
 def test_what_a_killed_bed_leaves_is_removed_by_the_next(tmp_path: Path):
     bed = """
         import time

@@ -1,0 +1,138 @@
+"""Jobs recorded down to what went over the wire: replayed with every message, links changed one
+by one, every byte accounted for, and what the recorder costs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import fmean
+
+from augury.ingest.clocks import Source
+from benchmarks.validate.checks import Check, clocks, cost_inside
+from benchmarks.validate.gates import Gates
+from benchmarks.validate.jax_job import jax_checks
+from benchmarks.validate.measured import of_record
+from benchmarks.validate.predicted import ask
+from benchmarks.validate.rows import Row
+from benchmarks.validate.settings import Change, Setting
+from benchmarks.validate.suite import Suite, is_recorded, is_wanted, measured, recorded
+from benchmarks.validate.wire_checks import bytes_of_job, sources_agree
+from benchmarks.validate.wire_cost import COSTS, cost_of_wire
+from benchmarks.validate.wire_settings import WIRE_SETTINGS
+
+NAME = "wire"
+SKEWED = ("last-1gbit", "last-4ranks")
+LED_BACK_NS: dict[Source, int] = {"wire": 200_000}
+
+
+def rows(settings: list[Setting], folder: Path, only: str | None) -> Iterator[Row]:
+    for setting in recorded(settings, folder):
+        if is_wanted(setting.name, only):
+            yield replayed(setting, folder)
+        for change in setting.changes:
+            if is_wanted(f"{setting.name}/{change.name}", only):
+                yield foretold(setting, change, folder, "whatif", ("--fine", *change.whatif))
+                yield foretold(setting, change, folder, "coarse", change.coarse)
+
+
+def checks(rows: list[Row], folder: Path, only: str | None, again: bool) -> Iterator[Check]:
+    yield from better_than_coarse(rows)
+    yield from cost_inside(rows, NAME)
+    for setting in WIRE_SETTINGS:
+        if not is_recorded(setting, folder):
+            continue
+        run = folder / setting.name / "run"
+        if is_wanted(f"{setting.name}/bytes", only):
+            yield from bytes_of_job(run, f"{setting.name}/bytes")
+        if is_wanted(f"{setting.name}/clocks", only):
+            yield from sources_agree(run, f"{setting.name}/clocks")
+        if setting.name in SKEWED:
+            yield from clocks(
+                setting, folder, NAME, LED_BACK_NS, lambda case: is_wanted(case, only)
+            )
+    if is_wanted("jax", only):
+        yield from jax_checks(folder / "jax", again=again)
+    for cost in COSTS:
+        if again and is_wanted(cost.name, only):
+            print(f"{cost.name}: the same job with and without", file=sys.stderr, flush=True)
+            yield from cost_of_wire(cost, folder / cost.name)
+
+
+def replayed(setting: Setting, folder: Path) -> Row:
+    run = folder / setting.name / "run"
+    times = of_record(run)
+    predicted = ask("replay", run, "--fine")
+    return Row(
+        suite=NAME,
+        case=setting.name,
+        kind="replay",
+        measured_ns=times.plain.step_ns,
+        predicted_ns=predicted.step_ns,
+        interval_ns=predicted.interval_ns,
+        noise_pct=times.plain.noise_pct,
+        num_steps=times.plain.num_steps,
+        unexplained_pct=predicted.unexplained_pct,
+        recording_cost_pct=times.cost_pct,
+        trouble=predicted.trouble,
+    )
+
+
+def foretold(
+    setting: Setting, change: Change, folder: Path, kind: str, words: Sequence[str]
+) -> Row:
+    changed, baseline = measured(setting, change, folder)
+    predicted = ask("whatif", folder / setting.name / "run", *words)
+    return Row(
+        suite=NAME,
+        case=f"{setting.name}/{change.name}",
+        kind=kind,
+        measured_ns=changed.step_ns if changed else None,
+        predicted_ns=predicted.step_ns,
+        interval_ns=predicted.interval_ns,
+        noise_pct=changed.noise_pct if changed else None,
+        num_steps=changed.num_steps if changed else None,
+        baseline_ns=baseline.step_ns,
+        trouble=predicted.trouble,
+    )
+
+
+def better_than_coarse(rows: Sequence[Row]) -> Iterator[Check]:
+    """On unequal links: the mean error of the fine model over that of the coarse one. Not the
+    median: where a ring waits for its slowest link both say the same."""
+    unequal = {
+        f"{setting.name}/{change.name}"
+        for setting in WIRE_SETTINGS
+        for change in setting.changes
+        if change.link is not None
+    }
+    errors = {
+        kind: [abs(row.error_pct or 0) for row in rows if row.case in unequal and row.kind == kind]
+        for kind in ("whatif", "coarse")
+    }
+    if not errors["whatif"]:
+        return
+    coarse = fmean(errors["coarse"])
+    yield Check(
+        suite=NAME,
+        case="unequal-links/fine-over-coarse",
+        kind="ratio",
+        value=round(fmean(errors["whatif"]) / coarse, 3) if coarse else None,
+        unit="x",
+        at_most=1.0,
+    )
+
+
+WIRE = Suite(
+    name=NAME,
+    settings=WIRE_SETTINGS,
+    rows=rows,
+    checks=checks,
+    gates=Gates(
+        whatifs_within=0.9,
+        replay_error_pct=None,
+        unexplained_pct=None,
+        covered=None,
+        half_width_pct=None,
+    ),
+)
