@@ -276,7 +276,7 @@ def wire_clock(offset_ns: int, residual_ns: int) -> dict[int, Clock]:
 
 
 @pytest.mark.parametrize(
-    ("residual_us", "taken"), [(30, "wire"), (99, "wire"), (101, "collectives")]
+    ("residual_us", "taken"), [(30, "wire"), (199, "wire"), (201, "collectives")]
 )
 def test_the_source_with_the_smallest_residual_is_taken(residual_us: int, taken: str):
     ledger = Ledger()
