@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -23,12 +24,20 @@ def meaning_by_lengths(
     """Group 0 is all ranks; all-reduces are numbered in the order of their first messages. The
     n-th of one size is the same one on all links."""
     meaning = Meaning.of(kinds)
+    links = [
+        (src, rows)
+        for src, dst, rows in between(messages, kinds.is_gloo, ranks)
+        if dst == (src - 1) % num_ranks
+    ]
+    usual = Counter(
+        size_bytes
+        for src, rows in links
+        for size_bytes, _ in _rings(messages, kinds, rows, num_ranks, src, {})
+    )
     rings: dict[tuple[int, int], list[Rows]] = {}
-    for src, dst, rows in between(messages, kinds.is_gloo, ranks):
-        if dst != (src - 1) % num_ranks:
-            continue
+    for src, rows in links:
         seen: Counter[int] = Counter()
-        for size_bytes, own in _rings(messages, kinds, rows, num_ranks, src):
+        for size_bytes, own in _rings(messages, kinds, rows, num_ranks, src, usual):
             rings.setdefault((size_bytes, seen[size_bytes]), []).append(own)
             seen[size_bytes] += 1
     shared: list[Shared] = []
@@ -47,7 +56,12 @@ def meaning_by_lengths(
 
 
 def _rings(
-    messages: Columns, kinds: Kinds, rows: Rows, num_ranks: int, place: int
+    messages: Columns,
+    kinds: Kinds,
+    rows: Rows,
+    num_ranks: int,
+    place: int,
+    usual: Mapping[int, int],
 ) -> list[tuple[int, Rows]]:
     """Size and messages of each, in the order of their first messages. Several connections between
     two ranks are of several groups, which do not wait for each other."""
@@ -55,8 +69,7 @@ def _rings(
     connection = messages["connection"][rows]
     for one in np.unique(connection).tolist():
         own = rows[connection == one]
-        for ring in find_rings(
-            messages["send_ns"][own], kinds.payload_bytes[own], num_ranks, place
-        ):
+        lengths = kinds.payload_bytes[own]
+        for ring in find_rings(messages["send_ns"][own], lengths, num_ranks, place, usual):
             found.append((ring.size_bytes, own[ring.rows]))
     return sorted(found, key=lambda entry: int(messages["send_ns"][entry[1][0]]))

@@ -8,7 +8,8 @@ that runs at the same time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from augury.ingest.gloo import (
     MAX_SEGMENT_BYTES,
     SEGMENTS_A_RANK,
     all_reduce_lengths,
+    segments,
 )
 
 _FAR = 4096
@@ -27,7 +29,7 @@ _FAR = 4096
 _AT_ONCE = 4
 """Rings whose messages may be mixed up."""
 _DISTINCT = 6
-_AT_THE_END = 3.0
+_AT_THE_END = 1.5
 """As a pause, that nothing follows."""
 
 Rows = NDArray[np.intp]
@@ -46,9 +48,16 @@ class _Fit(NamedTuple):
     stands_out: float
 
 
-def find_rings(times_ns: I8, lengths: I8, num_ranks: int, place: int) -> list[Ring]:
+def find_rings(
+    times_ns: I8,
+    lengths: I8,
+    num_ranks: int,
+    place: int,
+    usual: Mapping[int, int] = MappingProxyType({}),
+) -> list[Ring]:
     """From messages of the rank at ``place`` to the one before it, in their order. What fits
-    nothing is passed over."""
+    nothing is passed over. ``usual``: sizes, and how often they were found; where several fit, the
+    most usual is taken."""
     found: list[Ring] = []
     free = np.ones(len(lengths), dtype=bool)
     hopeless: set[bytes] = set()
@@ -63,7 +72,7 @@ def find_rings(times_ns: I8, lengths: I8, num_ranks: int, place: int) -> list[Ri
         surroundings = lengths[ahead[:near]].tobytes()
         fit = None
         if surroundings not in hopeless:
-            fit = _best(times_ns, lengths, ahead, num_ranks, place)
+            fit = _best(times_ns, lengths, ahead, num_ranks, place, usual)
         if fit is None:
             hopeless.add(surroundings)
             at += 1
@@ -73,22 +82,36 @@ def find_rings(times_ns: I8, lengths: I8, num_ranks: int, place: int) -> list[Ri
     return found
 
 
-def _best(times_ns: I8, lengths: I8, ahead: Rows, num_ranks: int, place: int) -> _Fit | None:
-    """Of those that fit, the one whose end stands out most by a pause: two of one size may look
-    like one of twice that. If none does, the longest."""
-    fits: dict[int, _Fit] = {}
-    for rows, sizes in _guesses(lengths, ahead, num_ranks, place):
+def _best(
+    times_ns: I8,
+    lengths: I8,
+    ahead: Rows,
+    num_ranks: int,
+    place: int,
+    usual: Mapping[int, int],
+) -> _Fit | None:
+    """Of those that fit, one without other messages in between, if there is any; else the one
+    whose end stands out most by a pause: two of one size may look like one of twice that. If none
+    does, the longest."""
+    fits: dict[tuple[bool, int], _Fit] = {}
+    for segment, rows, sizes in _guesses(lengths, ahead, num_ranks, place):
+        seen = lengths[rows]
         for size_bytes in sizes:
             for element_bytes in ELEMENT_SIZES:
-                count = _fitting(size_bytes, element_bytes, lengths[rows], num_ranks, place)
-                if count and count not in fits and _leaves_none(lengths, ahead, rows[:count]):
-                    pause = _stands_out(times_ns[rows], count)
-                    fits[count] = _Fit(rows[:count], size_bytes, pause)
-    return max(
-        (fits[count] for count in sorted(fits, reverse=True)),
-        key=lambda fit: fit.stands_out,
-        default=None,
-    )
+                if segments(size_bytes, num_ranks, element_bytes)[1] != segment:
+                    continue
+                count = _fitting(size_bytes, element_bytes, seen, num_ranks, place)
+                if count and _leaves_none(lengths, ahead, rows[:count]):
+                    is_in_one = bool(rows[count - 1] == ahead[count - 1])
+                    pause = _stands_out(times_ns[ahead if is_in_one else rows], count)
+                    fits.setdefault((is_in_one, count), _Fit(rows[:count], size_bytes, pause))
+
+    def merit(key: tuple[bool, int]) -> tuple[bool, int, float, int]:
+        fit = fits[key]
+        return key[0], usual.get(fit.size_bytes, 0), fit.stands_out, key[1]
+
+    best = max(fits, key=merit, default=None)
+    return None if best is None else fits[best]
 
 
 def _fitting(size_bytes: int, element_bytes: int, ahead: I8, num_ranks: int, place: int) -> int:
@@ -122,8 +145,9 @@ def _stands_out(times_ns: I8, count: int) -> float:
 
 def _guesses(
     lengths: I8, ahead: Rows, num_ranks: int, place: int
-) -> Iterator[tuple[Rows, list[int]]]:
-    """Rows that one ring may have sent, the first of them included, and sizes that it may have."""
+) -> Iterator[tuple[int, Rows, list[int]]]:
+    """The segment of a ring that may have begun here, rows that it may have sent, and sizes that
+    it may have."""
     seen = lengths[ahead]
     first = int(seen[0])
     distinct = list(dict.fromkeys(seen[: 8 * num_ranks].tolist()))[:_DISTINCT]
@@ -131,9 +155,9 @@ def _guesses(
         for last in distinct:
             if last <= segment and first in (segment, last):
                 rows = ahead[(seen == segment) | (seen == last)]
-                yield rows, [*_few(segment, last, num_ranks)]
+                yield segment, rows, [*_few(segment, last, num_ranks)]
                 if segment > MAX_SEGMENT_BYTES // 2:
-                    yield rows, [*_many(lengths[rows], segment, last, num_ranks, place)]
+                    yield segment, rows, [*_many(lengths[rows], segment, last, num_ranks, place)]
 
 
 def _few(segment: int, last: int, num_ranks: int) -> Iterator[int]:
