@@ -45,19 +45,37 @@ class Links:
         own = float(self.latency_ns[order[send.src], order[send.dst]])
         return own + (send.size_bytes * self.reduce_ns_per_byte if send.reduces else 0.0)
 
-    def alone_ns(self, sends: Sequence[Send], order: Sequence[int]) -> float:
+    def alone_ns(
+        self, sends: Sequence[Send], order: Sequence[int], *, stretch: float = 1.0
+    ) -> float:
         """All of it on an idle network. ``order``: the rank at each position. A rank takes in one
-        message after the other."""
+        message after the other. ``stretch``: a factor on sending."""
         sent = [0.0] * len(order)
         free = [0.0] * len(order)
         taken: list[float] = []
         for send in sends:
             ready = max((taken[i] for i in (*send.has, *send.room)), default=0.0)
-            sent[send.src] = max(ready, sent[send.src]) + self.send_ns(send, order)
+            own_ns = self.send_ns(send, order) * stretch
+            sent[send.src] = max(ready, sent[send.src]) + own_ns
             begin = max(sent[send.src], free[send.dst])
             free[send.dst] = begin + self.take_ns(send, order)
             taken.append(free[send.dst])
         return max(taken, default=0.0)
+
+    def stretch_for(self, sends: Sequence[Send], order: Sequence[int], took_ns: float) -> float:
+        """With which the whole takes ``took_ns``, if that is longer than alone: the time is nearly
+        linear in it, and a few secants come close enough."""
+        low, at_low = 1.0, self.alone_ns(sends, order)
+        if took_ns <= at_low or at_low <= 0:
+            return 1.0
+        high = took_ns / at_low
+        for _ in range(4):
+            at_high = self.alone_ns(sends, order, stretch=high)
+            if at_high <= at_low or abs(at_high - took_ns) < 1e-3 * took_ns:
+                break
+            step = (took_ns - at_high) * (high - low) / (at_high - at_low)
+            low, at_low, high = high, at_high, max(1.0, high + step)
+        return high
 
     def all_faster(self, factor: float) -> Links:
         return replace(self, ns_per_byte=self.ns_per_byte / factor)

@@ -1,7 +1,7 @@
 """All-reduces as what they are made of: sends and receives on links, one way each.
 
 What an all-reduce took beyond what its sends would take alone on the links it was recorded with
-(processors that were busy, links that stalled) stays with it as a factor, whatever then changes.
+(processors that were busy, links that stalled) stays with them as a factor, whatever then changes.
 """
 
 from __future__ import annotations
@@ -57,8 +57,9 @@ class _Ports:
 
 @dataclass(slots=True)
 class _Plan:
-    """Of one size: what is sent, and what it took alone where it was recorded."""
+    """Of one size: what was sent and is to be sent, and what the former took alone."""
 
+    recorded: list[Send]
     sends: list[Send]
     recorded_ns: float
 
@@ -105,8 +106,7 @@ class _Expansion:
         size_bytes, step = int(ops.size_bytes[members[0]]), int(ops.step[members[0]])
         order = self._ordered(ranks)
         plan = self._plan(size_bytes, ranks)
-        work_ns = int(ops.work_ns[members[0]])
-        factor = work_ns / plan.recorded_ns if plan.recorded_ns > 0 else 1.0
+        factors = self._factors(plan, ranks, int(ops.work_ns[members[0]]))
         name = graph.op_name(members[0])
         member_of = dict(zip(ranks, members, strict=True))
         begun: dict[int, int] = {}
@@ -122,7 +122,7 @@ class _Expansion:
                 step=step,
                 after=[*before, *self._free_thread(int(ops.resource[op]))],
             )
-        taken = self._add_sends(plan.sends, order, begun, factor, name, step)
+        taken = self._add_sends(plan.sends, order, begun, factors, name, step)
         for rank in order:
             op = member_of[rank]
             own = [t for t, send in zip(taken, plan.sends, strict=True) if order[send.dst] == rank]
@@ -146,15 +146,16 @@ class _Expansion:
         sends: Sequence[Send],
         order: Sequence[int],
         begun: dict[int, int],
-        factor: float,
+        factors: tuple[float, float],
         name: str,
         step: int,
     ) -> list[int]:
         taken: list[int] = []
         half = self._topology.half_duplex
+        stretch, shrink = factors
         for number, send in enumerate(sends):
             src, dst = order[send.src], order[send.dst]
-            way_ns = self._links.send_ns(send, order) * factor
+            way_ns = self._links.send_ns(send, order) * stretch * shrink
             sent = self._edit.op(
                 f"{name}/{number}",
                 kind=OpKind.SEND,
@@ -168,7 +169,7 @@ class _Expansion:
                     *([taken[i] for i in send.room] or [begun[dst]]),
                 ],
             )
-            take_ns = self._links.take_ns(send, order) * factor
+            take_ns = self._links.take_ns(send, order) * shrink
             take_ns += way_ns if half else 0.0
             taken.append(
                 self._edit.op(
@@ -202,8 +203,15 @@ class _Expansion:
         if key not in self._plans:
             was = ALGORITHMS[RECORDED.algorithm](size_bytes, len(ranks))
             now = ALGORITHMS[self._topology.algorithm](size_bytes, len(ranks))
-            self._plans[key] = _Plan(now, self._recorded.alone_ns(was, ranks))
+            self._plans[key] = _Plan(was, now, self._recorded.alone_ns(was, ranks))
         return self._plans[key]
+
+    def _factors(self, plan: _Plan, ranks: tuple[int, ...], work_ns: int) -> tuple[float, float]:
+        """On sends and on all, so that what was recorded takes what it took. Links have one message
+        at a time: what sends take more, other collectives have to wait for, as they did."""
+        if work_ns < plan.recorded_ns:
+            return 1.0, work_ns / plan.recorded_ns
+        return self._recorded.stretch_for(plan.recorded, ranks, work_ns), 1.0
 
     def _free_thread(self, stream: int) -> list[int]:
         """So many collectives at once as the library has threads: the next one begins when the
