@@ -101,10 +101,12 @@ def _best(
                 if segments(size_bytes, num_ranks, element_bytes)[1] != segment:
                     continue
                 count = _fitting(size_bytes, element_bytes, seen, num_ranks, place)
-                if count and _leaves_none(lengths, ahead, rows[:count]):
-                    is_in_one = bool(rows[count - 1] == ahead[count - 1])
+                is_in_one = count > 0 and bool(rows[count - 1] == ahead[count - 1])
+                if not count or (is_in_one, count) in fits:
+                    continue
+                if is_in_one or _leaves_none(lengths, ahead, rows[:count]):
                     pause = _stands_out(times_ns[ahead if is_in_one else rows], count)
-                    fits.setdefault((is_in_one, count), _Fit(rows[:count], size_bytes, pause))
+                    fits[is_in_one, count] = _Fit(rows[:count], size_bytes, pause)
 
     def merit(key: tuple[bool, int]) -> tuple[bool, int, float, int]:
         fit = fits[key]
