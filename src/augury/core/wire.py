@@ -123,6 +123,8 @@ class Algorithm(IntEnum):
     UNKNOWN = 0
     RING = 1
     """Every length and their order are those of a ring."""
+    DIRECT = 2
+    """One message from the one rank to the other."""
 
     @property
     def label(self) -> str:

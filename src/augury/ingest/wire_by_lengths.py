@@ -10,7 +10,7 @@ import numpy as np
 from augury.core.kinds import OpKind
 from augury.core.ledger import Ledger
 from augury.core.table import I4
-from augury.core.wire import MessageKind
+from augury.core.wire import Algorithm, MessageKind
 from augury.ingest.wire_kinds import Kinds
 from augury.ingest.wire_meaning import Meaning, Rows, between, collectives_of
 from augury.ingest.wire_messages import Columns
@@ -49,7 +49,7 @@ def meaning_by_lengths(
             meaning.give(own, MessageKind.COLLECTIVE, 0, len(shared))
         members = range(num_ranks)
         shared.append(
-            Shared(0, len(shared), OpKind.ALL_REDUCE, members, size_bytes, element_bytes=1)
+            Shared(0, len(shared), OpKind.ALL_REDUCE, members, size_bytes, algorithm=Algorithm.RING)
         )
     meaning.collectives = collectives_of(shared, kinds.payload_bytes, meaning, Ledger())
     return meaning

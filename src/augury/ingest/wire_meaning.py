@@ -12,7 +12,7 @@ from augury.core.graph import NONE
 from augury.core.kinds import OpKind
 from augury.core.ledger import Ledger
 from augury.core.table import I4, I8, U1
-from augury.core.wire import Algorithm, Collectives, MessageKind
+from augury.core.wire import Collectives, MessageKind
 from augury.ingest.gloo import all_reduce_bytes
 from augury.ingest.wire_kinds import Kinds
 from augury.ingest.wire_messages import Columns
@@ -83,9 +83,7 @@ def collectives_of(
         group=np.array([one.group for one in shared]),
         sequence=np.array([one.sequence for one in shared]),
         kind=np.array([one.kind for one in shared]),
-        algorithm=np.array(
-            [Algorithm.RING if one.element_bytes else Algorithm.UNKNOWN for one in shared]
-        ),
+        algorithm=np.array([one.algorithm for one in shared]),
         num_ranks=np.array([len(one.members) for one in shared]),
         size_bytes=np.array([one.size_bytes for one in shared]),
         payload_bytes=np.array(payload),

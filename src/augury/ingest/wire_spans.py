@@ -11,6 +11,7 @@ from augury.core.graph import NONE
 from augury.core.kinds import OpKind
 from augury.core.table import I8
 from augury.core.trace import Trace
+from augury.core.wire import Algorithm
 from augury.ingest.gloo import ELEMENT_SIZES, all_gather_lengths, all_reduce_lengths
 from augury.ingest.wire_match import Span
 
@@ -35,11 +36,13 @@ class Shared:
     sender: int = NONE
     receiver: int = NONE
     element_bytes: int = 0
-    """Of a ring whose lengths were found on the wire; 0: of none."""
+    """Of an all-reduce whose lengths were found on the wire; 0: they were not yet."""
+    algorithm: Algorithm = Algorithm.UNKNOWN
+    """Whose lengths are on the wire."""
 
     @property
     def is_from_one_to_one(self) -> bool:
-        return self.kind in (OpKind.SEND, OpKind.RECV)
+        return self.kind == OpKind.SEND
 
 
 def shared_of(trace: Trace) -> list[Shared]:
@@ -52,8 +55,9 @@ def shared_of(trace: Trace) -> list[Shared]:
         kind, rank = OpKind(int(events.kind[row])), int(events.rank[row])
         if kind in _WITHOUT_PAYLOAD:
             continue
+        as_one = OpKind.SEND if kind == OpKind.RECV else kind
         one = found.setdefault(
-            (group, sequence), Shared(group, sequence, kind, trace.groups[group])
+            (group, sequence), Shared(group, sequence, as_one, trace.groups[group])
         )
         one.size_bytes = max(one.size_bytes, int(events.size_bytes[row]))
         start_ns = int(events.start_ns[row])
@@ -101,14 +105,18 @@ def _lengths(one: Shared, src: int, dst: int, seen: set[int]) -> tuple[int, ...]
         for element_bytes in [one.element_bytes] if one.element_bytes else ELEMENT_SIZES:
             around = all_reduce_lengths(one.size_bytes, size, place, element_bytes).tolist()
             if around and seen.issuperset(around):
-                one.element_bytes = element_bytes
+                one.element_bytes, one.algorithm = element_bytes, Algorithm.RING
                 return tuple(around)
         return None
     if one.kind == OpKind.ALL_GATHER and one.size_bytes > 0:
         if members.index(dst) != (place + 1) % size:
             return ()
         passed_on = all_gather_lengths(one.size_bytes // size, size).tolist()
-        return tuple(passed_on) if passed_on and seen.issuperset(passed_on) else None
+        if not passed_on or not seen.issuperset(passed_on):
+            return None
+        one.algorithm = Algorithm.RING
+        return tuple(passed_on)
     if one.is_from_one_to_one and one.size_bytes in seen:
+        one.algorithm = Algorithm.DIRECT
         return (one.size_bytes,)
     return None
