@@ -31,7 +31,7 @@ def segments(size_bytes: int, num_ranks: int, element_bytes: int) -> tuple[int, 
     return per_rank, -(-segment // element_bytes) * element_bytes
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def all_reduce_lengths(
     size_bytes: int, num_ranks: int, place: int, element_bytes: int = ELEMENT_SIZES[0]
 ) -> I8:

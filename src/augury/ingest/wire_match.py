@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from augury.core.graph import NONE
 
 BEAM = 24
+MAX_OPEN = 32
+"""Collectives at once; of more only the newest are looked at."""
 _UNEXPLAINED, _MISSING, _UNSURE, _UNEVEN = 4.0, 1.0, 0.5, 0.01
 """Costs: a message that nothing expects; one that did not come; one that only its time explains;
 and of two that both would do, the one that is further on than its time."""
@@ -67,7 +69,7 @@ def _still_open(opened: _Open, spans: Sequence[Span], now_ns: int | None) -> tup
             still.append((span, seen))
         elif (expected := spans[span].lengths) is not None:
             lost += _MISSING * (len(expected) - seen)
-    return tuple(still), lost
+    return tuple(still[-MAX_OPEN:]), lost
 
 
 def _choices(

@@ -13,6 +13,7 @@ from augury.ingest.wire_kinds import Kinds
 from augury.ingest.wire_messages import Columns
 from augury.ingest.wire_rings import find_rings
 
+_MOST_PROCESSES = 4096
 _TRIED = 2000
 """Messages of each process that have to fit."""
 
@@ -47,6 +48,8 @@ def _circle(messages: Columns, kinds: Kinds) -> list[int] | None:
     if not len(src):
         return None
     size = int(max(src.max(), dst.max())) + 1
+    if size > _MOST_PROCESSES:
+        return None
     sent = np.zeros((size, size), dtype=np.int64)
     np.add.at(sent, (src, dst), kinds.payload_bytes[rows])
     before: I4 = sent.argmax(axis=1).astype(np.int32)

@@ -29,6 +29,9 @@ _FAR = 4096
 _AT_ONCE = 4
 """Rings whose messages may be mixed up."""
 _DISTINCT = 6
+_MOST_RANKS = 4096
+_PATIENCE = 5_000
+"""Places at which nothing fits, until it is clear that there are no rings."""
 _AT_THE_END = 1.5
 """As a pause, that nothing follows."""
 
@@ -61,7 +64,9 @@ def find_rings(
     found: list[Ring] = []
     free = np.ones(len(lengths), dtype=bool)
     hopeless: set[bytes] = set()
-    near = _AT_ONCE * 2 * SEGMENTS_A_RANK * num_ranks
+    if num_ranks > _MOST_RANKS:
+        return found
+    near = min(_FAR, _AT_ONCE * 2 * SEGMENTS_A_RANK * num_ranks)
     at = 0
     while at < len(lengths):
         if not free[at]:
@@ -75,6 +80,8 @@ def find_rings(
             fit = _best(times_ns, lengths, ahead, num_ranks, place, usual)
         if fit is None:
             hopeless.add(surroundings)
+            if len(hopeless) > _PATIENCE:
+                break
             at += 1
             continue
         free[fit.rows] = False
@@ -152,7 +159,9 @@ def _guesses(
     it may have."""
     seen = lengths[ahead]
     first = int(seen[0])
-    distinct = list(dict.fromkeys(seen[: 8 * num_ranks].tolist()))[:_DISTINCT]
+    if first > MAX_SEGMENT_BYTES:
+        return
+    distinct = list(dict.fromkeys(seen[: min(_FAR, 8 * num_ranks)].tolist()))[:_DISTINCT]
     for segment in distinct:
         for last in distinct:
             if last <= segment and first in (segment, last):
@@ -163,8 +172,10 @@ def _guesses(
 
 
 def _few(segment: int, last: int, num_ranks: int) -> Iterator[int]:
-    """Small sums have a fixed number of segments, some of which may be empty."""
-    for num_segments in range(1, SEGMENTS_A_RANK * num_ranks + 1):
+    """Small sums have a fixed number of segments, of which some are empty if they are tiny."""
+    most = SEGMENTS_A_RANK * num_ranks
+    fewest = most * (segment - max(ELEMENT_SIZES)) // segment
+    for num_segments in range(max(1, fewest), most + 1):
         yield (num_segments - 1) * segment + last
 
 

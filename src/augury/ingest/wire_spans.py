@@ -17,6 +17,8 @@ from augury.ingest.wire_match import Span
 
 SLACK_NS = 2_000_000
 """Profilers and sockets read one clock in two ways, and clocks of hosts are aligned so well."""
+MAX_SIZE_BYTES = 1 << 36
+"""What is larger was not sent, but made up."""
 _AROUND = (OpKind.ALL_REDUCE, OpKind.REDUCE_SCATTER)
 """Gloo scatters sums by reducing all of them."""
 _WITHOUT_PAYLOAD = (OpKind.BARRIER,)
@@ -97,6 +99,8 @@ def spans_between(
 
 def _lengths(one: Shared, src: int, dst: int, seen: set[int]) -> tuple[int, ...] | None:
     """In order; none if nothing goes this way, None if nothing is known of them."""
+    if one.size_bytes > MAX_SIZE_BYTES:
+        return None
     members = list(one.members)
     size, place = len(members), members.index(src)
     if one.kind in _AROUND and one.size_bytes > 0:
