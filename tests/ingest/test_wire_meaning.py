@@ -30,6 +30,15 @@ def test_one_after_the_other():
     assert assign([10, 20, 110, 120], [5, 5, 5, 5], spans) == [0, 0, 1, 1]
 
 
+def test_one_after_the_other_where_clocks_are_not_exact():
+    """Each may begin before the one before it has ended, and does not for that."""
+    spans = [_span(begin, begin + 90, 5, 5, 5, 5) for begin in (0, 100, 200)]
+    times = [begin + at for begin in (0, 100, 200) for at in (1, 30, 60, 89)]
+    assert assign(times, [5] * 12, spans, slack_ns=50) == [0] * 4 + [1] * 4 + [2] * 4
+    late = [time + 20 for time in times]
+    assert assign(late, [5] * 12, spans, slack_ns=50) == [0] * 4 + [1] * 4 + [2] * 4
+
+
 def test_two_at_once_are_told_apart_by_lengths():
     spans = [_span(0, 100, 5, 7, 5), _span(0, 100, 5, 5, 7)]
     # To give each to the first one that expects such leads nowhere.

@@ -14,7 +14,7 @@ from augury.ingest.wire_kinds import Kinds
 from augury.ingest.wire_match import assign
 from augury.ingest.wire_meaning import Meaning, between, collectives_of
 from augury.ingest.wire_messages import Columns
-from augury.ingest.wire_spans import shared_of, spans_between
+from augury.ingest.wire_spans import SLACK_NS, shared_of, spans_between
 
 
 def meaning_by_trace(
@@ -26,7 +26,9 @@ def meaning_by_trace(
     for src, dst, rows in between(messages, kinds.is_gloo, ranks):
         times_ns, lengths = messages["send_ns"][rows], kinds.payload_bytes[rows]
         numbers, spans = spans_between(shared, src, dst, times_ns, lengths)
-        given = np.array(assign(times_ns.tolist(), lengths.tolist(), spans), dtype=np.int64)
+        given = np.array(
+            assign(times_ns.tolist(), lengths.tolist(), spans, slack_ns=SLACK_NS), dtype=np.int64
+        )
         order = np.argsort(given, kind="stable")
         for own in np.split(order, np.flatnonzero(np.diff(given[order])) + 1):
             if len(own) and given[own[0]] != NONE:

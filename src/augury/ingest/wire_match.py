@@ -15,9 +15,11 @@ from augury.core.graph import NONE
 BEAM = 24
 MAX_OPEN = 32
 """Collectives at once; of more only the newest are looked at."""
-_UNEXPLAINED, _MISSING, _UNSURE, _UNEVEN = 4.0, 1.0, 0.5, 0.01
-"""Costs: a message that nothing expects; one that did not come; one that only its time explains;
-and of two that both would do, the one that is further on than its time."""
+_UNEXPLAINED, _MISSING, _UNSURE = 4.0, 1.0, 0.5
+"""Costs: a message that nothing expects; one that did not come; one that only its time explains."""
+_UNTIMELY, _UNEVEN = 0.1, 0.01
+"""Of several that would do: one that has not begun, or has ended; one that is further on than its
+time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,20 +37,26 @@ _Trail = tuple["_Trail | None", int]
 """What each message was given to, backwards."""
 
 
-def assign(times_ns: Sequence[int], lengths: Sequence[int], spans: Sequence[Span]) -> list[int]:
+def assign(
+    times_ns: Sequence[int],
+    lengths: Sequence[int],
+    spans: Sequence[Span],
+    *,
+    slack_ns: int = 0,
+) -> list[int]:
     """For each message its span, or NONE. Messages are in order of time, spans in order of their
-    start."""
+    start; ``slack_ns``: how far a message may lie outside of its span."""
     states: dict[_Open, tuple[float, _Trail | None]] = {(): (0.0, None)}
     following = 0
     for now_ns, length in zip(times_ns, lengths, strict=True):
         begun: list[tuple[int, int]] = []
-        while following < len(spans) and spans[following].start_ns <= now_ns:
+        while following < len(spans) and spans[following].start_ns - slack_ns <= now_ns:
             begun.append((following, 0))
             following += 1
         grown: dict[_Open, tuple[float, _Trail | None]] = {}
         for opened, (cost, trail) in states.items():
-            still, lost = _still_open((*opened, *begun), spans, now_ns)
-            for after, more, span in _choices(still, spans, now_ns, length):
+            still, lost = _still_open((*opened, *begun), spans, now_ns - slack_ns)
+            for after, more, span in _choices(still, spans, now_ns, length, slack_ns):
                 total = cost + lost + more
                 known = grown.get(after)
                 if known is None or total < known[0]:
@@ -60,12 +68,12 @@ def assign(times_ns: Sequence[int], lengths: Sequence[int], spans: Sequence[Span
     return _followed(ended[1][1])
 
 
-def _still_open(opened: _Open, spans: Sequence[Span], now_ns: int | None) -> tuple[_Open, float]:
-    """Without those whose time is over, and what these lack."""
+def _still_open(opened: _Open, spans: Sequence[Span], since_ns: int | None) -> tuple[_Open, float]:
+    """Without those that had ended by then, and what these lack."""
     still: list[tuple[int, int]] = []
     lost = 0.0
     for span, seen in opened:
-        if now_ns is not None and spans[span].end_ns >= now_ns:
+        if since_ns is not None and spans[span].end_ns >= since_ns:
             still.append((span, seen))
         elif (expected := spans[span].lengths) is not None:
             lost += _MISSING * (len(expected) - seen)
@@ -73,7 +81,7 @@ def _still_open(opened: _Open, spans: Sequence[Span], now_ns: int | None) -> tup
 
 
 def _choices(
-    opened: _Open, spans: Sequence[Span], now_ns: int, length: int
+    opened: _Open, spans: Sequence[Span], now_ns: int, length: int, slack_ns: int
 ) -> list[tuple[_Open, float, int]]:
     """What is open afterwards, what it costs, and which span the message is of."""
     found: list[tuple[_Open, float, int]] = []
@@ -81,14 +89,21 @@ def _choices(
         span = spans[number]
         expected = span.lengths
         if expected is None:
-            found.append((opened, _UNSURE, number))
+            cost = _UNSURE + _untimely(span, now_ns, slack_ns)
+            found.append((opened, cost, number))
         elif expected[seen] == length:
             rest = ((number, seen + 1),) if seen + 1 < len(expected) else ()
             after = opened[:place] + rest + opened[place + 1 :]
-            found.append((after, _uneven(span, seen, len(expected), now_ns), number))
+            cost = _untimely(span, now_ns, slack_ns) + _uneven(span, seen, len(expected), now_ns)
+            found.append((after, cost, number))
     if not found:
         found.append((opened, _UNEXPLAINED, NONE))
     return found
+
+
+def _untimely(span: Span, now_ns: int, slack_ns: int) -> float:
+    outside_ns = max(span.start_ns - now_ns, now_ns - span.end_ns, 0)
+    return _UNTIMELY * outside_ns / slack_ns if outside_ns else 0.0
 
 
 def _uneven(span: Span, seen: int, count: int, now_ns: int) -> float:

@@ -87,9 +87,9 @@ def spans_between(
             continue
         if one.is_from_one_to_one and (one.sender, one.receiver) != (src, dst):
             continue
-        begin_ns = one.start_ns.get(src, one.start_ns.get(dst, 0)) - SLACK_NS
-        end_ns = max(one.end_ns.get(rank, begin_ns) for rank in (src, dst)) + SLACK_NS
-        first, last = np.searchsorted(times_ns, [begin_ns, end_ns])
+        begin_ns = one.start_ns.get(src, one.start_ns.get(dst, 0))
+        end_ns = max(one.end_ns.get(rank, begin_ns) for rank in (src, dst))
+        first, last = np.searchsorted(times_ns, [begin_ns - SLACK_NS, end_ns + SLACK_NS])
         expected = _lengths(one, src, dst, set(lengths[first:last].tolist()))
         if expected is None or expected:
             found.append((Span(start_ns=begin_ns, end_ns=end_ns, lengths=expected), number))
