@@ -17,6 +17,7 @@ from augury.core.wire import Algorithm, MessageKind, Wire, attributed_share
 from augury.ingest.gloo import all_reduce_lengths
 from augury.ingest.run import open_run
 from augury.ingest.wire import read_wire
+from augury.ingest.wire_spans import SLACK_NS, shared_of
 from tests.capture.conftest import wire_recorder  # noqa: F401
 from tests.capture.jobs import start_ranks
 
@@ -112,6 +113,17 @@ def test_all_reduces_sent_what_rings_send_to_the_byte(job: Job):
         )
     assert (wire.collectives.algorithm == Algorithm.RING).all()
     assert (wire.collectives.payload_bytes == wire.collectives.expected_bytes).all()
+
+
+def test_messages_lie_within_their_collectives(job: Job):
+    """From its start on the sender to its end on the receiver, as the profiler saw it."""
+    rows, wire = job.wire.messages, job.wire
+    shared = {(one.group, one.sequence): one for one in shared_of(job.trace)}
+    src, dst = wire.ranks_of(rows.src), wire.ranks_of(rows.dst)
+    for row in np.flatnonzero(rows.sequence != NONE).tolist():
+        one = shared[int(rows.group[row]), int(rows.sequence[row])]
+        assert rows.send_ns[row] >= one.start_ns[int(src[row])] - SLACK_NS
+        assert rows.received_ns[row] <= one.end_ns[int(dst[row])] + SLACK_NS
 
 
 def test_payload_is_attributed(job: Job):
