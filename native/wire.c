@@ -47,6 +47,7 @@ enum { SEEN_FROM_ITS_BEGINNING = 1, SEEN_LATE = 2, INHERITED = 4 };
 enum { UNKNOWN = 0, NO_TCP_CONNECTION = 1, MADE_HERE = 2, FIRST_ROW = 3 };
 enum { JUST_FORKED = 0, STARTED = 1, FORKED = 2, BEGINNING = 3 };
 static const uint64_t INFO_EVERY_NS = 20 * 1000 * 1000;
+static const uint64_t PATIENCE_NS = 10ull * 1000 * 1000 * 1000;
 
 typedef struct {
   char magic[8];
@@ -101,14 +102,14 @@ static struct {
 // Zeroed by the kernel in whatever process is forked from this one, however it was forked.
 typedef struct {
   _Atomic uint32_t life;
-  _Atomic bool is_resolving;
+  _Atomic bool is_resolving, is_stuck;
   _Atomic int highest_fd;
   _Atomic pid_t pid;  // a child made by vfork has this memory too, and another pid
   _Atomic uint32_t fds[MAX_FDS];
 } Own;
 
 static Own *own;  // NULL: nothing is noted
-static OWN_TLS bool is_inside;
+static OWN_TLS volatile bool is_inside;
 static OWN_TLS uint32_t own_thread;
 static OWN_TLS pid_t own_thread_pid;  // a forked thread goes on with another number
 
@@ -342,9 +343,32 @@ static void leave(uint32_t state) {
     atomic_store(&connection->closed_ns, now_ns(CLOCK_REALTIME));
 }
 
+// A thread that is ended within a signal handler may take the turn with it: then nothing new is
+// looked at any more, and nobody waits for it.
+static bool take_turn(void) {
+  uint64_t since_ns = 0;
+  for (unsigned i = 1; atomic_exchange(&own->is_resolving, true); i++) {
+    if (i % 1024 == 0) {
+      uint64_t at_ns = now_ns(CLOCK_MONOTONIC);
+      if (since_ns == 0) since_ns = at_ns;
+      if (at_ns - since_ns > PATIENCE_NS) atomic_store(&own->is_stuck, true);
+    }
+    if (atomic_load(&own->is_stuck)) return false;
+    sched_yield();
+  }
+  return true;
+}
+
 static uint32_t resolve(int fd, uint32_t flags) {
-  while (atomic_exchange(&own->is_resolving, true)) sched_yield();
   uint32_t state = atomic_load(&own->fds[fd]);
+  if (!take_turn()) {
+    Header *header = atomic_load(&self.header);
+    if (header != NULL && (state == MADE_HERE || flags == SEEN_FROM_ITS_BEGINNING))
+      atomic_fetch_add(&header->connections_lost, 1);
+    atomic_compare_exchange_strong(&own->fds[fd], &state, NO_TCP_CONNECTION);
+    return UNKNOWN;
+  }
+  state = atomic_load(&own->fds[fd]);
   if (state == UNKNOWN || state == MADE_HERE) {
     uint32_t found = look_at(fd, state == MADE_HERE ? SEEN_FROM_ITS_BEGINNING : flags);
     if (found != UNKNOWN) {
