@@ -52,12 +52,13 @@ def show(rows: Sequence[Row], checks: Sequence[Check], summary: dict[str, Any]) 
 
 
 def _table_of(checks: Sequence[Check]) -> Table:
-    table = columns("check", "kind", ">value", ">at most", "~")
+    table = columns("check", "kind", ">value", ">at most", ">noise", "~")
     for check in checks:
         value = "" if check.value is None else f"{check.value:g} {check.unit}"
-        bound = f"{max(check.at_most, check.noise or 0):g} {check.unit}"
+        noise = "" if check.noise is None else f"{check.noise:g} {check.unit}"
         mark = "" if check.holds else f"MISS {check.trouble or ''}"
-        table.add_row(check.case, check.kind, value, bound, safe(mark, max_chars=120))
+        bound = f"{check.at_most:g} {check.unit}"
+        table.add_row(check.case, check.kind, value, bound, noise, safe(mark, max_chars=120))
     return table
 
 
