@@ -18,7 +18,7 @@ MIB = 1 << 20
 
 def equal_links(num_ranks: int, ns_per_byte: float = 8.0, latency_ns: float = 50_000.0) -> Links:
     apart = 1 - np.eye(num_ranks)
-    return Links(ns_per_byte=apart * ns_per_byte, latency_ns=apart * latency_ns)
+    return Links.of(apart * ns_per_byte, apart * latency_ns)
 
 
 def wire_of(rows: list[tuple[int, int, int, int, int]]) -> Wire:
@@ -103,6 +103,22 @@ def test_one_way_is_one_way() -> None:
     changed = equal_links(3).faster(1, 0.5, receives=False)
     assert changed.ns_per_byte[1, 0] == 16
     assert changed.ns_per_byte[0, 1] == 8
+
+
+def test_a_faster_link_helps_no_further_than_the_other_end() -> None:
+    links = equal_links(2)
+    assert links.faster(1, 4).ns_per_byte[0, 1] == links.faster(1, 4).ns_per_byte[1, 0] == 8
+    assert links.faster(1, 4).faster(0, 4).ns_per_byte[0, 1] == 2
+
+
+def test_the_one_slow_rank_of_a_ring_is_told_from_its_neighbours() -> None:
+    """Ranks send to the one before; what goes to or from rank 1 is slow."""
+    seen = [*stream(0, 3, 8.0, 50_000), *stream(3, 2, 8.0, 50_000)]
+    seen += [*stream(2, 1, 32.0, 50_000), *stream(1, 0, 32.0, 50_000)]
+    links = fit_links(wire_of(seen), 4)
+    assert links.out == pytest.approx([8, 32, 8, 8], rel=0.01)
+    restored = links.faster(1, 8)
+    assert restored.ns_per_byte[2, 1] == pytest.approx(8, rel=0.01)
 
 
 def test_a_rank_that_is_not_there() -> None:

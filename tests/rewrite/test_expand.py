@@ -8,6 +8,7 @@ from augury.core.builder import GraphBuilder
 from augury.core.errors import UsageError
 from augury.core.graph import Graph
 from augury.core.kinds import Discipline, OpKind, ResourceKind
+from augury.costs.links import Links
 from augury.costs.steps import ring
 from augury.replay.run import replay
 from augury.rewrite.expand import Topology, expand
@@ -118,8 +119,7 @@ def test_a_slow_pair_is_avoided_by_another_order() -> None:
     links = equal_links(4)
     slow = links.ns_per_byte.copy()
     slow[1, 0] = slow[0, 1] = 40.0
-    graph, unequal = training(4), equal_links(4)
-    object.__setattr__(unequal, "ns_per_byte", slow)
+    graph, unequal = training(4), Links.of(slow, links.latency_ns)
     neighbours = replay(expand(graph, links, links=unequal)).step_ns
     apart = replay(
         expand(graph, links, links=unequal, topology=Topology(ring_order=(0, 2, 1, 3)))

@@ -27,9 +27,8 @@ class Change:
     words: str
     make: Callable[[Graph, Costs], Changed]
     assumes: float
-    links: Callable[[Links, float], Links] | None = None
-    """The same, where links are known one by one: done to them, not to the graph. The number is
-    the rate of a link now, in bytes a second."""
+    links: Callable[[Links], Links] | None = None
+    """The same, where links are known one by one: done to them, not to the graph."""
 
 
 def factor_of(text: str) -> float | None:
@@ -51,8 +50,10 @@ def bandwidth(text: str) -> Change:
         assert share is not None
         return change_bandwidth(graph, costs, share)
 
-    def make_links(links: Links, now: float) -> Links:
-        return links.all_faster(factor if rate is None else rate / now)  # type: ignore[arg-type]
+    def make_links(links: Links) -> Links:
+        share = factor if rate is None else rate / links.typical_rate
+        assert share is not None
+        return links.all_faster(share)
 
     return Change(f"bandwidth {text}", make, 0.015, make_links)
 
@@ -70,8 +71,8 @@ def link_bandwidth(text: str) -> Change:
     if not (factor or rate):
         raise UsageError(f"with a bandwidth of {text} nothing ends", remedy="give more than 0")
 
-    def make_links(links: Links, now: float) -> Links:
-        share = factor if rate is None else rate / now
+    def make_links(links: Links) -> Links:
+        share = factor if rate is None else rate / links.rate_of(int(rank))
         assert share is not None
         return links.faster(int(rank), share, sends=way != "in", receives=way != "out")
 
@@ -91,14 +92,14 @@ def latency(text: str) -> Change:
             f"latency {text}",
             lambda graph, costs: change_latency(graph, costs, factor=factor),
             0.02,
-            lambda links, _now: links.slower_by(factor=factor),
+            lambda links: links.slower_by(factor=factor),
         )
     more_ns = parse_time_ns(text.removeprefix("+"))
     return Change(
         f"latency +{text.removeprefix('+')}",
         lambda graph, costs: change_latency(graph, costs, more_ns=more_ns),
         0.02,
-        lambda links, _now: links.slower_by(more_ns=more_ns),
+        lambda links: links.slower_by(more_ns=more_ns),
     )
 
 
@@ -185,7 +186,7 @@ def make_all_fine(
     links = recorded
     for change in changes:
         if change.links is not None:
-            links = change.links(links, links.typical_rate)
+            links = change.links(links)
             continue
         graph, costs = change.make(graph, costs)
         _check(graph, change)

@@ -21,16 +21,43 @@ MAX_NS_PER_BYTE = 1e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Links:
-    """``ns_per_byte`` and ``latency_ns`` by (sender, receiver)."""
+    """Every rank has a way out and a way in; what lies between two of them may be slower by a
+    factor, ``path``. In nanoseconds a byte; ``path`` and ``latency_ns`` by (sender, receiver)."""
 
-    ns_per_byte: NDArray[np.float64]
+    out: NDArray[np.float64]
+    into: NDArray[np.float64]
+    path: NDArray[np.float64]
     latency_ns: NDArray[np.float64]
     reduce_ns_per_byte: float = 0.0
     """What a receiver takes to add up what arrived."""
 
+    @classmethod
+    def of(cls, ns_per_byte: NDArray[np.float64], latency_ns: NDArray[np.float64]) -> Links:
+        """Of what was seen between pairs. A rank is as fast as the fastest that it was seen, either
+        way: if one of two is known to be faster elsewhere, the other one is what slows them."""
+        num_ranks = len(ns_per_byte)
+        others = np.where(np.eye(num_ranks, dtype=bool), np.inf, ns_per_byte)
+        own = np.minimum(others.min(axis=0), others.min(axis=1)) if num_ranks > 1 else np.ones(1)
+        expected = np.maximum(own[:, None], own[None, :])
+        path = np.where(np.isfinite(others), others, expected) / expected
+        return cls(out=own, into=own, path=path, latency_ns=latency_ns)
+
     @property
     def num_ranks(self) -> int:
-        return len(self.ns_per_byte)
+        return len(self.out)
+
+    @property
+    def ns_per_byte(self) -> NDArray[np.float64]:
+        """By (sender, receiver): the slower of the two ways, and what lies between."""
+        return np.maximum(self.out[:, None], self.into[None, :]) * self.path
+
+    def rate_of(self, rank: int) -> float:
+        """Bytes a second of its way out."""
+        self._check(rank)
+        return 1e9 / float(self.out[rank])
+
+    def between(self, src: int, dst: int) -> float:
+        return max(float(self.out[src]), float(self.into[dst])) * float(self.path[src, dst])
 
     @property
     def typical_rate(self) -> float:
@@ -39,7 +66,7 @@ class Links:
         return 1e9 / float(np.median(others))
 
     def send_ns(self, send: Send, order: Sequence[int]) -> float:
-        return float(self.ns_per_byte[order[send.src], order[send.dst]]) * send.size_bytes
+        return self.between(order[send.src], order[send.dst]) * send.size_bytes
 
     def take_ns(self, send: Send, order: Sequence[int]) -> float:
         own = float(self.latency_ns[order[send.src], order[send.dst]])
@@ -78,20 +105,23 @@ class Links:
         return high
 
     def all_faster(self, factor: float) -> Links:
-        return replace(self, ns_per_byte=self.ns_per_byte / factor)
+        return replace(self, out=self.out / factor, into=self.into / factor)
 
     def faster(
         self, rank: int, factor: float, *, sends: bool = True, receives: bool = True
     ) -> Links:
         """The one rank's link, ways out and in."""
+        self._check(rank)
+        scale = np.where(np.arange(self.num_ranks) == rank, 1 / factor, 1.0)
+        return replace(
+            self,
+            out=self.out * scale if sends else self.out,
+            into=self.into * scale if receives else self.into,
+        )
+
+    def _check(self, rank: int) -> None:
         if not 0 <= rank < self.num_ranks:
             raise UsageError(f"there is no rank {rank}", remedy=f"name 0 to {self.num_ranks - 1}")
-        scale = np.ones_like(self.ns_per_byte)
-        if sends:
-            scale[rank, :] = 1 / factor
-        if receives:
-            scale[:, rank] = 1 / factor
-        return replace(self, ns_per_byte=self.ns_per_byte * scale)
 
     def slower_by(self, *, factor: float = 1.0, more_ns: float = 0.0) -> Links:
         """In latency."""
@@ -100,14 +130,13 @@ class Links:
     def grown(self, num_ranks: int) -> Links:
         """Further ranks have links such as those that there are, in turn."""
         like = np.arange(num_ranks) % self.num_ranks
-        # A rank and its own likeness are as far apart as any two.
-        fill = Links(
-            ns_per_byte=_without_own(self.ns_per_byte), latency_ns=_without_own(self.latency_ns)
-        )
         return replace(
             self,
-            ns_per_byte=fill.ns_per_byte[np.ix_(like, like)],
-            latency_ns=fill.latency_ns[np.ix_(like, like)],
+            out=self.out[like],
+            into=self.into[like],
+            # A rank and its own likeness are as far apart as any two.
+            path=_without_own(self.path)[np.ix_(like, like)],
+            latency_ns=_without_own(self.latency_ns)[np.ix_(like, like)],
         )
 
 
@@ -135,10 +164,7 @@ def fit_links(wire: Wire, num_ranks: int) -> Links:
             "the wire shows no large message between ranks",
             remedy="record a window of steps that communicate with `augury run --wire`",
         )
-    return Links(
-        ns_per_byte=_whole(rates, num_ranks, worst=True),
-        latency_ns=_whole(delays, num_ranks, worst=False),
-    )
+    return Links.of(_whole(rates, num_ranks, worst=True), _whole(delays, num_ranks, worst=False))
 
 
 def _latency_ns(messages: Messages, rows: NDArray[np.int64]) -> float:
