@@ -17,7 +17,7 @@ from augury.core.wire import MessageKind, Wire
 from augury.ingest.clocks import to_common
 from augury.ingest.recorded import clock_sources
 from augury.ingest.run import open_run
-from augury.ingest.wire import attributed_share, read_wire
+from augury.ingest.wire.read import attributed_share, read_wire
 from benchmarks.validate.checks import Check
 
 SUITE = "wire"

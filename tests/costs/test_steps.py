@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from augury.core.errors import UsageError
-from augury.costs.steps import ALGORITHMS, gloo_segments, halving_doubling, ring, tree
+from augury.core.gloo import segments
+from augury.costs.steps import ALGORITHMS, halving_doubling, ring, tree
 
 MIB = 1 << 20
 
@@ -40,9 +41,9 @@ def test_nothing_waits_for_what_comes_later_or_for_others(
 
 
 def test_segments_as_gloo_cuts_them() -> None:
-    assert gloo_segments(16 * MIB, 2, 4) == (8, MIB)
-    assert gloo_segments(100, 2, 4) == (2, 28)
-    assert gloo_segments(5 * MIB, 4, 4) == (2, 5 * MIB // 8)
+    assert segments(16 * MIB, 2, 4) == (8, MIB)
+    assert segments(100, 2, 4) == (2, 28)
+    assert segments(5 * MIB, 4, 4) == (2, 5 * MIB // 8)
     lengths = [send.size_bytes for send in ring(100, 2) if send.src == 0]
     assert lengths == [28, 16, 28, 28]
 

@@ -7,8 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from augury.core.gloo import segments
 from augury.costs.steps import ring
-from augury.ingest.gloo import all_gather_lengths, all_reduce_bytes, all_reduce_lengths, segments
+from augury.ingest.wire.gloo import (
+    all_gather_lengths,
+    all_reduce_bytes,
+    all_reduce_lengths,
+)
 
 MIB = 1 << 20
 

@@ -13,8 +13,8 @@ from augury.core.kinds import OpKind
 from augury.core.strings import StringTable
 from augury.core.trace import Calibration, Events, RankFacts, Steps, Streams, Trace
 from augury.core.wire import Algorithm, MessageKind, attributed_share
-from augury.ingest.gloo import all_gather_lengths, all_reduce_lengths
-from augury.ingest.wire import read_wire
+from augury.ingest.wire.gloo import all_gather_lengths, all_reduce_lengths
+from augury.ingest.wire.read import read_wire
 from tests.ingest.wire_written import EPOCH_NS, Talk
 
 MS = 1_000_000

@@ -15,7 +15,7 @@ from benchmarks.testbed.skew import Skew, skew_run
 from augury.capture.wire import LIBRARY_VARIABLE
 from augury.ingest.clocks import to_common
 from augury.ingest.recorded import clock_sources, read_run
-from augury.ingest.wire_layout import CONNECTION, HEADER
+from augury.ingest.wire.layout import CONNECTION, HEADER
 
 from ..capture.jobs import start_ranks, write_training
 from ..capture.wired import build_library

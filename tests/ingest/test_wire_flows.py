@@ -10,10 +10,10 @@ import pytest
 
 from augury.core.ledger import Ledger
 from augury.core.trace import Clock
-from augury.ingest.wire_ends import End, Pair
-from augury.ingest.wire_file import Calls, Ends, TcpStates, WireFile
-from augury.ingest.wire_flows import clocks_of_files, clocks_of_ranks, flows
-from augury.ingest.wire_layout import RECEIVED, SENT
+from augury.ingest.wire.ends import End, Pair
+from augury.ingest.wire.file import Calls, Ends, TcpStates, WireFile
+from augury.ingest.wire.flows import clocks_of_files, clocks_of_ranks, flows
+from augury.ingest.wire.layout import RECEIVED, SENT
 
 AT = 10**18
 MS = 1_000_000

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from augury.core.graph import NONE
 from augury.core.kinds import OpKind
 from augury.core.wire import MessageKind, attributed_share
-from augury.ingest.gloo import all_reduce_lengths
-from augury.ingest.wire import read_wire
-from augury.ingest.wire_match import Span, assign
-from augury.ingest.wire_rings import find_rings
+from augury.ingest.wire.gloo import all_reduce_lengths
+from augury.ingest.wire.match import Span, assign
+from augury.ingest.wire.read import read_wire
+from augury.ingest.wire.rings import find_rings
 from tests.ingest.wire_written import Talk, Written, connection
 
 MIB = 1 << 20

@@ -14,10 +14,10 @@ from augury.core.graph import NONE
 from augury.core.kinds import OpKind
 from augury.core.trace import Trace
 from augury.core.wire import Algorithm, MessageKind, Wire, attributed_share
-from augury.ingest.gloo import all_reduce_lengths
 from augury.ingest.run import open_run
-from augury.ingest.wire import read_wire
-from augury.ingest.wire_spans import SLACK_NS, shared_of
+from augury.ingest.wire.gloo import all_reduce_lengths
+from augury.ingest.wire.read import read_wire
+from augury.ingest.wire.spans import SLACK_NS, shared_of
 from tests.capture.conftest import wire_recorder  # noqa: F401
 from tests.capture.jobs import start_ranks
 

@@ -42,7 +42,7 @@ def read_fine(path: Path) -> FineRun:
     from augury.build.recorded import build_recorded
     from augury.costs.links import fit_links
     from augury.ingest.run import open_run
-    from augury.ingest.wire import read_wire
+    from augury.ingest.wire.read import read_wire
 
     with working(f"reading {path}"):
         trace = open_run(path)

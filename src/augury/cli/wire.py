@@ -33,7 +33,7 @@ def wire(
         )
     import_numpy()
     trace = _trace(run)
-    from augury.ingest.wire import read_wire
+    from augury.ingest.wire.read import read_wire
     from augury.report.wire_summary import summarize_wire
 
     with working("reading what went over the wire"):

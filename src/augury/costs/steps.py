@@ -10,10 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from augury.core.errors import UsageError
-
-MAX_SEGMENT_BYTES = 1 << 20
-"""Gloo's: larger chunks travel in several."""
-ELEMENT_BYTES = 4
+from augury.core.gloo import ELEMENT_SIZES, segments
 
 
 class Send(NamedTuple):
@@ -32,20 +29,10 @@ Algorithm = Callable[[int, int], list[Send]]
 """Of the bytes that every rank contributes and the number of ranks."""
 
 
-def gloo_segments(size_bytes: int, num_ranks: int, element_bytes: int) -> tuple[int, int]:
-    """How many segments each rank owns, and their size: at least two, so that one can travel while
-    another is added up."""
-    largest = element_bytes * max(1, MAX_SEGMENT_BYTES // element_bytes)
-    wanted = max(-(-size_bytes // largest), 2 * num_ranks)
-    per_rank = -(-wanted // num_ranks)
-    segment = -(-size_bytes // (per_rank * num_ranks))
-    return per_rank, -(-segment // element_bytes) * element_bytes
-
-
-def ring(size_bytes: int, num_ranks: int, *, element_bytes: int = ELEMENT_BYTES) -> list[Send]:
+def ring(size_bytes: int, num_ranks: int, *, element_bytes: int = ELEMENT_SIZES[0]) -> list[Send]:
     """As gloo does it: segment behind segment to the rank before, two of them under way at a
     time; once around to add up, once more to tell the sums."""
-    per_rank, segment = gloo_segments(size_bytes, num_ranks, element_bytes)
+    per_rank, segment = segments(size_bytes, num_ranks, element_bytes)
     num_turns = per_rank * (num_ranks - 1)
     sends: list[Send] = []
     last: list[tuple[int, ...]] = [()] * num_ranks

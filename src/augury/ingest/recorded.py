@@ -18,7 +18,7 @@ from augury.ingest.rank_record import RankRecord, read_records, world_size
 from augury.ingest.recorded_rank import RecordedRank, read_rank
 from augury.ingest.steps import steps_of
 from augury.ingest.waits import draft_waits
-from augury.ingest.wire_flows import clocks_of_ranks
+from augury.ingest.wire.flows import clocks_of_ranks
 
 
 def read_run(folder: Path, *, clocks: Source = "auto") -> Trace:

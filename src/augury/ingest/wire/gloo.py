@@ -12,23 +12,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from augury.core.gloo import ELEMENT_SIZES, segments
 from augury.core.table import I8
 
 HEADER_BYTES = 48
-MAX_SEGMENT_BYTES = 1 << 20
-ELEMENT_SIZES = (4, 2, 8, 1)
-"""In the order in which they are tried where nothing tells."""
-SEGMENTS_A_RANK = 2
-"""At least."""
-
-
-def segments(size_bytes: int, num_ranks: int, element_bytes: int) -> tuple[int, int]:
-    """How many segments each rank owns, and their size."""
-    largest = element_bytes * max(1, MAX_SEGMENT_BYTES // element_bytes)
-    wanted = max(-(-size_bytes // largest), SEGMENTS_A_RANK * num_ranks)
-    per_rank = -(-wanted // num_ranks)
-    segment = -(-size_bytes // (per_rank * num_ranks))
-    return per_rank, -(-segment // element_bytes) * element_bytes
 
 
 @lru_cache(maxsize=512)

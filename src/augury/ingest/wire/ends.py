@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from augury.core.ledger import Ledger, Severity
-from augury.ingest.wire_file import WireFile
+from augury.ingest.wire.file import WireFile
 
 MAX_APART_NS = 120 * 10**9
 """Ends that were opened further apart are of two connections, whatever clocks say."""

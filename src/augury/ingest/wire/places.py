@@ -9,9 +9,9 @@ import numpy as np
 from augury.core.graph import NONE
 from augury.core.ledger import Ledger, Severity
 from augury.core.table import I4
-from augury.ingest.wire_kinds import Kinds
-from augury.ingest.wire_messages import Columns
-from augury.ingest.wire_rings import find_rings
+from augury.ingest.wire.kinds import Kinds
+from augury.ingest.wire.messages import Columns
+from augury.ingest.wire.rings import find_rings
 
 _MOST_PROCESSES = 4096
 _TRIED = 2000

@@ -15,14 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from augury.core.gloo import ELEMENT_SIZES, MAX_SEGMENT_BYTES, SEGMENTS_A_RANK, segments
 from augury.core.table import I8
-from augury.ingest.gloo import (
-    ELEMENT_SIZES,
-    MAX_SEGMENT_BYTES,
-    SEGMENTS_A_RANK,
-    all_reduce_lengths,
-    segments,
-)
+from augury.ingest.wire.gloo import all_reduce_lengths
 
 _FAR = 4096
 """Messages that are looked at for one ring of large segments: some gigabytes."""

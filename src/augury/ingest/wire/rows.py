@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from augury.core.graph import NONE
 from augury.core.ledger import Ledger, Severity
 from augury.core.table import I4, I8, U1, Table, column
-from augury.ingest.wire_layout import (
+from augury.ingest.wire.layout import (
     MAX_POSITION,
     MAX_TIME_NS,
     OF_THE_PARENT,

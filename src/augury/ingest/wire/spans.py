@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from augury.core.gloo import ELEMENT_SIZES
 from augury.core.graph import NONE
 from augury.core.kinds import OpKind
 from augury.core.table import I8
 from augury.core.trace import Trace
 from augury.core.wire import Algorithm
-from augury.ingest.gloo import ELEMENT_SIZES, all_gather_lengths, all_reduce_lengths
-from augury.ingest.wire_match import Span
+from augury.ingest.wire.gloo import all_gather_lengths, all_reduce_lengths
+from augury.ingest.wire.match import Span
 
 SLACK_NS = 2_000_000
 """Profilers and sockets read one clock in two ways, and clocks of hosts are aligned so well."""

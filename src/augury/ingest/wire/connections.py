@@ -10,8 +10,8 @@ from augury.core.graph import NONE
 from augury.core.ledger import Ledger, Severity
 from augury.core.strings import StringPool
 from augury.core.wire import Connections
-from augury.ingest.wire_ends import End, Pair
-from augury.ingest.wire_file import WireFile
+from augury.ingest.wire.ends import End, Pair
+from augury.ingest.wire.file import WireFile
 
 Leads = Callable[[int, int], int]
 """From a file's number and a time by its clock to the common time."""

@@ -11,11 +11,11 @@ from augury.core.kinds import OpKind
 from augury.core.ledger import Ledger
 from augury.core.table import I4
 from augury.core.wire import Algorithm, MessageKind
-from augury.ingest.wire_kinds import Kinds
-from augury.ingest.wire_meaning import Meaning, Rows, between, collectives_of
-from augury.ingest.wire_messages import Columns
-from augury.ingest.wire_rings import find_rings
-from augury.ingest.wire_spans import Shared
+from augury.ingest.wire.kinds import Kinds
+from augury.ingest.wire.meaning import Meaning, Rows, between, collectives_of
+from augury.ingest.wire.messages import Columns
+from augury.ingest.wire.rings import find_rings
+from augury.ingest.wire.spans import Shared
 
 
 def meaning_by_lengths(

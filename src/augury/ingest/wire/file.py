@@ -18,7 +18,7 @@ from augury.core.errors import InputError
 from augury.core.graph import NONE
 from augury.core.ledger import Ledger, Severity
 from augury.ingest.compressed import read_unpacked
-from augury.ingest.wire_layout import (
+from augury.ingest.wire.layout import (
     CONNECTION,
     EVENT,
     MAX_POSITION,
@@ -26,7 +26,7 @@ from augury.ingest.wire_layout import (
     checked_header,
     whole_rows,
 )
-from augury.ingest.wire_rows import (
+from augury.ingest.wire.rows import (
     Calls,
     Ends,
     TcpStates,

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from augury.core.table import I8
-from augury.ingest.hull import F8
-from augury.ingest.wire_bounds import Delays
+from augury.ingest.wire.bounds import Delays
+from augury.ingest.wire.hull import F8
 
 Pairs = Mapping[tuple[int, int], tuple[Delays, Delays]]
 """By two clocks: the delays from the first to the second, and back."""

@@ -13,10 +13,10 @@ from augury.core.kinds import OpKind
 from augury.core.ledger import Ledger
 from augury.core.table import I4, I8, U1
 from augury.core.wire import Collectives, MessageKind
-from augury.ingest.gloo import all_reduce_bytes
-from augury.ingest.wire_kinds import Kinds
-from augury.ingest.wire_messages import Columns
-from augury.ingest.wire_spans import Shared
+from augury.ingest.wire.gloo import all_reduce_bytes
+from augury.ingest.wire.kinds import Kinds
+from augury.ingest.wire.messages import Columns
+from augury.ingest.wire.spans import Shared
 
 Rows = NDArray[np.intp]
 

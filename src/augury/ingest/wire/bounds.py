@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from augury.core.ledger import Ledger
 from augury.core.table import I8
-from augury.ingest.hull import Rows, lower_hull
+from augury.ingest.wire.hull import Rows, lower_hull
 
 RECEIVED_BEFORE_SENT = "received-before-sent"
 CONTRADICTS = "single calls contradict all others on how clocks go: not believed"

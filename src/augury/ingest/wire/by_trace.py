@@ -10,11 +10,11 @@ from augury.core.ledger import Ledger, Severity
 from augury.core.table import I4, I8
 from augury.core.trace import Trace
 from augury.core.wire import MessageKind
-from augury.ingest.wire_kinds import Kinds
-from augury.ingest.wire_match import assign
-from augury.ingest.wire_meaning import Meaning, between, collectives_of
-from augury.ingest.wire_messages import Columns
-from augury.ingest.wire_spans import SLACK_NS, shared_of, spans_between
+from augury.ingest.wire.kinds import Kinds
+from augury.ingest.wire.match import assign
+from augury.ingest.wire.meaning import Meaning, between, collectives_of
+from augury.ingest.wire.messages import Columns
+from augury.ingest.wire.spans import SLACK_NS, shared_of, spans_between
 
 
 def meaning_by_trace(

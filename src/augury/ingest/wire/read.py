@@ -15,15 +15,15 @@ from augury.core.table import I4, I8
 from augury.core.trace import Clock, Trace
 from augury.core.wire import Messages, Process, Wire, attributed_share
 from augury.ingest.clocks import to_common
-from augury.ingest.wire_by_lengths import meaning_by_lengths
-from augury.ingest.wire_by_trace import meaning_by_trace
-from augury.ingest.wire_connections import connections_of
-from augury.ingest.wire_ends import pair_ends
-from augury.ingest.wire_file import WireFile, read_wire_files
-from augury.ingest.wire_flows import clocks_of_files
-from augury.ingest.wire_kinds import kinds_of
-from augury.ingest.wire_messages import Streams, messages_of
-from augury.ingest.wire_places import places_of
+from augury.ingest.wire.by_lengths import meaning_by_lengths
+from augury.ingest.wire.by_trace import meaning_by_trace
+from augury.ingest.wire.connections import connections_of
+from augury.ingest.wire.ends import pair_ends
+from augury.ingest.wire.file import WireFile, read_wire_files
+from augury.ingest.wire.flows import clocks_of_files
+from augury.ingest.wire.kinds import kinds_of
+from augury.ingest.wire.messages import Streams, messages_of
+from augury.ingest.wire.places import places_of
 
 __all__ = ["attributed_share", "has_wire", "read_wire"]
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from augury.core.ledger import Ledger, Severity
 from augury.core.trace import Clock
-from augury.ingest.hull import height
-from augury.ingest.wire_bounds import CONTRADICTS, RECEIVED_BEFORE_SENT, Bounds, Delays, binding
-from augury.ingest.wire_lines import Lines, Pairs, Rows, levels_of, rows_of, solve
+from augury.ingest.wire.bounds import CONTRADICTS, RECEIVED_BEFORE_SENT, Bounds, Delays, binding
+from augury.ingest.wire.hull import height
+from augury.ingest.wire.lines import Lines, Pairs, Rows, levels_of, rows_of, solve
 
 _TOLERANCE_US = 10.0
 _IMPLAUSIBLE_US = 20_000.0

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from augury.core.graph import NONE
 from augury.core.ledger import Ledger, Severity
 from augury.core.table import I8
-from augury.ingest.gloo import HEADER_BYTES
-from augury.ingest.wire_ends import End, Pair
-from augury.ingest.wire_file import WireFile
-from augury.ingest.wire_layout import RECEIVED, SENT
+from augury.ingest.wire.ends import End, Pair
+from augury.ingest.wire.file import WireFile
+from augury.ingest.wire.gloo import HEADER_BYTES
+from augury.ingest.wire.layout import RECEIVED, SENT
 
 Columns = dict[str, NDArray[Any]]
 _MOST_ASKED = (1 << 32) - 1

@@ -9,11 +9,11 @@ import numpy as np
 
 from augury.core.ledger import Ledger, Severity
 from augury.core.trace import Clock
-from augury.ingest.wire_bounds import Flow, wire_bounds
-from augury.ingest.wire_clocks import align_wire
-from augury.ingest.wire_ends import End, Pair, pair_ends
-from augury.ingest.wire_file import WireFile, read_wire_files
-from augury.ingest.wire_layout import RECEIVED, SENT
+from augury.ingest.wire.bounds import Flow, wire_bounds
+from augury.ingest.wire.clocks import align_wire
+from augury.ingest.wire.ends import End, Pair, pair_ends
+from augury.ingest.wire.file import WireFile, read_wire_files
+from augury.ingest.wire.layout import RECEIVED, SENT
 
 
 def clocks_of_files(

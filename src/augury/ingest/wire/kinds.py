@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from augury.core.graph import NONE
 from augury.core.table import I8, U1
 from augury.core.wire import MessageKind
-from augury.ingest.gloo import HEADER_BYTES
-from augury.ingest.wire_messages import Columns
+from augury.ingest.wire.gloo import HEADER_BYTES
+from augury.ingest.wire.messages import Columns
 
 SMALL_TALK_BYTES = 16 << 10
 """Rendezvous and stores send no more at once; what a job computes does."""
