@@ -8,8 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from augury.build.contention import Busy, compute_work_ns, transfer_work_ns
+from augury.build.contention import compute_work_ns, transfer_work_ns
 from augury.build.pieces import Piece, lay, tile, waiting, without_waits
+from augury.core.intervals import Busy
 from augury.core.kinds import OpKind
 
 times = st.integers(-50, 250)

@@ -12,10 +12,10 @@ from collections import defaultdict
 
 import numpy as np
 
-from augury.build.contention import Busy
 from augury.build.exchanges import Exchange, exchanges_of
 from augury.core.builder import GraphBuilder
 from augury.core.graph import NONE, Graph
+from augury.core.intervals import Busy
 from augury.core.kinds import OpKind, ResourceKind, StepState, StreamKind
 from augury.core.table import I8
 from augury.core.trace import Trace

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from augury.build.contention import Busy
 from augury.build.detail import Detail, main_thread_events
 from augury.build.exchanges import Exchange
 from augury.build.pieces import Piece, lay, tile, waiting, without_waits
 from augury.build.recorded_buckets import Buckets
 from augury.core.graph import NONE
+from augury.core.intervals import Busy
 from augury.core.kinds import OpKind, Phase
 from augury.core.trace import Trace
 

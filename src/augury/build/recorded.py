@@ -9,8 +9,6 @@ from collections import Counter, defaultdict
 import numpy as np
 
 from augury.build.contention import (
-    Busy,
-    Interval,
     compute_rate,
     compute_work_ns,
     overcommitment,
@@ -26,6 +24,7 @@ from augury.build.recorded_buckets import buckets_of, reductions
 from augury.core.builder import GraphBuilder
 from augury.core.errors import InputError
 from augury.core.graph import NONE, Graph
+from augury.core.intervals import Busy, Interval
 from augury.core.kinds import Discipline, MemoryKind, OpKind, ResourceKind, StepState
 from augury.core.trace import Trace
 

@@ -37,7 +37,7 @@ def wire(
     from augury.report.wire_summary import summarize_wire
 
     with working("reading what went over the wire"):
-        result = summarize_wire(read_wire(run, trace))
+        result = summarize_wire(read_wire(run, trace), trace)
     if json:
         from augury.report.as_json import encode
 

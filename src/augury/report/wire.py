@@ -39,7 +39,8 @@ class ConnectionResult(msgspec.Struct, frozen=True, kw_only=True):
 class LinkResult(msgspec.Struct, frozen=True, kw_only=True):
     """What the job sent from one rank to another, without what Augury did. ``busy_ns``: while any
     message was on its way; ``refused_pct``: the part of it in which the sender had more than the
-    kernel took."""
+    kernel took. ``use_over_step_pct``: in equal slices of a step, how much of the time anything was
+    on its way; empty where no steps were recorded."""
 
     src: int
     dst: int
@@ -52,6 +53,7 @@ class LinkResult(msgspec.Struct, frozen=True, kw_only=True):
     busy_ns: int
     refused_pct: float | None
     retransmits: int | None
+    use_over_step_pct: list[float] = []
 
 
 class CollectiveResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +68,16 @@ class CollectiveResult(msgspec.Struct, frozen=True, kw_only=True):
     payload_bytes: int
     expected_bytes: int | None
     num_exact: int
+
+
+class TimeOfCollectives(msgspec.Struct, frozen=True, kw_only=True):
+    """Over all collectives and members: waiting for the last rank to come, something on its way,
+    and the rest, which processors have."""
+
+    total_ns: int
+    waiting_for_ranks_pct: float
+    on_the_way_pct: float
+    processors_pct: float
 
 
 class WireResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,4 +95,5 @@ class WireResult(msgspec.Struct, frozen=True, kw_only=True):
     connections: list[ConnectionResult]
     links: list[LinkResult]
     collectives: list[CollectiveResult]
+    time_of_collectives: TimeOfCollectives | None
     ledger: list[Anomaly]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from augury.core.graph import NONE
 from augury.core.kinds import OpKind
-from augury.core.table import I8
+from augury.core.trace import Trace
 from augury.core.wire import Algorithm, MessageKind, Messages, Wire, attributed_share
 from augury.report.wire import (
     CollectiveResult,
@@ -18,12 +18,14 @@ from augury.report.wire import (
     ProcessResult,
     WireResult,
 )
+from augury.report.wire_use import Link, time_of_collectives, use_over_step
 
 LARGE_BYTES = 32 << 10
 """From here on a message's time tells the rate of a link."""
 
 
-def summarize_wire(wire: Wire) -> WireResult:
+def summarize_wire(wire: Wire, trace: Trace | None = None) -> WireResult:
+    """``trace`` tells of steps, and when ranks came to collectives."""
     messages = wire.messages
     connections = _connections(wire)
     whole = [c for c in connections if c.received_b is not None and not c.is_late]
@@ -53,8 +55,9 @@ def summarize_wire(wire: Wire) -> WireResult:
             for process in wire.processes
         ],
         connections=connections,
-        links=_links(wire),
+        links=_links(wire, {} if trace is None else use_over_step(wire, trace)),
         collectives=_collectives(wire),
+        time_of_collectives=None if trace is None else time_of_collectives(wire, trace),
         ledger=list(wire.ledger),
     )
 
@@ -79,7 +82,7 @@ def _connections(wire: Wire) -> list[ConnectionResult]:
     ]
 
 
-def _links(wire: Wire) -> list[LinkResult]:
+def _links(wire: Wire, use: dict[Link, list[float]]) -> list[LinkResult]:
     messages = wire.messages
     src, dst = wire.ranks_of(messages.src), wire.ranks_of(messages.dst)
     of_job = (src >= 0) & (dst >= 0) & (src != dst) & (messages.kind != MessageKind.OWN)
@@ -88,7 +91,7 @@ def _links(wire: Wire) -> list[LinkResult]:
     borders = np.flatnonzero((np.diff(src[rows]) != 0) | (np.diff(dst[rows]) != 0)) + 1
     retransmits = _retransmits(wire)
     return [
-        _link(messages, own, (int(src[own[0]]), int(dst[own[0]])), retransmits)
+        _link(messages, own, (int(src[own[0]]), int(dst[own[0]])), retransmits, use)
         for own in np.split(rows, borders)
         if len(own)
     ]
@@ -97,8 +100,9 @@ def _links(wire: Wire) -> list[LinkResult]:
 def _link(
     messages: Messages,
     rows: NDArray[np.intp],
-    ranks: tuple[int, int],
-    retransmits: dict[tuple[int, int], int],
+    ranks: Link,
+    retransmits: dict[Link, int],
+    use: dict[Link, list[float]],
 ) -> LinkResult:
     size, payload = messages.size_bytes[rows], messages.payload_bytes[rows]
     known = payload[messages.kind[rows] != MessageKind.UNKNOWN]
@@ -118,6 +122,7 @@ def _link(
         busy_ns=busy_ns,
         refused_pct=min(100.0, 100 * refused_ns / busy_ns) if busy_ns else None,
         retransmits=retransmits.get(ranks),
+        use_over_step_pct=use.get(ranks, []),
     )
 
 
@@ -143,10 +148,10 @@ def _busy_ns(messages: Messages, rows: NDArray[np.intp]) -> int:
     return max(0, int(reached[-1] - begin[0] - gaps.sum()))
 
 
-def _retransmits(wire: Wire) -> dict[tuple[int, int], int]:
+def _retransmits(wire: Wire) -> dict[Link, int]:
     rows = wire.connections
     rank_a, rank_b = wire.ranks_of(rows.process_a), wire.ranks_of(rows.process_b)
-    found: dict[tuple[int, int], int] = defaultdict(int)
+    found: dict[Link, int] = defaultdict(int)
     for a, b, from_a, from_b in zip(
         rank_a.tolist(),
         rank_b.tolist(),
@@ -184,10 +189,6 @@ def _collectives(wire: Wire) -> list[CollectiveResult]:
         )
         for (kind, algorithm, num_ranks), own in sorted(alike.items())
     ]
-
-
-def _sum(values: I8) -> int | None:
-    return int(values.sum()) if (values != NONE).all() else None
 
 
 def _or_null(value: int) -> int | None:

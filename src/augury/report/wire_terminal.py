@@ -9,6 +9,7 @@ from augury.core.units import format_bytes, format_ns, format_percent
 from augury.report.console import columns, make_console, title
 from augury.report.safe_text import safe
 from augury.report.wire import WireResult
+from augury.report.wire_use import sparkline
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -72,6 +73,11 @@ def _links(console: Console, result: WireResult, top: int) -> None:
             "-" if link.refused_pct is None else format_percent(link.refused_pct),
         )
     console.print(table)
+    for link in sorted(shown, key=lambda link: (link.src, link.dst)):
+        if link.use_over_step_pct:
+            console.print(
+                f"{link.src} to {link.dst} over a step  {sparkline(link.use_over_step_pct)}"
+            )
     console.print(
         "rate: median while busy; delay: the shortest; full: of busy time, with more to send than "
         "the kernel took",
@@ -95,6 +101,12 @@ def _collectives(console: Console, result: WireResult) -> None:
             "-" if row.expected_bytes is None else f"{row.num_exact:,}",
         )
     console.print(table)
+    spent = result.time_of_collectives
+    if spent is not None:
+        console.print(
+            f"of their time {spent.waiting_for_ranks_pct:.0f} % waiting for the last rank, "
+            f"{spent.on_the_way_pct:.0f} % on the way, {spent.processors_pct:.0f} % processors"
+        )
 
 
 def _ledger(console: Console, result: WireResult) -> None:
