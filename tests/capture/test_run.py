@@ -198,3 +198,38 @@ def test_what_cannot_be_run_is_said(tmp_path: Path):
         assert done.returncode == 2
         assert message in done.stderr
     assert not (tmp_path / "run").exists()
+
+
+SPAWNS = """
+import sys
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+
+def train(rank, store):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(8):
+        optimizer.zero_grad()
+        model(torch.ones(2, 8)).sum().backward()
+        optimizer.step()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    mp.spawn(train, args=(sys.argv[1],), nprocs=2)
+"""
+
+
+def test_processes_that_the_program_spawns_have_ranks_of_their_own(tmp_path: Path):
+    script, out = tmp_path / "spawns.py", tmp_path / "run"
+    script.write_text(SPAWNS)
+    done = record(out, [sys.executable, str(script), str(tmp_path / "store")], "--steps", "2:4")
+    assert done.returncode == 0, done.stderr
+    ranks = [json.loads(path.read_text()) for path in sorted(out.glob("rank-*.json"))]
+    assert [(told["rank"], told["world_size"]) for told in ranks] == [(0, 2), (1, 2)]
+    assert all(told["trouble"] is None and len(told["step_end_ns"]) == 8 for told in ranks)
+    assert all((out / f"rank-0000{rank}.0.trace.json.gz").exists() for rank in (0, 1))

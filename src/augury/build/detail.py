@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from augury.core.graph import NONE
-from augury.core.kinds import OpKind, StepState, StreamKind
+from augury.core.kinds import OpKind, StepState, StreamKind, are_communication
 from augury.core.table import I4
 from augury.core.trace import Trace
 
@@ -73,7 +73,7 @@ def _unexplained(trace: Trace, rank: int, top: I4, start_ns: int, end_ns: int) -
     gap_begin = np.concatenate([[start_ns], reach])
     gap_end = np.maximum(np.concatenate([begin, [end_ns]]), gap_begin)
     rows = slice(*np.searchsorted(events.rank, [rank, rank + 1]))
-    is_communication = (events.kind[rows] >= OpKind.ALL_REDUCE) & (events.kind[rows] <= OpKind.PULL)
+    is_communication = are_communication(events.kind[rows])
     calls = np.flatnonzero(is_communication) + rows.start
     waited = 0
     for first, last in zip(gap_begin.tolist(), gap_end.tolist(), strict=True):

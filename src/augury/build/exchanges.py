@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from augury.core.graph import NONE
-from augury.core.kinds import OpKind
+from augury.core.kinds import OpKind, are_communication
 from augury.core.trace import Trace
 
 
@@ -44,7 +44,7 @@ def exchanges_of(trace: Trace, steps: set[int], ranks: set[int]) -> list[Exchang
     left no record stands with the members that did."""
     events = trace.events
     found: dict[tuple[int, int], list[int]] = defaultdict(list)
-    is_communication = (events.kind >= OpKind.ALL_REDUCE) & (events.kind <= OpKind.PULL)
+    is_communication = are_communication(events.kind)
     for row in np.flatnonzero(is_communication & (events.group != NONE)).tolist():
         if (
             int(events.step[row]) in steps

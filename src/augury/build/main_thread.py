@@ -13,18 +13,10 @@ from augury.build.pieces import Piece, lay, tile, waiting, without_waits
 from augury.build.recorded_buckets import Buckets
 from augury.core.graph import NONE
 from augury.core.intervals import Busy
-from augury.core.kinds import OpKind, Phase
+from augury.core.kinds import KIND_OF_PHASE, OpKind, Phase
 from augury.core.trace import Trace
 
 ACCUMULATES = "torch::autograd::AccumulateGrad"
-
-_KIND_OF_PHASE = {
-    Phase.NONE: OpKind.OTHER,
-    Phase.DATA: OpKind.DATA,
-    Phase.FORWARD: OpKind.FORWARD,
-    Phase.BACKWARD: OpKind.BACKWARD,
-    Phase.UPDATE: OpKind.UPDATE,
-}
 
 
 def step_pieces(
@@ -101,7 +93,7 @@ def _piece(trace: Trace, event: int) -> Piece:
     events = trace.events
     kind = OpKind(int(events.kind[event]))
     return Piece(
-        kind=_KIND_OF_PHASE[Phase(int(events.phase[event]))] if kind == OpKind.OTHER else kind,
+        kind=KIND_OF_PHASE[Phase(int(events.phase[event]))] if kind == OpKind.OTHER else kind,
         name=trace.name(event),
         start_ns=int(events.start_ns[event]),
         end_ns=int(events.start_ns[event] + events.dur_ns[event]),

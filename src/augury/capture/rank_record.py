@@ -15,9 +15,20 @@ def rank_name(rank: int) -> str:
     return f"rank-{rank:05d}"
 
 
+_learned = 0, 1
+
+
 def own_rank() -> tuple[int, int]:
-    """Rank and world size, as launchers tell them; alone, rank 0 of 1."""
-    return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    """Rank and world size, as launchers tell them, or the framework; alone, rank 0 of 1."""
+    if "RANK" not in os.environ:
+        return _learned
+    return int(os.environ["RANK"]), int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def learn_rank(rank: int, world_size: int) -> None:
+    """From the framework: a program that spawns its processes by itself tells nobody else."""
+    global _learned  # noqa: PLW0603
+    _learned = rank, world_size
 
 
 def write_rank_record(folder: Path, record: dict[str, Any]) -> None:

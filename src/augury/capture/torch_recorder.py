@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, Any
 from augury.capture.cpu_clock import CpuClock
 from augury.capture.gather import gather
 from augury.capture.handshake import exchange
-from augury.capture.rank_record import host_facts, own_rank, rank_name, write_rank_record
+from augury.capture.rank_record import (
+    host_facts,
+    learn_rank,
+    own_rank,
+    rank_name,
+    write_rank_record,
+)
 from augury.capture.run_folder import is_restarted
 from augury.capture.settings import Settings
 from augury.capture.torch_calibrate import calibrate
@@ -65,9 +71,8 @@ class StepRecorder:
         self._folder = Path(settings.out)
         self._is_wired = settings.wire
         self._calibrate = settings.calibrate
-        self._rank, self._world_size = own_rank()
-        self._is_chosen = settings.ranks is None or self._rank in settings.ranks
-        self._is_profiled = self._is_chosen
+        self._chosen = settings.ranks
+        self._note_rank()
         self._windows = plan_windows(settings)
         self._busy_steps = {step for w in self._windows for step in (w.first, w.last)}
         self._leader: weakref.ref[Optimizer] | None = None
@@ -107,9 +112,22 @@ class StepRecorder:
         """Whether the next one is, be this rank profiled or not: a message has two ends."""
         return any(window.first <= step < window.last for window in self._windows)
 
+    def _note_rank(self) -> None:
+        self._rank, self._world_size = own_rank()
+        self._is_chosen = self._chosen is None or self._rank in self._chosen
+        self._is_profiled = self._is_chosen
+
+    def _learn_rank(self) -> None:
+        from torch import distributed
+
+        if distributed.is_available() and distributed.is_initialized():
+            learn_rank(distributed.get_rank(), distributed.get_world_size())
+            self._note_rank()
+
     def _is_leader(self, optimizer: Optimizer) -> bool:
         if not self._seen:
             atexit.register(self._at_exit)
+            self._attempt(self._learn_rank)
             if self._is_wired and is_restarted():
                 self._attempt(lambda: drop_former(self._folder, self._rank))
         known = self._seen.get(id(optimizer))

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class OpKind(IntEnum):
@@ -46,6 +51,12 @@ class OpKind(IntEnum):
     @property
     def is_communication(self) -> bool:
         return OpKind.ALL_REDUCE <= self <= OpKind.PULL
+
+
+def are_communication(kind: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Of a column of OpKinds."""
+    found: NDArray[np.bool_] = (kind >= OpKind.ALL_REDUCE) & (kind <= OpKind.PULL)
+    return found
 
 
 class ResourceKind(IntEnum):
@@ -108,6 +119,16 @@ class Phase(IntEnum):
     @property
     def label(self) -> str:
         return self.name.lower()
+
+
+KIND_OF_PHASE = {
+    Phase.NONE: OpKind.OTHER,
+    Phase.DATA: OpKind.DATA,
+    Phase.FORWARD: OpKind.FORWARD,
+    Phase.BACKWARD: OpKind.BACKWARD,
+    Phase.UPDATE: OpKind.UPDATE,
+}
+"""Of what says nothing more of itself."""
 
 
 class StreamKind(IntEnum):

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from augury.core.graph import NONE
-from augury.core.kinds import OpKind, Phase, StepState, StreamKind
+from augury.core.kinds import KIND_OF_PHASE, OpKind, Phase, StepState, StreamKind
 from augury.core.ledger import Ledger
 from augury.core.table import I4
 from augury.ingest.collectives import tensor_bytes
@@ -18,7 +18,7 @@ from augury.ingest.draft import Draft, Workshop
 from augury.ingest.kineto import Args, KinetoTrace
 from augury.ingest.phases import phases
 from augury.ingest.recorded_rank import main_thread
-from augury.ingest.vocabulary import PHASE_KIND, collective_kind, element_bytes
+from augury.ingest.vocabulary import collective_kind, element_bytes
 
 _NCCL = re.compile(r"^(ncclDevKernel|ncclKernel|rcclDevKernel|rccl|nccl)", re.IGNORECASE)
 _ANNOTATION = re.compile(r"^(nccl|rccl|gloo|c10d|record_param_comms)")
@@ -58,7 +58,7 @@ def import_rank(rank: int, trace: KinetoTrace, workshop: Workshop, ledger: Ledge
     steps = _steps(trace, main)
     draft.step[:] = _step_at(trace, steps)
     draft_device(draft, trace, ledger)
-    kinds = np.array([PHASE_KIND[phase] for phase in Phase], dtype=np.uint8)
+    kinds = np.array([KIND_OF_PHASE[phase] for phase in Phase], dtype=np.uint8)
     plain = draft.kind == OpKind.OTHER
     draft.kind[plain] = kinds[draft.phase[plain]]
     found = _collectives(trace, draft)

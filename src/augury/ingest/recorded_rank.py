@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from augury.core.errors import InputError
 from augury.core.graph import NONE
-from augury.core.kinds import OpKind, Phase, StreamKind
+from augury.core.kinds import KIND_OF_PHASE, OpKind, Phase, StreamKind
 from augury.core.ledger import Ledger, Severity
 from augury.core.table import I4, U1
 from augury.ingest.arrivals import from_gradients, from_launches, ready_order
@@ -28,7 +28,7 @@ from augury.ingest.layers import backward_nodes, layers
 from augury.ingest.phases import phases
 from augury.ingest.rank_record import Call, RankRecord, Window
 from augury.ingest.steps import step_at, step_starts
-from augury.ingest.vocabulary import ACCUMULATE, PHASE_KIND, collective_kind
+from augury.ingest.vocabulary import ACCUMULATE, collective_kind
 
 GLOO = "gloo:"
 
@@ -214,7 +214,7 @@ def _draft(record: RankRecord, view: _View, workshop: Workshop) -> Draft:
             if at == main
             else workshop.stream(record.rank, StreamKind.THREAD, trace.threads[at].name)
         )
-    kinds = np.array([PHASE_KIND[phase] for phase in Phase], dtype=np.uint8)
+    kinds = np.array([KIND_OF_PHASE[phase] for phase in Phase], dtype=np.uint8)
     draft.kind[:] = kinds[view.phase]
     _end_with_step(record, view, draft, main)
     for item in view.collectives:

@@ -52,14 +52,6 @@ _ELEMENT_BYTES = {
     "float8_e5m2": 1,
 }
 
-PHASE_KIND = {
-    Phase.NONE: OpKind.OTHER,
-    Phase.DATA: OpKind.DATA,
-    Phase.FORWARD: OpKind.FORWARD,
-    Phase.BACKWARD: OpKind.BACKWARD,
-    Phase.UPDATE: OpKind.UPDATE,
-}
-
 
 def collective_kind(name: str) -> OpKind | None:
     """Of ``gloo:all_reduce``, ``_allgather_base``, ``ncclDevKernel_AllReduce_Sum_f32``, ..."""

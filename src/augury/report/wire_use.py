@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from augury.core.graph import NONE
 from augury.core.intervals import Busy, Interval
-from augury.core.kinds import OpKind, StepState
+from augury.core.kinds import StepState, are_communication
 from augury.core.trace import Trace
 from augury.core.wire import MessageKind, Messages, Wire
 from augury.report.wire import TimeOfCollectives
@@ -46,7 +46,7 @@ def time_of_collectives(wire: Wire, trace: Trace) -> TimeOfCollectives | None:
     """Summed over collectives and their members: until the last one has come; while something is
     on its way to the member; and the rest, in which processors are at work or missing."""
     events = trace.events
-    is_communication = (events.kind >= OpKind.ALL_REDUCE) & (events.kind <= OpKind.PULL)
+    is_communication = are_communication(events.kind)
     rows = np.flatnonzero(is_communication & (events.sequence != NONE) & (events.step >= 0))
     members: dict[tuple[int, int], list[int]] = defaultdict(list)
     for row in rows.tolist():

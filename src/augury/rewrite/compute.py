@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from augury.core.graph import RATE_ONE, Graph, Interference
-from augury.core.kinds import OpKind, ResourceKind
+from augury.core.kinds import ResourceKind, are_communication
 from augury.core.table import I8
 
 
@@ -18,7 +18,7 @@ def scale_compute(graph: Graph, factor: float, ranks: Iterable[int] | None = Non
     chosen[list(ranks) if ranks is not None else slice(None)] = True
     return _with_work(
         graph,
-        np.where(chosen[graph.ops.rank] & ~_is_communication(graph), factor, 1.0),
+        np.where(chosen[graph.ops.rank] & ~are_communication(graph.ops.kind), factor, 1.0),
         np.where(chosen, factor, 1.0),
     )
 
@@ -26,7 +26,7 @@ def scale_compute(graph: Graph, factor: float, ranks: Iterable[int] | None = Non
 def without_stragglers(graph: Graph) -> Graph:
     """In every step every rank computes as long as the fastest one typically does."""
     ops = graph.ops
-    compute = ~_is_communication(graph) & (ops.step >= 0)
+    compute = ~are_communication(graph.ops.kind) & (ops.step >= 0)
     steps, step = np.unique(ops.step, return_inverse=True)
     total = np.zeros((len(graph.ranks), len(steps)))
     np.add.at(total, (ops.rank[compute], step[compute]), ops.work_ns[compute])
@@ -37,11 +37,6 @@ def without_stragglers(graph: Graph) -> Graph:
     busy = compute & (own > 0)
     factor[busy] = fastest / own[busy]
     return _with_work(graph, factor, np.ones(len(graph.ranks)))
-
-
-def _is_communication(graph: Graph) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    kind = graph.ops.kind
-    return np.asarray((kind >= OpKind.ALL_REDUCE) & (kind <= OpKind.PULL))
 
 
 def _with_work(

@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from augury.core.graph import Edges, Graph
-from augury.core.kinds import OpKind
+from augury.core.kinds import are_communication
 
 
 def perfect_overlap(graph: Graph) -> Graph:
     """No compute waits for communication, which still takes its time: a step is then as long as
     the longer of the two."""
-    kind = graph.ops.kind
-    is_communication = (kind >= OpKind.ALL_REDUCE) & (kind <= OpKind.PULL)
+    is_communication = are_communication(graph.ops.kind)
     src, dst = graph.edges.sources(), graph.edges.dst
     keep = ~(is_communication[src] & ~is_communication[dst])
     carries = graph.carries

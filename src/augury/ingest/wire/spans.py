@@ -9,7 +9,7 @@ import numpy as np
 
 from augury.core.gloo import ELEMENT_SIZES
 from augury.core.graph import NONE
-from augury.core.kinds import OpKind
+from augury.core.kinds import OpKind, are_communication
 from augury.core.table import I8
 from augury.core.trace import Trace
 from augury.core.wire import Algorithm
@@ -50,7 +50,7 @@ class Shared:
 
 def shared_of(trace: Trace) -> list[Shared]:
     events = trace.events
-    is_communication = (events.kind >= OpKind.ALL_REDUCE) & (events.kind <= OpKind.PULL)
+    is_communication = are_communication(events.kind)
     rows = np.flatnonzero(is_communication & (events.group != NONE) & (events.sequence != NONE))
     found: dict[tuple[int, int], Shared] = {}
     for row in rows.tolist():
