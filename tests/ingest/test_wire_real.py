@@ -145,6 +145,9 @@ def test_without_the_trace_the_same_all_reduces_are_found(job: Job):
     found = Counter(alone.collectives.size_bytes.tolist())
     for size, count in Counter(job.wire.collectives.size_bytes.tolist()).items():
         assert found[size] == count
-    assert (alone.collectives.payload_bytes == alone.collectives.expected_bytes).all()
+    # Calibration sums whole MiB, one behind the other: of those lengths alone do not say where one
+    # ends, and each direction may be cut at another place.
+    of_job = np.isin(alone.collectives.size_bytes, job.wire.collectives.size_bytes)
+    assert (alone.collectives.payload_bytes == alone.collectives.expected_bytes)[of_job].all()
     rows = alone.messages
     assert (rows.group[rows.kind == MessageKind.COLLECTIVE] == 0).all()
