@@ -1,10 +1,11 @@
-"""What a suite is, and what all of them do alike: choosing cases and recording their jobs."""
+"""What a suite is, and what all of them do alike: choosing cases, recording
+their jobs, and holding predictions against what was measured."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -14,6 +15,7 @@ from benchmarks.validate.checks import Check
 from benchmarks.validate.gates import Gates
 from benchmarks.validate.job import JobError, record
 from benchmarks.validate.measured import Measured, of_blocks, of_record
+from benchmarks.validate.predicted import ask
 from benchmarks.validate.rows import Row
 from benchmarks.validate.settings import Change, Setting
 
@@ -81,6 +83,52 @@ def measured(setting: Setting, change: Change, folder: Path) -> tuple[Measured |
         return of_blocks(folder / setting.name)[change.name], baseline
     partner = folder / change.measured_by / "run"
     return (of_record(partner).plain if partner.exists() else None), baseline
+
+
+def replayed(suite: str, setting: Setting, folder: Path, *words: str) -> Row:
+    """``words``: options of ``augury replay``."""
+    run = folder / setting.name / "run"
+    times = of_record(run)
+    predicted = ask("replay", run, *words)
+    return Row(
+        suite=suite,
+        case=setting.name,
+        kind="replay",
+        measured_ns=times.plain.step_ns,
+        predicted_ns=predicted.step_ns,
+        interval_ns=predicted.interval_ns,
+        noise_pct=times.plain.noise_pct,
+        num_steps=times.plain.num_steps,
+        unexplained_pct=predicted.unexplained_pct,
+        recording_cost_pct=times.cost_pct,
+        trouble=predicted.trouble,
+    )
+
+
+def foretold(
+    suite: str,
+    setting: Setting,
+    change: Change,
+    folder: Path,
+    words: Sequence[str],
+    *,
+    kind: str = "whatif",
+) -> Row:
+    """``words``: the change as ``augury whatif`` takes it."""
+    changed, baseline = measured(setting, change, folder)
+    predicted = ask("whatif", folder / setting.name / "run", *words)
+    return Row(
+        suite=suite,
+        case=f"{setting.name}/{change.name}",
+        kind=kind,
+        measured_ns=changed.step_ns if changed else None,
+        predicted_ns=predicted.step_ns,
+        interval_ns=predicted.interval_ns,
+        noise_pct=changed.noise_pct if changed else None,
+        num_steps=changed.num_steps if changed else None,
+        baseline_ns=baseline.step_ns,
+        trouble=predicted.trouble,
+    )
 
 
 def is_wanted(case: str, only: str | None) -> bool:

@@ -9,11 +9,10 @@ from pathlib import Path
 from augury.ingest.clocks import Source
 from benchmarks.validate.checks import Check, clocks, cost_inside, recording_changes_nothing
 from benchmarks.validate.gates import Gates
-from benchmarks.validate.measured import of_record, slowing
-from benchmarks.validate.predicted import ask
+from benchmarks.validate.measured import slowing
 from benchmarks.validate.rows import Row
 from benchmarks.validate.settings import SETTINGS, Change, Setting
-from benchmarks.validate.suite import Suite, is_recorded, is_wanted, measured, recorded
+from benchmarks.validate.suite import Suite, foretold, is_recorded, is_wanted, recorded, replayed
 
 NAME = "torch"
 SKEWED = ("last-1gbit", "transformer-200mbit")
@@ -24,10 +23,10 @@ RERUN = "transformer-1gbit"
 def rows(settings: list[Setting], folder: Path, only: str | None) -> Iterator[Row]:
     for setting in recorded(settings, folder):
         if is_wanted(setting.name, only):
-            yield replayed(setting, folder)
+            yield replayed(NAME, setting, folder)
         for change in setting.changes:
             if is_wanted(f"{setting.name}/{change.name}", only):
-                yield foretold(setting, change, folder)
+                yield foretold(NAME, setting, change, folder, words_of(setting, change, folder))
 
 
 def checks(rows: list[Row], folder: Path, only: str | None, again: bool) -> Iterator[Check]:
@@ -43,44 +42,13 @@ def checks(rows: list[Row], folder: Path, only: str | None, again: bool) -> Iter
         yield from recording_changes_nothing(setting, folder)
 
 
-def replayed(setting: Setting, folder: Path) -> Row:
-    run = folder / setting.name / "run"
-    times = of_record(run)
-    predicted = ask("replay", run)
-    return Row(
-        suite=NAME,
-        case=setting.name,
-        kind="replay",
-        measured_ns=times.plain.step_ns,
-        predicted_ns=predicted.step_ns,
-        interval_ns=predicted.interval_ns,
-        noise_pct=times.plain.noise_pct,
-        num_steps=times.plain.num_steps,
-        unexplained_pct=predicted.unexplained_pct,
-        recording_cost_pct=times.cost_pct,
-        trouble=predicted.trouble,
-    )
-
-
-def foretold(setting: Setting, change: Change, folder: Path) -> Row:
-    changed, baseline = measured(setting, change, folder)
+def words_of(setting: Setting, change: Change, folder: Path) -> list[str]:
+    """A quota is not the factor that it says: how much slower the host was is measured."""
     words = list(change.whatif)
     if change.slow is not None:
         host, _ = change.slow
         words[-1] = f"{host}:{slowing(folder / setting.name, change.name, host):.3f}"
-    predicted = ask("whatif", folder / setting.name / "run", *words)
-    return Row(
-        suite=NAME,
-        case=f"{setting.name}/{change.name}",
-        kind="whatif",
-        measured_ns=changed.step_ns if changed else None,
-        predicted_ns=predicted.step_ns,
-        interval_ns=predicted.interval_ns,
-        noise_pct=changed.noise_pct if changed else None,
-        num_steps=changed.num_steps if changed else None,
-        baseline_ns=baseline.step_ns,
-        trouble=predicted.trouble,
-    )
+    return words
 
 
 TORCH = Suite(name=NAME, settings=SETTINGS, rows=rows, checks=checks, gates=Gates())

@@ -12,11 +12,9 @@ from augury.ingest.clocks import Source
 from benchmarks.validate.checks import Check, clocks, cost_inside
 from benchmarks.validate.gates import Gates
 from benchmarks.validate.jax_job import jax_checks
-from benchmarks.validate.measured import of_record
-from benchmarks.validate.predicted import ask
 from benchmarks.validate.rows import Row
-from benchmarks.validate.settings import Change, Setting
-from benchmarks.validate.suite import Suite, is_recorded, is_wanted, measured, recorded
+from benchmarks.validate.settings import Setting
+from benchmarks.validate.suite import Suite, foretold, is_recorded, is_wanted, recorded, replayed
 from benchmarks.validate.wire_checks import bytes_of_job, sources_agree
 from benchmarks.validate.wire_cost import COSTS, cost_of_wire
 from benchmarks.validate.wire_settings import WIRE_SETTINGS
@@ -29,11 +27,11 @@ LED_BACK_NS: dict[Source, int] = {"wire": 200_000}
 def rows(settings: list[Setting], folder: Path, only: str | None) -> Iterator[Row]:
     for setting in recorded(settings, folder):
         if is_wanted(setting.name, only):
-            yield replayed(setting, folder)
+            yield replayed(NAME, setting, folder, "--fine")
         for change in setting.changes:
             if is_wanted(f"{setting.name}/{change.name}", only):
-                yield foretold(setting, change, folder, "whatif", ("--fine", *change.whatif))
-                yield foretold(setting, change, folder, "coarse", change.coarse)
+                yield foretold(NAME, setting, change, folder, ("--fine", *change.whatif))
+                yield foretold(NAME, setting, change, folder, change.coarse, kind="coarse")
 
 
 def checks(rows: list[Row], folder: Path, only: str | None, again: bool) -> Iterator[Check]:
@@ -57,44 +55,6 @@ def checks(rows: list[Row], folder: Path, only: str | None, again: bool) -> Iter
         if again and is_wanted(cost.name, only):
             print(f"{cost.name}: the same job with and without", file=sys.stderr, flush=True)
             yield from cost_of_wire(cost, folder / cost.name)
-
-
-def replayed(setting: Setting, folder: Path) -> Row:
-    run = folder / setting.name / "run"
-    times = of_record(run)
-    predicted = ask("replay", run, "--fine")
-    return Row(
-        suite=NAME,
-        case=setting.name,
-        kind="replay",
-        measured_ns=times.plain.step_ns,
-        predicted_ns=predicted.step_ns,
-        interval_ns=predicted.interval_ns,
-        noise_pct=times.plain.noise_pct,
-        num_steps=times.plain.num_steps,
-        unexplained_pct=predicted.unexplained_pct,
-        recording_cost_pct=times.cost_pct,
-        trouble=predicted.trouble,
-    )
-
-
-def foretold(
-    setting: Setting, change: Change, folder: Path, kind: str, words: Sequence[str]
-) -> Row:
-    changed, baseline = measured(setting, change, folder)
-    predicted = ask("whatif", folder / setting.name / "run", *words)
-    return Row(
-        suite=NAME,
-        case=f"{setting.name}/{change.name}",
-        kind=kind,
-        measured_ns=changed.step_ns if changed else None,
-        predicted_ns=predicted.step_ns,
-        interval_ns=predicted.interval_ns,
-        noise_pct=changed.noise_pct if changed else None,
-        num_steps=changed.num_steps if changed else None,
-        baseline_ns=baseline.step_ns,
-        trouble=predicted.trouble,
-    )
 
 
 UNEQUAL = frozenset(

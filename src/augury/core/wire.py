@@ -162,9 +162,6 @@ class Wire:
     collectives: Collectives = field(default_factory=Collectives.empty)
     ledger: Ledger = field(default_factory=Ledger)
 
-    def process_of_rank(self, rank: int) -> int | None:
-        return next((i for i, process in enumerate(self.processes) if process.rank == rank), None)
-
     def ranks_of(self, processes: I4) -> I4:
         """NONE where a process was not recorded or has no rank."""
         known = np.array([*(process.rank for process in self.processes), -1], dtype=np.int32)
