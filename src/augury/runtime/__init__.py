@@ -1,0 +1,1 @@
+"""Applies a Plan inside real training: one folder or file per framework."""
