@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "graph.hpp"
 #include "longest_path.hpp"
 #include "rank_classes.hpp"
+#include "schedule.hpp"
 #include "simulate_eager.hpp"
 #include "simulate_rounds.hpp"
 #include "unsorted_remainder.hpp"
@@ -182,6 +184,57 @@ NewArray<std::int32_t> unsorted_remainder(In<std::int32_t> first, In<std::int32_
   return to_numpy(std::move(left));
 }
 
+using Optional = nb::object;  // an array to fill, or none
+
+// A scheduling problem's columns, kept alive for as long as this is.
+class NativeProblem {
+ public:
+  NativeProblem(In<std::int64_t> release_ns, In<std::int64_t> update_ns,
+                In<std::int64_t> size_bytes, In<std::int64_t> segment_ns, std::int64_t begin_ns)
+      : columns_{release_ns, update_ns, size_bytes, segment_ns},
+        problem_{static_cast<std::int32_t>(release_ns.size()), release_ns.data(),
+                 update_ns.data(), size_bytes.data(), segment_ns.data(), begin_ns} {}
+
+  nb::tuple evaluate(In<std::uint8_t> link, In<std::uint8_t> is_last, In<std::int32_t> after,
+                     In<std::int64_t> lag_ns, In<std::int64_t> not_before_ns,
+                     In<std::int64_t> hold_ns, In<std::int64_t> size_bytes,
+                     In<std::int32_t> first, In<std::int32_t> gradient,
+                     In<std::int64_t> slice_bytes, std::int64_t latency_ns,
+                     std::int64_t window_bytes, bool has_barrier, Optional start_ns,
+                     Optional arrive_ns, Optional arrived_ns) {
+    const augury::OrderView order{static_cast<std::int32_t>(link.size()),
+                                  link.data(),
+                                  is_last.data(),
+                                  after.data(),
+                                  lag_ns.data(),
+                                  not_before_ns.data(),
+                                  hold_ns.data(),
+                                  size_bytes.data(),
+                                  first.data(),
+                                  gradient.data(),
+                                  slice_bytes.data(),
+                                  latency_ns,
+                                  window_bytes,
+                                  has_barrier};
+    const augury::Step step = evaluation_.run(problem_, order);
+    fill(start_ns, evaluation_.start_ns);
+    fill(arrive_ns, evaluation_.arrive_ns);
+    fill(arrived_ns, evaluation_.arrived_ns);
+    return nb::make_tuple(step.step_ns, step.waiting_ns);
+  }
+
+ private:
+  static void fill(const Optional& target, const std::vector<std::int64_t>& values) {
+    if (target.is_none()) return;
+    const auto array = nb::cast<Out<std::int64_t>>(target, false);
+    std::copy_n(values.begin(), std::min(values.size(), array.size()), array.data());
+  }
+
+  In<std::int64_t> columns_[4];
+  augury::ProblemView problem_;
+  augury::OrderEvaluation evaluation_;
+};
+
 }  // namespace
 
 NB_MODULE(_native, m) {
@@ -203,5 +256,13 @@ NB_MODULE(_native, m) {
         "cause"_a, "last_op"_a, "since_ns"_a);
   m.def("longest_path", &longest_path, "work_ns"_a, "first"_a, "before"_a, "start_ns"_a,
         "end_ns"_a);
+  nb::class_<NativeProblem>(m, "NativeProblem")
+      .def(nb::init<In<std::int64_t>, In<std::int64_t>, In<std::int64_t>, In<std::int64_t>,
+                    std::int64_t>(),
+           "release_ns"_a, "update_ns"_a, "size_bytes"_a, "segment_ns"_a, "begin_ns"_a)
+      .def("evaluate", &NativeProblem::evaluate, "link"_a, "is_last"_a, "after"_a, "lag_ns"_a,
+           "not_before_ns"_a, "hold_ns"_a, "size_bytes"_a, "first"_a, "gradient"_a,
+           "slice_bytes"_a, "latency_ns"_a, "window_bytes"_a, "has_barrier"_a,
+           "start_ns"_a.none(), "arrive_ns"_a.none(), "arrived_ns"_a.none());
   m.def("unsorted_remainder", &unsorted_remainder, "first"_a, "dst"_a);
 }

@@ -12,6 +12,35 @@ class Blueprint: ...
 class FixedOrder:
     def sweep(self, work_ns: NDArray[int64], latest_ns: NDArray[int64]) -> None: ...
 
+class NativeProblem:
+    def __init__(
+        self,
+        release_ns: NDArray[int64],
+        update_ns: NDArray[int64],
+        size_bytes: NDArray[int64],
+        segment_ns: NDArray[int64],
+        begin_ns: int,
+    ) -> None: ...
+    def evaluate(
+        self,
+        link: NDArray[uint8],
+        is_last: NDArray[uint8],
+        after: NDArray[int32],
+        lag_ns: NDArray[int64],
+        not_before_ns: NDArray[int64],
+        hold_ns: NDArray[int64],
+        size_bytes: NDArray[int64],
+        first: NDArray[int32],
+        gradient: NDArray[int32],
+        slice_bytes: NDArray[int64],
+        latency_ns: int,
+        window_bytes: int,
+        has_barrier: bool,
+        start_ns: NDArray[int64] | None,
+        arrive_ns: NDArray[int64] | None,
+        arrived_ns: NDArray[int64] | None,
+    ) -> tuple[int, int]: ...
+
 def draw_blueprint(graph: NativeGraph) -> Blueprint: ...
 def simulate(
     graph: NativeGraph,

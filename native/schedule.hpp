@@ -1,0 +1,150 @@
+// What an Order of pieces comes to: augury.schedule.reference says what is meant.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace augury {
+
+// Arrays by gradient, but for segment_ns, which has one more: forward up to the first need.
+struct ProblemView {
+  std::int32_t num_gradients;
+  const std::int64_t* release_ns;
+  const std::int64_t* update_ns;
+  const std::int64_t* size_bytes;
+  const std::int64_t* segment_ns;
+  std::int64_t begin_ns;
+};
+
+struct OrderView {
+  std::int32_t num_pieces;
+  const std::uint8_t* link;
+  const std::uint8_t* is_last;
+  const std::int32_t* after;
+  const std::int64_t* lag_ns;
+  const std::int64_t* not_before_ns;
+  const std::int64_t* hold_ns;
+  const std::int64_t* size_bytes;
+  const std::int32_t* first;
+  const std::int32_t* gradient;
+  const std::int64_t* slice_bytes;
+  std::int64_t latency_ns;
+  std::int64_t window_bytes;
+  bool has_barrier;
+};
+
+struct Step {
+  std::int64_t step_ns;
+  std::int64_t waiting_ns;
+};
+
+// Scratch memory outlives an evaluation: a search makes thousands of them.
+class OrderEvaluation {
+ public:
+  // -1 as the step where the order leaves bytes behind.
+  Step run(const ProblemView& problem, const OrderView& order) {
+    on_links(problem, order);
+    note_arrivals(problem, order);
+    if (static_cast<std::int32_t>(arrived_.size()) < problem.num_gradients) return {-1, 0};
+    return order.has_barrier ? with_barrier(problem) : without_barrier(problem);
+  }
+
+  std::vector<std::int64_t> start_ns;
+  std::vector<std::int64_t> arrive_ns;
+  std::vector<std::int64_t> arrived_ns;
+
+ private:
+  void on_links(const ProblemView& problem, const OrderView& order) {
+    start_ns.resize(order.num_pieces);
+    arrive_ns.resize(order.num_pieces);
+    std::int64_t free_ns[2] = {0, 0};
+    std::int64_t under_way_bytes[2] = {0, 0};
+    std::size_t num_arrived[2] = {0, 0};
+    under_way_[0].clear();
+    under_way_[1].clear();
+    for (std::int32_t piece = 0; piece < order.num_pieces; ++piece) {
+      const int link = order.link[piece];
+      std::int64_t start = std::max(free_ns[link], order.not_before_ns[piece]);
+      for (std::int32_t at = order.first[piece]; at < order.first[piece + 1]; ++at) {
+        start = std::max(start, problem.release_ns[order.gradient[at]]);
+      }
+      if (order.after[piece] >= 0) {
+        start = std::max(start, arrive_ns[order.after[piece]] + order.lag_ns[piece]);
+      }
+      while (under_way_bytes[link] >= order.window_bytes) {
+        const std::int32_t ahead = under_way_[link][num_arrived[link]++];
+        under_way_bytes[link] -= order.size_bytes[ahead];
+        start = std::max(start, arrive_ns[ahead]);
+      }
+      under_way_[link].push_back(piece);
+      under_way_bytes[link] += order.size_bytes[piece];
+      free_ns[link] = start + order.hold_ns[piece];
+      start_ns[piece] = start;
+      arrive_ns[piece] = free_ns[link] + order.latency_ns;
+    }
+  }
+
+  // All last pieces share a link, so they arrive in their order.
+  void note_arrivals(const ProblemView& problem, const OrderView& order) {
+    missing_bytes_.assign(problem.size_bytes, problem.size_bytes + problem.num_gradients);
+    arrived_ns.assign(problem.num_gradients, -1);
+    arrived_.clear();
+    for (std::int32_t piece = 0; piece < order.num_pieces; ++piece) {
+      if (!order.is_last[piece]) continue;
+      for (std::int32_t at = order.first[piece]; at < order.first[piece + 1]; ++at) {
+        const std::int32_t gradient = order.gradient[at];
+        missing_bytes_[gradient] -= order.slice_bytes[at];
+        if (missing_bytes_[gradient] == 0) {
+          arrived_.push_back(gradient);
+          arrived_ns[gradient] = arrive_ns[piece];
+        }
+      }
+    }
+  }
+
+  Step with_barrier(const ProblemView& problem) const {
+    std::int64_t step_ns = std::max(problem.begin_ns, arrived_ns[arrived_.back()]);
+    const std::int64_t waiting_ns = step_ns - problem.begin_ns;
+    for (std::int32_t i = 0; i < problem.num_gradients; ++i) step_ns += problem.update_ns[i];
+    for (std::int32_t i = 0; i <= problem.num_gradients; ++i) step_ns += problem.segment_ns[i];
+    return {step_ns, waiting_ns};
+  }
+
+  Step without_barrier(const ProblemView& problem) {
+    std::int64_t now_ns = problem.begin_ns + problem.segment_ns[0];
+    std::int64_t waiting_ns = 0;
+    std::size_t num_seen = 0;
+    is_updated_.assign(problem.num_gradients, 0);
+    to_update_.clear();
+    for (std::int32_t gradient = 0; gradient < problem.num_gradients; ++gradient) {
+      while (!is_updated_[gradient]) {
+        while (num_seen < arrived_.size() && arrived_ns[arrived_[num_seen]] <= now_ns) {
+          to_update_.push_back(arrived_[num_seen++]);
+          std::push_heap(to_update_.begin(), to_update_.end(), std::greater<>());
+        }
+        if (!to_update_.empty()) {
+          std::pop_heap(to_update_.begin(), to_update_.end(), std::greater<>());
+          is_updated_[to_update_.back()] = 1;
+          now_ns += problem.update_ns[to_update_.back()];
+          to_update_.pop_back();
+        } else {
+          const std::int64_t next_ns = arrived_ns[arrived_[num_seen]];
+          waiting_ns += next_ns - now_ns;
+          now_ns = next_ns;
+        }
+      }
+      now_ns += problem.segment_ns[gradient + 1];
+    }
+    return {now_ns, waiting_ns};
+  }
+
+  std::vector<std::int32_t> under_way_[2];
+  std::vector<std::int64_t> missing_bytes_;
+  std::vector<std::int32_t> arrived_;
+  std::vector<std::int32_t> to_update_;
+  std::vector<std::uint8_t> is_updated_;
+};
+
+}  // namespace augury

@@ -1,0 +1,107 @@
+"""What an Order comes to under a Problem: the one it was made for, or one that turned out
+otherwise. Exact to the nanosecond, by the kernel where it was built, else by the reference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from augury.core.plan import Order
+from augury.core.problem import Problem
+from augury.core.table import I8
+from augury.schedule.flat import FlatOrder, flat_order, flat_problem
+from augury.schedule.reference import times_of
+
+try:
+    from augury._native import NativeProblem
+except ImportError:  # no compiler where this was installed
+    NativeProblem = None  # type: ignore[assignment, misc]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Outcome:
+    """Times are from the start of backward."""
+
+    step_ns: int
+    waiting_ns: int
+    """How long, after backward, the main thread waited for communication."""
+    start_ns: I8
+    """By piece, as the next two."""
+    end_ns: I8
+    """When the piece leaves its link to the next one."""
+    arrive_ns: I8
+    arrived_ns: I8
+    """By gradient: when the last of its slices was there."""
+    link_busy_ns: int
+    """Of the busier link."""
+
+
+def evaluate(problem: Problem, order: Order) -> Outcome:
+    """``order`` has passed ``verify_order`` for a Problem with the same gradients."""
+    return Evaluator(problem).outcome(flat_order(order, problem.network))
+
+
+def step_ns(problem: Problem, order: Order) -> int:
+    return Evaluator(problem).step_ns(flat_order(order, problem.network))
+
+
+class Evaluator:
+    """One Problem, prepared for many Orders."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._flat = flat_problem(problem)
+        flat = self._flat
+        self._native = NativeProblem and NativeProblem(
+            flat.release_ns, flat.update_ns, flat.size_bytes, flat.segment_ns, flat.begin_ns
+        )
+
+    def step_ns(self, order: FlatOrder) -> int:
+        if self._native is None:
+            return times_of(self._flat, order).step_ns
+        return self._native.evaluate(*_native_arguments(order), None, None, None)[0]
+
+    def outcome(self, order: FlatOrder) -> Outcome:
+        start_ns = np.empty(len(order.link), np.int64)
+        arrive_ns = np.empty(len(order.link), np.int64)
+        arrived_ns = np.empty(len(self._flat.release_ns), np.int64)
+        if self._native is None:
+            times = times_of(self._flat, order)
+            found = times.step_ns, times.waiting_ns
+            start_ns[:], arrive_ns[:] = times.start_ns, times.arrive_ns
+            arrived_ns[:] = times.arrived_ns
+        else:
+            found = self._native.evaluate(
+                *_native_arguments(order), start_ns, arrive_ns, arrived_ns
+            )
+        on_pull_link = order.link.astype(bool)
+        return Outcome(
+            step_ns=found[0],
+            waiting_ns=found[1],
+            start_ns=start_ns,
+            end_ns=start_ns + order.hold_ns,
+            arrive_ns=arrive_ns,
+            arrived_ns=arrived_ns,
+            link_busy_ns=max(
+                int(order.hold_ns[on_pull_link].sum()), int(order.hold_ns[~on_pull_link].sum())
+            ),
+        )
+
+
+def _native_arguments(order: FlatOrder) -> tuple[Any, ...]:
+    return (
+        order.link,
+        order.is_last,
+        order.after,
+        order.lag_ns,
+        order.not_before_ns,
+        order.hold_ns,
+        order.size_bytes,
+        order.first,
+        order.gradient,
+        order.slice_bytes,
+        order.latency_ns,
+        order.window_bytes,
+        order.has_barrier,
+    )
