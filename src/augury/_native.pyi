@@ -1,6 +1,6 @@
 from typing import Any
 
-from numpy import int32, int64, uint8, uint64
+from numpy import float64, int32, int64, uint8, uint64
 from numpy.typing import NDArray
 
 class NativeGraph:
@@ -73,3 +73,10 @@ def longest_path(
     end_ns: NDArray[int64],
 ) -> None: ...
 def unsorted_remainder(first: NDArray[int32], dst: NDArray[int32]) -> NDArray[int32]: ...
+def least_makespan(
+    head_ns: NDArray[float64],
+    work_ns: NDArray[float64],
+    overhead_ns: float,
+    is_pipelined: bool,
+    at_least_ns: float,
+) -> float: ...

@@ -114,7 +114,8 @@ def whole_order(
 
 
 def hold_ns(network: Network, size_bytes: I8, parts: I8 | int) -> I8:
-    """How long each message holds its link, rounded once: half to even."""
+    """How long each message holds its link, rounded up once: a bound that adds exact times
+    stays one."""
     return _whole((network.overhead_ns + network.ns_per_byte * size_bytes) / parts)
 
 
@@ -128,4 +129,4 @@ def _whole(exact_ns: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> I8:
             "communication would take longer than the clock reaches",
             remedy="check the network's bandwidth and the gradients' sizes",
         )
-    return np.rint(exact_ns).astype(np.int64)
+    return np.ceil(exact_ns).astype(np.int64)
