@@ -8,7 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-VERBS = ("run", "import", "replay", "whatif", "wire", "report", "synth", "demo", "doctor")
+VERBS = (
+    "run", "import", "replay", "whatif", "wire", "diff", "report", "synth", "demo", "doctor",
+)  # fmt: skip
 """Each is the function of that name in the module of that name; `import` is `import_` there."""
 
 _HELP = "Record, replay, explain and speed up distributed neural-network training."

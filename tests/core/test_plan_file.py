@@ -1,0 +1,142 @@
+"""Plans as files: what is written is read again, and nothing else is believed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from augury.core.errors import InputError, UsageError
+from augury.core.kinds import OpKind
+from augury.core.plan import Foretold, Mode, Order, Piece, Plan, Slice
+from augury.core.plan_file import decode_plan, encode_plan, load_plan, save_plan
+from augury.core.plan_spec import wrong_with
+from augury.core.problem import Gradient, Network, Problem, Scheme
+
+PROBLEM = Problem(
+    gradients=(
+        Gradient(name="first", size_bytes=64, release_ns=90, need_ns=0),
+        Gradient(name="last", size_bytes=256, release_ns=10, need_ns=30, update_ns=3),
+    ),
+    backward_ns=100,
+    forward_ns=50,
+    network=Network(ns_per_byte=0.5, overhead_ns=7),
+)
+FIRST = Slice(gradient=0, offset_bytes=0, size_bytes=64)
+HALVES = tuple(Slice(gradient=1, offset_bytes=at, size_bytes=128) for at in (0, 128))
+PIECES = (
+    Piece(op=OpKind.ALL_REDUCE, slices=(HALVES[1],)),
+    Piece(op=OpKind.ALL_REDUCE, slices=(FIRST, HALVES[0]), not_before_ns=95),
+)
+PLAN = Plan(
+    mode=Mode.PIECES,
+    num_ranks=2,
+    problem=PROBLEM,
+    order=Order(policy="augury", pieces=PIECES, has_barrier=False, window_bytes=1 << 20),
+    foretold=Foretold(baseline_ns=300, step_ns=200, interval_ns=(190, 210), bound_ns=180),
+)
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    save_plan(PLAN, tmp_path / "plan.json")
+    assert load_plan(tmp_path / "plan.json") == PLAN
+    assert PLAN.foretold is not None
+    assert PLAN.foretold.gain_pct == pytest.approx(100 / 3)
+
+
+def test_a_file_names_what_it_does(tmp_path: Path) -> None:
+    save_plan(PLAN, tmp_path / "plan.json")
+    document = json.loads((tmp_path / "plan.json").read_text())
+    assert document["schema_version"] == 1
+    assert document["plan"]["order"]["pieces"][0]["op"] == "all_reduce"
+
+
+def test_nothing_is_overwritten_by_accident(tmp_path: Path) -> None:
+    save_plan(PLAN, tmp_path / "plan.json")
+    with pytest.raises(UsageError, match="exists"):
+        save_plan(PLAN, tmp_path / "plan.json")
+    save_plan(PLAN, tmp_path / "plan.json", force=True)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"{}", b"\xff\xfe", b"[" * 100_000, b'{"kind":"augury-plan"}']
+)
+def test_what_is_no_plan_is_told_in_words(content: bytes) -> None:
+    with pytest.raises(InputError):
+        decode_plan(content)
+
+
+def _piece(number: int, **changes: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda plan: plan["order"]["pieces"][number].update(changes)
+
+
+def _gradient(**changes: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda plan: plan["problem"]["gradients"][1].update(changes)
+
+
+def _slice(**changes: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda plan: plan["order"]["pieces"][0]["slices"][0].update(changes)
+
+
+HOSTILE = {
+    "no ranks": lambda plan: plan.update(num_ranks=0),
+    "a mode of its own": lambda plan: plan.update(mode="whatever"),
+    "buckets without sizes": lambda plan: plan.update(mode="ddp-buckets"),
+    "a piece that is none": _piece(0, op="explode"),
+    "a number for a kind": _piece(0, op=3),
+    "an empty piece": _piece(0, slices=[]),
+    "a window of nothing": lambda plan: plan["order"].update(window_bytes=0),
+    "a piece of the past": _piece(0, not_before_ns=-1),
+    "half of another scheme": _piece(0, op="push"),
+    "a second half without a first": _piece(0, op="all_gather", after=5),
+    "completes what is whole": _piece(1, after=0),
+    "a gradient that is not there": _slice(gradient=9),
+    "a negative gradient": _slice(gradient=-1),
+    "bytes sent twice": _slice(offset_bytes=0),
+    "bytes beyond the end": _slice(offset_bytes=1 << 60),
+    "a slice of half an item": _slice(size_bytes=126),
+    "no bytes": _gradient(size_bytes=0),
+    "too many bytes": _gradient(size_bytes=1 << 62),
+    "released after backward": _gradient(release_ns=101),
+    "needed after forward": _gradient(need_ns=51),
+    "an update that takes back time": _gradient(update_ns=-1),
+    "a text for a number": _gradient(need_ns="soon"),
+    "a network that gains time": lambda plan: plan["problem"]["network"].update(ns_per_byte=-1),
+    "not a number": lambda plan: plan["problem"]["network"].update(latency_ns=None),
+    "nothing to send": lambda plan: plan["problem"].update(gradients=[]),
+}
+
+
+@pytest.mark.parametrize("change", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_plans(change: Callable[[dict[str, Any]], None], tmp_path: Path) -> None:
+    document = json.loads(encode_plan(PLAN))
+    change(document["plan"])
+    (tmp_path / "plan.json").write_text(json.dumps(document))
+    with pytest.raises(InputError, match=r"plan\.json"):
+        load_plan(tmp_path / "plan.json")
+
+
+def test_halves_of_a_parameter_server(tmp_path: Path) -> None:
+    served = replace(
+        PROBLEM, network=Network(ns_per_byte=1.0, scheme=Scheme.PARAMETER_SERVER, latency_ns=5)
+    )
+    pushes = tuple(replace(piece, op=OpKind.PUSH) for piece in PIECES)
+    pulls = tuple(
+        replace(piece, op=OpKind.PULL, after=1 - place, not_before_ns=0)
+        for place, piece in enumerate(reversed(PIECES))
+    )
+    order = Order(policy="p3", pieces=pushes + pulls, has_barrier=False)
+    assert not list(wrong_with(order, served))
+    save_plan(replace(PLAN, problem=served, order=order), tmp_path / "plan.json")
+    assert load_plan(tmp_path / "plan.json").order == order
+    without = replace(order, pieces=pushes + pulls[:1])
+    assert any("not sent exactly once" in wrong for wrong in wrong_with(without, served))
+
+
+def test_missing_files_are_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot read"):
+        load_plan(tmp_path / "nowhere.json")
