@@ -4,13 +4,15 @@ First ``--steps`` steps in the configuration of the options. Then, if ``--blocks
 to it, ``--rounds`` times each of them in turn: the same module and optimizer wrapped anew, a few
 steps to warm up, then ``--measured`` steps. Configurations that are compared are so interleaved
 within one process. Where ``--gate`` is given, rank 0 announces each block by a file and waits for
-the answer, so that whoever looks after the network can change it meanwhile.
+the answer, so that whoever looks after the network can change it meanwhile. With ``--told`` blocks
+come from there too: the announcement has the last block's times, the answer the next one's words.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import itertools
 import json
 import os
 import time
@@ -18,6 +20,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -26,18 +29,27 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
+from augury.core.plan_file import load_plan
 from benchmarks.testbed.models import WORKLOADS, Workload
+
+if TYPE_CHECKING:
+    from augury.runtime.torch_scheduled import Scheduled
+
+    from augury.core.plan import Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """What a block may change; the caps are in MB, several for bucket after bucket."""
+    """What a block may change; the caps are in MB, several for bucket after bucket, none for
+    those that DDP has of itself. A plan says how gradients travel instead of DDP."""
 
     caps: tuple[float, ...]
     accumulate: int = 1
+    plan: Path | None = None
 
     def changed(self, words: str) -> Configuration:
-        """``cap=1,4,25`` and ``accumulate=2``, joined by ``+``; ``base`` changes nothing."""
+        """``cap=1,4,25``, ``accumulate=2``, ``plan=FILE``, joined by ``+``; ``default`` is DDP as
+        it comes, ``base`` changes nothing."""
         new = self
         for word in words.split("+"):
             name, _, value = word.partition("=")
@@ -45,6 +57,10 @@ class Configuration:
                 new = replace(new, caps=numbers(value))
             elif name == "accumulate":
                 new = replace(new, accumulate=int(value))
+            elif name == "plan":
+                new = replace(new, plan=Path(value))
+            elif name == "default":
+                new = replace(new, caps=())
             elif name != "base":
                 raise ValueError(f"cannot change {name!r}")
         return new
@@ -62,8 +78,10 @@ class Trainer:
                 fully_shard(block)
             fully_shard(self._module)
         self._optimizer = torch.optim.SGD(self._module.parameters(), lr=0.01, momentum=0.9)
-        self._batches = batches(self._workload)
+        self._batches = batches(self._workload, options.batch_scale)
         self._accumulate = 1
+        self._planned: DistributedDataParallel | None = None
+        self._schedule: Scheduled | None = None
         self.loss = float("nan")
 
     def configure(self, configuration: Configuration) -> None:
@@ -73,12 +91,25 @@ class Trainer:
         # A wrapper that is gone no longer hooks into the module's gradients.
         self._wrapped = self._module
         self._optimizer.zero_grad()
+        if configuration.plan is not None:
+            self._wrapped = self._follow(load_plan(configuration.plan))
+            return
+        if self._schedule is not None:
+            self._schedule.switch(None)
         gc.collect()
-        caps = list(configuration.caps)
-        limits = {"bucket_cap_mb": caps[0]} if len(caps) == 1 else {"bucket_cap_mb_list": caps}
-        self._wrapped = DistributedDataParallel(self._module, **limits)
+        self._wrapped = DistributedDataParallel(self._module, **limits(configuration.caps))
         if self._options.compile:
             self._wrapped = torch.compile(self._wrapped)
+
+    def _follow(self, plan: Plan) -> nn.Module:
+        from augury.runtime.torch_scheduled import schedule_training
+
+        if self._planned is None or self._schedule is None:
+            self._planned = DistributedDataParallel(self._module)
+            self._schedule = schedule_training(self._planned, self._optimizer, plan)
+        else:
+            self._schedule.switch(plan)
+        return self._planned
 
     def train(self, num_steps: int) -> dict[str, list[int]]:
         """When it began, and when each step ended; how long forward took in each."""
@@ -109,13 +140,21 @@ class Trainer:
         return forward_ns
 
 
-def batches(workload: Workload) -> Iterator[tuple[Tensor, Tensor]]:
-    """Without end, drawn from data of this rank's own."""
+def limits(caps: tuple[float, ...]) -> dict[str, Any]:
+    """As DDP takes them. A cap that is given is the first bucket's too, which else has its own."""
+    if not caps:
+        return {}
+    return {"bucket_cap_mb": caps[0]} if len(caps) == 1 else {"bucket_cap_mb_list": list(caps)}
+
+
+def batches(workload: Workload, scale: float) -> Iterator[tuple[Tensor, Tensor]]:
+    """Without end, drawn from data of this rank's own; ``scale`` times as large as usual."""
+    batch = max(1, round(scale * workload.batch))
     generator = torch.Generator().manual_seed(1 + dist.get_rank())
     torch.manual_seed(1 + dist.get_rank())
-    data = TensorDataset(*workload.sample(16 * workload.batch))
+    data = TensorDataset(*workload.sample(16 * batch))
     forever = RandomSampler(data, replacement=True, num_samples=1 << 40, generator=generator)
-    return iter(DataLoader(data, batch_size=workload.batch, sampler=forever))
+    return iter(DataLoader(data, batch_size=batch, sampler=forever))
 
 
 def pass_gate(gate: Path | None, block: int) -> None:
@@ -125,6 +164,28 @@ def pass_gate(gate: Path | None, block: int) -> None:
     (gate / f"ready-{block}").touch()
     while not (gate / f"go-{block}").exists():
         time.sleep(0.002)
+
+
+def listed_blocks(options: argparse.Namespace) -> Iterator[str]:
+    for number, words in enumerate(options.blocks * options.rounds):
+        pass_gate(options.gate, number)
+        yield words
+
+
+def told_blocks(gate: Path, done: list[dict[str, Any]]) -> Iterator[str]:
+    """Until told to end. All ranks read the words; rank 0 says what the last block took."""
+    for block in itertools.count():
+        if dist.get_rank() == 0:
+            partial = gate / f"ready-{block}.partial"
+            partial.write_text(json.dumps(done[-1]))
+            partial.rename(gate / f"ready-{block}")
+        answer = gate / f"go-{block}"
+        while not answer.exists():
+            time.sleep(0.002)
+        words = answer.read_text()
+        if words == "end":
+            return
+        yield words
 
 
 def main() -> None:
@@ -137,8 +198,7 @@ def main() -> None:
     first = {"block": "base", "warm_up": 0, **trainer.train(options.steps)}
     done = [first]
     loss = trainer.loss
-    for number, words in enumerate(options.blocks * options.rounds):
-        pass_gate(options.gate, number)
+    for words in told_blocks(options.gate, done) if options.told else listed_blocks(options):
         changes, _, num_measured = words.partition("@")[0].partition(":")
         trainer.configure(base.changed(changes))
         times = trainer.train(options.warm_up + int(num_measured or options.measured))
@@ -157,7 +217,8 @@ def main() -> None:
 
 
 def numbers(text: str) -> tuple[float, ...]:
-    return tuple(float(part) for part in text.split(","))
+    """None for ``default``."""
+    return () if text == "default" else tuple(float(part) for part in text.split(","))
 
 
 def parse() -> argparse.Namespace:
@@ -165,6 +226,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--model", choices=WORKLOADS, default="transformer")
     parser.add_argument("--steps", type=int, default=80)
     parser.add_argument("--cap", type=numbers, default=(25.0,), help="of buckets, in MB")
+    parser.add_argument("--batch-scale", type=float, default=1.0, help="times the usual batch")
     parser.add_argument("--accumulate", type=int, default=1, help="micro-batches a step")
     parser.add_argument("--sharded", action="store_true", help="fully_shard instead of DDP")
     parser.add_argument("--compile", action="store_true")
@@ -175,6 +237,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--warm-up", type=int, default=3)
     parser.add_argument("--measured", type=int, default=10)
     parser.add_argument("--gate", type=Path, help="a folder in which to wait at every block")
+    parser.add_argument("--told", action="store_true", help="blocks come through the gate")
     parser.add_argument("--times", type=Path, help="a folder for the time of every step")
     return parser.parse_args()
 

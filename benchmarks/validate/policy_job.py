@@ -1,0 +1,175 @@
+"""Runs a job that is recorded, then planned for while it waits, then follows one plan after the
+other: the policies are compared within one process, interleaved."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.testbed.bed import Bed
+from benchmarks.validate.job import (
+    JobError,
+    bed_as_recorded,
+    bed_of,
+    end,
+    environment,
+    gather,
+)
+from benchmarks.validate.policy_settings import CAPS_MB, PolicyCase
+
+WINDOWS = ((6, 14), (18, 26))
+FIRST_STEPS = 34
+"""Both windows, three steps in detail, and plain ones."""
+WARM_UP = 4
+PILOT = 6
+MEASURED = 8
+ROUNDS = 4
+WAIT_S = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """``label`` is the policy."""
+
+    label: str
+    words: str
+
+    def told(self, num_steps: int) -> str:
+        return f"{self.words}:{num_steps}@{self.label}"
+
+
+def measure(case: PolicyCase, folder: Path) -> None:
+    """Afterwards ``folder`` has ``run``, a plan of every policy, each rank's times, and what was
+    foretold of the policies before any of them was followed."""
+    folder = folder.resolve()
+    shutil.rmtree(folder, ignore_errors=True)
+    gate = folder / "gate"
+    gate.mkdir(parents=True)
+    with bed_of(case.setting) as bed:
+        bed_as_recorded(bed, case.setting)
+        jobs = [
+            bed.start(host, _command(case, bed, gate, folder), environment(bed, host), log)
+            for host, log in enumerate(_logs(case, folder))
+        ]
+        try:
+            _lead(_Gate(gate, jobs, folder), case, bed, folder)
+        finally:
+            for job in jobs:
+                end(job)
+    shutil.rmtree(gate)
+    (folder / "done").touch()
+
+
+def _lead(gate: _Gate, case: PolicyCase, bed: Bed, folder: Path) -> None:
+    gate.wait()
+    gather(bed, folder / "run")
+    blocks = plan(case, folder)
+    for cap in CAPS_MB:
+        gate.go(Block(label=f"pilot-{cap:g}", words=f"cap={cap:g}").told(PILOT))
+    if "ddp-best" in case.policies:
+        found = {cap: gate.took_ns(1 + place) for place, cap in enumerate(CAPS_MB)}
+        best = min(found, key=found.__getitem__)
+        blocks.append(Block(label="ddp-pilot", words=f"cap={best:g}"))
+    for turn in range(ROUNDS):
+        # Back and forth, so that nobody always comes behind the same one.
+        for block in blocks if turn % 2 == 0 else reversed(blocks):
+            gate.go(block.told(MEASURED))
+    gate.end()
+
+
+def plan(case: PolicyCase, folder: Path) -> list[Block]:
+    """Asked as a user asks: on the command line, one plan after the other."""
+    blocks = []
+    for policy in case.policies:
+        path = folder / f"{policy}.plan.json"
+        answer = _schedule(folder / "run", "--policy", policy, "-o", str(path))
+        (folder / f"{policy}.foretold.json").write_text(answer)
+        blocks.append(Block(label=policy, words=_words(policy, path)))
+    return blocks
+
+
+def _words(policy: str, path: Path) -> str:
+    """What is stock DDP is measured as stock DDP."""
+    if policy == "ddp":
+        return "default"
+    if policy == "ddp-best":
+        caps = json.loads(path.read_text())["plan"]["bucket_caps_bytes"]
+        return "cap=" + ",".join(f"{cap / (1 << 20):g}" for cap in caps)
+    return f"plan={path}"
+
+
+def _schedule(run: Path, *options: str) -> str:
+    command = [sys.executable, "-m", "augury", "schedule", str(run), *options, "--json"]
+    said = subprocess.run(
+        command, env=environment(None, 0), capture_output=True, text=True, timeout=300, check=False
+    )
+    if said.returncode:
+        raise JobError(f"cannot plan: {(said.stderr or said.stdout).strip()[-300:]}")
+    return said.stdout
+
+
+class _Gate:
+    """The file by file conversation with the job: see ``benchmarks.testbed.train``."""
+
+    def __init__(self, folder: Path, jobs: Sequence[subprocess.Popen[bytes]], logs: Path) -> None:
+        self._folder, self._jobs, self._logs = folder, jobs, logs
+        self._block = 0
+
+    def wait(self) -> None:
+        """Until the job stands before the next block."""
+        deadline = time.monotonic() + WAIT_S
+        while not (self._folder / f"ready-{self._block}").exists():
+            failed = [host for host, job in enumerate(self._jobs) if job.poll()]
+            if failed or time.monotonic() > deadline:
+                log = self._logs / f"log-{failed[0] if failed else 0}.txt"
+                raise JobError(f"the job does not go on: {log.read_text(errors='replace')[-800:]}")
+            time.sleep(0.01)
+
+    def go(self, words: str) -> None:
+        """And wait until that is done."""
+        self._answer(words)
+        self.wait()
+
+    def end(self) -> None:
+        self._answer("end")
+        for job in self._jobs:
+            if job.wait(timeout=WAIT_S):
+                raise JobError(f"the job ended with {job.returncode}")
+
+    def took_ns(self, block: int) -> float:
+        """The median step before ``block``."""
+        times: dict[str, Any] = json.loads((self._folder / f"ready-{block}").read_text())
+        stamps = times["stamps_ns"][times["warm_up"] :]
+        return median(b - a for a, b in pairwise(stamps))
+
+    def _answer(self, words: str) -> None:
+        partial = self._folder / f"go-{self._block}.partial"
+        partial.write_text(words)
+        partial.rename(self._folder / f"go-{self._block}")
+        self._block += 1
+
+
+def _command(case: PolicyCase, bed: Bed, gate: Path, folder: Path) -> list[str]:
+    setting = case.setting
+    windows = ",".join(f"{first}:{last}" for first, last in WINDOWS)
+    out = bed.hosts[0].scratch / "run"
+    return [
+        *(sys.executable, "-m", "augury", "run", "--calibrate", "--out", str(out)),
+        *("--steps", windows, "--"),
+        *(sys.executable, "-m", "benchmarks.testbed.train", "--model", setting.model),
+        *("--steps", str(FIRST_STEPS), "--cap", setting.cap, *setting.options),
+        *("--gate", str(gate), "--told", "--warm-up", str(WARM_UP), "--times", str(folder)),
+    ]
+
+
+def _logs(case: PolicyCase, folder: Path) -> list[Path]:
+    return [folder / f"log-{host}.txt" for host in range(case.setting.num_ranks)]

@@ -1,0 +1,65 @@
+"""Jobs in which gradients travel by one policy after the other; the cases of the schedule suite."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.validate.settings import Setting
+
+FEW = ("ddp", "ddp-best", "augury")
+ALL = (
+    "fifo", "ddp", "ddp-best", "p3", "bytescheduler", "mg-wfbp", "dear", "prophet", "augury",
+)  # fmt: skip
+CAPS_MB = (1.0, 2.0, 5.0, 10.0)
+"""Single bucket sizes among which the best is found by measuring; 25 MB is most of a model here."""
+
+MODELS = ("last", "first", "conv", "transformer")
+LINKS_MBIT = (1000, 400, 200)
+SIZES = {"small": 1.0, "large": 3.0}
+"""Times the usual batch: three times the compute beside the same gradients."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyCase:
+    setting: Setting
+    policies: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.setting.name
+
+
+def _case(model: str, mbit: int, size: str, *, num_ranks: int = 2, all_of_them: bool) -> PolicyCase:
+    ranks = "" if num_ranks == 2 else f"-{num_ranks}ranks"
+    return PolicyCase(
+        setting=Setting(
+            name=f"{model}-{mbit}mbit-{size}{ranks}",
+            model=model,
+            mbit=mbit,
+            cap="default",
+            num_ranks=num_ranks,
+            # Under a quota a rank computes as fast beside another one on its core as without it.
+            quota=None if num_ranks == 2 else 0.45,
+            options=("--batch-scale", str(SIZES[size])),
+        ),
+        policies=ALL if all_of_them else FEW,
+    )
+
+
+NINE = (
+    ("last", 400, "large"),
+    ("first", 1000, "small"),
+    ("conv", 1000, "small"),
+    ("transformer", 400, "large"),
+)
+
+CASES: tuple[PolicyCase, ...] = (
+    *(
+        _case(model, mbit, size, all_of_them=(model, mbit, size) in NINE)
+        for mbit in LINKS_MBIT
+        for size in SIZES
+        for model in MODELS
+    ),
+    _case("last", 1000, "small", num_ranks=4, all_of_them=True),
+    _case("transformer", 1000, "small", num_ranks=4, all_of_them=True),
+)
