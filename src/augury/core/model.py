@@ -1,0 +1,91 @@
+"""The Model: layers as data, from whatever tells of them. Counts are per sample and in items, so
+that batch and precision stay free."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from augury.core.errors import InputError
+
+MAX_LAYERS = 1 << 17
+MAX_COUNT = 1 << 62
+
+
+class LayerKind(StrEnum):
+    CONVOLUTION = "convolution"
+    LINEAR = "linear"
+    NORMALISATION = "normalisation"
+    POOLING = "pooling"
+    ELEMENTWISE = "elementwise"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelLayer:
+    """In the order of forward. Shapes are channels first, then the spatial extents, without the
+    batch; ``kernel``, ``stride``, ``padding`` have one entry per spatial extent, or none."""
+
+    name: str
+    kind: LayerKind
+    input_shape: tuple[int, ...]
+    output_shape: tuple[int, ...]
+    kernel: tuple[int, ...] = ()
+    stride: tuple[int, ...] = ()
+    padding: tuple[int, ...] = ()
+    groups: int = 1
+    num_parameters: int = 0
+    forward_flops: int = 0
+    backward_flops: int = 0
+    forward_items: int = 0
+    """Read and written by forward; what bounds layers that hardly compute."""
+    backward_items: int = 0
+    saved_items: int = 0
+    """Kept from forward for backward, each tensor counted with the layer that first kept it."""
+    forward_s: float | None = None
+    """Measured, per sample; float seconds, as in all of the oracle's closed forms."""
+    backward_s: float | None = None
+    update_s: float | None = None
+    """Per step, not per sample."""
+
+    def __post_init__(self) -> None:
+        counts = (
+            self.num_parameters, self.forward_flops, self.backward_flops, self.forward_items,
+            self.backward_items, self.saved_items, *self.input_shape, *self.output_shape,
+            *self.kernel, *self.stride, *self.padding, self.groups,
+        )  # fmt: skip
+        if not all(0 <= count <= MAX_COUNT for count in counts):
+            raise InputError(
+                f"layer {self.name!r} has counts below 0 or beyond all measure",
+                remedy="check where the model comes from",
+            )
+        for measured in (self.forward_s, self.backward_s, self.update_s):
+            if measured is not None and not 0 <= measured < 1e9:
+                raise InputError(
+                    f"layer {self.name!r} takes {measured} s", remedy="check what was measured"
+                )
+
+    @property
+    def channels(self) -> int:
+        return self.input_shape[0] if self.input_shape else 1
+
+    @property
+    def filters(self) -> int:
+        return self.output_shape[0] if self.output_shape else 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    name: str
+    layers: tuple[ModelLayer, ...]
+    input_shape: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.layers) <= MAX_LAYERS:
+            raise InputError(
+                f"a model of {len(self.layers)} layers", remedy=f"give 1 to {MAX_LAYERS:,}"
+            )
+
+    @property
+    def num_parameters(self) -> int:
+        return sum(layer.num_parameters for layer in self.layers)
