@@ -12,8 +12,9 @@ from augury.core.graph import Graph
 from augury.core.kinds import OpKind
 from augury.core.spec import verify
 from augury.replay.run import replay
-from augury.rewrite.buckets import change_buckets, fill_buckets
+from augury.rewrite.buckets import change_buckets
 from augury.rewrite.network import fit_network
+from augury.schedule.making import fill_buckets
 from tests.build.recorded_runs import MS, ddp_run
 from tests.rewrite.recorded import recorded
 

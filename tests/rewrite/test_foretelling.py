@@ -13,10 +13,11 @@ from augury.build.recorded import build_recorded
 from augury.core.graph import Graph
 from augury.core.kinds import StepState
 from augury.replay.run import replay
-from augury.rewrite.buckets import change_buckets, fill_buckets
+from augury.rewrite.buckets import change_buckets
 from augury.rewrite.compute import scale_compute
 from augury.rewrite.network import change_bandwidth, change_latency, fit_network
 from augury.rewrite.ranks import change_ranks
+from augury.schedule.making import fill_buckets
 from tests.build.recorded_runs import ddp_run
 
 SIZES = (4_000_000, 1_000_000, 2_000_000, 3_000_000)

@@ -11,20 +11,7 @@ from augury.core.graph import Graph
 from augury.core.kinds import OpKind
 from augury.rewrite.edit import GraphEdit
 from augury.rewrite.network import Costs, keep_processor_time
-
-
-def fill_buckets(sizes_bytes: Sequence[int], caps_bytes: Sequence[int]) -> list[list[int]]:
-    """Gradients in the order in which they come; a bucket closes when it has its cap. The n-th
-    bucket has the n-th cap, all further ones the last."""
-    buckets: list[list[int]] = [[]]
-    held_bytes = 0
-    for gradient, size_bytes in enumerate(sizes_bytes):
-        buckets[-1].append(gradient)
-        held_bytes += size_bytes
-        if held_bytes >= caps_bytes[min(len(buckets), len(caps_bytes)) - 1]:
-            buckets.append([])
-            held_bytes = 0
-    return [bucket for bucket in buckets if bucket]
+from augury.schedule.making import fill_buckets
 
 
 def change_buckets(graph: Graph, costs: Costs, caps_bytes: Sequence[int]) -> Graph:
