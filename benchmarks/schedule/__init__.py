@@ -1,0 +1,1 @@
+"""Communication scheduling on published and on random problems."""
