@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 VERBS = (
-    "run", "import", "replay", "whatif", "wire", "diff", "report", "synth", "demo", "doctor",
+    "run", "import", "replay", "whatif", "schedule",
+    "wire", "diff", "report", "synth", "demo", "doctor",
 )  # fmt: skip
 """Each is the function of that name in the module of that name; `import` is `import_` there."""
 

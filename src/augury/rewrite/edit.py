@@ -63,11 +63,12 @@ class GraphEdit:
         work_ns: int,
         step: int,
         size_bytes: int = 0,
+        priority: int = 0,
         gang: int = NONE,
         after: Iterable[int] = (),
     ) -> int:
         return self.copy_op(
-            (kind, rank, resource, work_ns, size_bytes, 0, gang, NONE, step),
+            (kind, rank, resource, work_ns, size_bytes, priority, gang, NONE, step),
             self._number_of(name),
             after=after,
         )

@@ -1,0 +1,182 @@
+"""What ``augury schedule`` is asked about: a recorded run, a graph, or a bare problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from augury.cli.graphs import import_numpy, predicted_interval, read_graph, replay_graph
+from augury.cli.progress import working
+from augury.core.ledger import Ledger
+from augury.core.problem import Problem, Scheme
+from augury.core.units import parse_bandwidth, parse_time_ns
+
+if TYPE_CHECKING:
+    from augury.cli.changes import Change
+    from augury.core.graph import Graph
+    from augury.core.plan import Order
+    from augury.core.timeline import Timeline
+    from augury.core.trace import Calibration
+    from augury.rewrite.network import Costs
+
+OtherNetwork = Callable[[Problem, int], Problem]
+"""Of a problem and its number of ranks."""
+
+RECORDED = "recorded"
+QUIET_NOISE = 0.01
+"""Where no steps show how much they vary."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    problem: Problem
+    num_ranks: int
+    baseline: str
+    """What gains are counted from."""
+    baseline_ns: int
+    baseline_order: Order
+    noise: float
+    """Half the interval of the baseline, as a share."""
+    measured_ns: int | None = None
+    rewritten: Callable[[Order], Graph] | None = None
+    """The recorded graph under an order; none where nothing was recorded."""
+    ledger: Ledger = field(default_factory=Ledger)
+
+
+def open_case(
+    path: Path, *, max_bytes: str, changes: Sequence[Change], other: OtherNetwork
+) -> Case:
+    """``changes`` of the network are made to a recorded run, ``other`` is the same done to a
+    problem that comes without one."""
+    import_numpy()
+    if path.suffix == ".json" and not path.is_dir():
+        return _stated(path, other)
+    if path.is_dir():
+        return _recorded(path, changes)
+    graph = read_graph(path, max_bytes=max_bytes)
+    if len(graph.gradients):
+        return _of_graph(graph, [], {}, changes)
+    return _layered(graph, other)
+
+
+def _stated(path: Path, other: OtherNetwork) -> Case:
+    from augury.schedule.problem_file import load_problem
+
+    stated = load_problem(path)
+    return _bare(other(stated.problem, stated.num_ranks), stated.num_ranks)
+
+
+def _bare(problem: Problem, num_ranks: int) -> Case:
+    """Held against what PyTorch does by default."""
+    from augury.schedule.evaluate import step_ns
+    from augury.schedule.policies import find_policy
+
+    order = find_policy("ddp").compile(problem)
+    return Case(
+        problem=problem,
+        num_ranks=num_ranks,
+        baseline="ddp",
+        baseline_ns=step_ns(problem, order),
+        baseline_order=order,
+        noise=QUIET_NOISE,
+    )
+
+
+def _layered(graph: Graph, other: OtherNetwork) -> Case:
+    from augury.rewrite.layer_problem import layer_problem
+
+    return _bare(other(layer_problem(graph), graph.num_ranks), graph.num_ranks)
+
+
+def _recorded(folder: Path, changes: Sequence[Change]) -> Case:
+    from augury.build.recorded import build_recorded
+    from augury.build.recorded_needs import forward_needs
+    from augury.ingest.run import open_run
+
+    with working(f"reading {folder}"):
+        trace = open_run(folder)
+    with working(f"building the graph of {len(trace.events):,} events"):
+        return _of_graph(build_recorded(trace), trace.calibration, forward_needs(trace), changes)
+
+
+def _of_graph(
+    graph: Graph,
+    calibration: Sequence[Calibration],
+    needs: dict[str, float],
+    changes: Sequence[Change],
+) -> Case:
+    from augury.rewrite.link_fit import piece_costs
+    from augury.rewrite.network import fit_network
+    from augury.rewrite.scheduled import apply_order
+    from augury.rewrite.scheduled_problem import recorded_order, recorded_problem
+
+    ledger = Ledger()
+    costs: Costs = piece_costs(fit_network(graph, calibration), calibration, ledger)
+    measured_ns = _measured_ns(graph)
+    for change in changes:
+        graph, costs = change.make(graph, costs)
+        measured_ns = None
+    changed, known = graph, costs
+    before = replay_graph(graph)
+    problem = recorded_problem(before, costs, needs=needs, ledger=ledger)
+    return Case(
+        problem=problem,
+        num_ranks=graph.num_ranks,
+        baseline=RECORDED,
+        baseline_ns=before.step_ns,
+        baseline_order=recorded_order(graph, problem),
+        noise=noise_of(before),
+        measured_ns=measured_ns,
+        rewritten=lambda order: apply_order(changed, known, problem, order),
+        ledger=ledger,
+    )
+
+
+def noise_of(timeline: Timeline) -> float:
+    interval = predicted_interval(timeline)
+    if interval is None or not timeline.step_ns:
+        return QUIET_NOISE
+    return (interval[1] - interval[0]) / 2 / timeline.step_ns
+
+
+def _measured_ns(graph: Graph) -> int | None:
+    """As ``augury replay`` counts it: the middle step of the slowest rank."""
+    import numpy as np
+
+    steps = graph.measured
+    middles = [
+        float(np.median(steps.dur_ns[steps.rank == rank])) for rank in {*steps.rank.tolist()}
+    ]
+    return round(max(middles)) if middles else None
+
+
+def other_network(bandwidth: str | None, latency: str | None) -> OtherNetwork:
+    """The same as ``changes.bandwidth`` and ``changes.latency``, of a problem."""
+    from augury.cli.changes import factor_of
+
+    def change(problem: Problem, num_ranks: int) -> Problem:
+        network = problem.network
+        is_reduced = network.scheme is Scheme.ALL_REDUCE
+        if bandwidth is not None:
+            share = 2 * (num_ranks - 1) / num_ranks if is_reduced else 1.0
+            factor = factor_of(bandwidth)
+            ns_per_byte = (
+                share * 1e9 / parse_bandwidth(bandwidth)
+                if factor is None
+                else network.ns_per_byte / factor
+            )
+            network = replace(network, ns_per_byte=ns_per_byte)
+        if latency is not None:
+            factor = factor_of(latency)
+            more_ns = 0 if factor is not None else parse_time_ns(latency.removeprefix("+"))
+            rounds = 2 * max(1, num_ranks - 1) if is_reduced else 1
+            network = replace(
+                network,
+                overhead_ns=round(network.overhead_ns * (factor or 1.0)),
+                latency_ns=round(network.latency_ns * (factor or 1.0)) + rounds * more_ns,
+            )
+        return replace(problem, network=network)
+
+    return change

@@ -1,0 +1,112 @@
+"""Pieces of gradients on the ranks' communication streams, strictly in the order of their list."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from augury.core.graph import NONE, Graph
+from augury.core.kinds import OpKind
+from augury.core.plan import FIRST_OPS, Order
+from augury.core.problem import Problem
+from augury.rewrite.edit import GraphEdit
+from augury.rewrite.network import Costs
+from augury.rewrite.step_parts import StepParts
+
+
+class PieceExchange:
+    """``graph`` is the recorded one, ``edit`` what becomes of it."""
+
+    def __init__(
+        self, graph: Graph, edit: GraphEdit, costs: Costs, problem: Problem, order: Order
+    ) -> None:
+        self._graph, self._edit, self._costs = graph, edit, costs
+        self._pieces, self._latency_ns = order.pieces, problem.network.latency_ns
+        self._behind = held_up_by(order)
+
+    def send(
+        self, parts: StepParts, gangs: Sequence[int], made_by: Mapping[int, int], step: int
+    ) -> list[int]:
+        """On one rank. ``made_by``: after which operation each gradient is there; ``step``: the one
+        that pieces count with. Gives, of every piece, the operation after which it has arrived."""
+        ops, edit = self._graph.ops, self._edit
+        carried = carried_by(self._graph, parts)
+        kind, stream = OpKind(int(ops.kind[carried[0]])), int(ops.resource[carried[0]])
+        residual = self._residual(carried, kind)
+        marks: dict[int, int] = {}
+        sent: list[int] = []
+        arrived: list[int] = []
+        for number, piece in enumerate(self._pieces):
+            after = set(sent[-1:])
+            if piece.op in FIRST_OPS:
+                after |= {made_by[part.gradient] for part in piece.slices}
+            else:
+                after.add(arrived[piece.after])
+            if self._behind[number] != NONE:
+                after.add(arrived[self._behind[number]])
+            if piece.not_before_ns:
+                after.add(self._mark(parts, piece.not_before_ns, marks))
+            share = 1.0 if piece.op == OpKind.ALL_REDUCE else 0.5
+            whole_ns = self._costs[kind].time_ns(piece.size_bytes) * residual * share
+            sent.append(
+                edit.op(
+                    f"gradients, {piece.op.label}",
+                    kind=piece.op,
+                    rank=parts.rank,
+                    resource=stream,
+                    work_ns=max(1, round(whole_ns)),
+                    step=step,
+                    size_bytes=piece.size_bytes,
+                    gang=gangs[number],
+                    after=after,
+                )
+            )
+            arrived.append(self._delay("on its way", parts, self._latency_ns, step, sent[-1:]))
+        return arrived
+
+    def _residual(self, carried: list[int], kind: OpKind) -> float:
+        """How this step's collectives differed from what the model says of their sizes."""
+        ops = self._graph.ops
+        said_ns = sum(self._costs[kind].time_ns(int(ops.size_bytes[op])) for op in carried)
+        return float(ops.work_ns[carried].sum()) / said_ns if said_ns else 1.0
+
+    def _mark(self, parts: StepParts, at_ns: int, marks: dict[int, int]) -> int:
+        """So long after the start of backward."""
+        if at_ns not in marks:
+            before = [*parts.before, *parts.forward][-1:]
+            marks[at_ns] = self._delay("not before", parts, at_ns, parts.step, before)
+        return marks[at_ns]
+
+    def _delay(
+        self, name: str, parts: StepParts, work_ns: int, step: int, after: Sequence[int]
+    ) -> int:
+        if not work_ns and after:
+            return after[0]
+        return self._edit.op(
+            name,
+            kind=OpKind.DELAY,
+            rank=parts.rank,
+            resource=NONE,
+            work_ns=work_ns,
+            step=step,
+            after=after,
+        )
+
+
+def carried_by(graph: Graph, parts: StepParts) -> list[int]:
+    """The recorded collectives of the step's gradients."""
+    return list(dict.fromkeys(graph.gradients.carried_by[parts.rows].tolist()))
+
+
+def held_up_by(order: Order) -> list[int]:
+    """Of every piece, the last one that must have arrived before it may leave, by the window of
+    bytes under way; NONE, if it need not wait for any. Pieces arrive in their order."""
+    sizes = [piece.size_bytes for piece in order.pieces]
+    held_up: list[int] = []
+    under_way_bytes, first = 0, 0
+    for number in range(len(sizes)):
+        while order.window_bytes is not None and under_way_bytes >= order.window_bytes:
+            under_way_bytes -= sizes[first]
+            first += 1
+        held_up.append(first - 1)
+        under_way_bytes += sizes[number]
+    return held_up

@@ -1,0 +1,74 @@
+"""Problems as JSON files: what to schedule, without the run that it comes from. A file may come
+from anywhere: nothing in it is believed unchecked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from augury.core.errors import FileFormatError, InputError
+from augury.core.files import new_file
+from augury.core.problem import Problem
+
+SCHEMA_VERSION = 1
+KIND = "augury-problem"
+MAX_FILE_BYTES = 64 << 20
+MAX_GRADIENTS = 1 << 17
+MAX_RANKS = 1 << 20
+_REMEDY = "write it as docs/cli.md says, or with augury schedule --problem"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stated:
+    """A problem and how many ranks it is for, which a plan has to say."""
+
+    problem: Problem
+    num_ranks: int = 2
+
+
+def save_problem(stated: Stated, path: Path, *, force: bool = False) -> None:
+    with new_file(path, force=force) as file:
+        file.write(encode_problem(stated) + b"\n")
+
+
+def load_problem(path: Path) -> Stated:
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise FileFormatError(f"{path} is too large for a problem", remedy=_REMEDY)
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"cannot read {path}: {error.strerror}", remedy="check its name"
+        ) from error
+    try:
+        return decode_problem(content)
+    except InputError as error:
+        raise type(error)(f"{path}: {error.cause}", remedy=error.remedy) from error
+
+
+def encode_problem(stated: Stated) -> bytes:
+    document = {"kind": KIND, "schema_version": SCHEMA_VERSION, **msgspec.to_builtins(stated)}
+    return msgspec.json.format(msgspec.json.encode(document), indent=1)
+
+
+def decode_problem(content: bytes) -> Stated:
+    try:
+        document = msgspec.json.decode(content)
+        if not isinstance(document, dict) or document.get("kind") != KIND:
+            raise FileFormatError("this is not a scheduling problem", remedy=_REMEDY)
+        if document.get("schema_version") != SCHEMA_VERSION:
+            raise FileFormatError(
+                f"a problem of schema {document.get('schema_version')!r}", remedy=_REMEDY
+            )
+        stated = msgspec.convert(document, Stated)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise FileFormatError(
+            f"this is not a scheduling problem: {error}", remedy=_REMEDY
+        ) from error
+    if not 1 <= stated.num_ranks <= MAX_RANKS:
+        raise InputError(f"a problem of {stated.num_ranks} ranks", remedy=_REMEDY)
+    if len(stated.problem.gradients) > MAX_GRADIENTS:
+        raise InputError(f"{len(stated.problem.gradients):,} gradients", remedy=_REMEDY)
+    return stated

@@ -1,0 +1,193 @@
+"""``augury schedule``: policies compared on runs, graphs and bare problems; plans and pictures."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from augury.build.recorded import build_recorded
+from augury.core.graph_file import save_graph
+from augury.core.plan import Mode
+from augury.core.plan_file import load_plan
+from augury.core.trace_file import write_trace
+from augury.report import schedule_result
+from augury.schedule.policies import POLICIES
+from augury.schedule.problem_file import load_problem
+from tests.build.recorded_runs import ddp_run
+from tests.cli.conftest import Outcome, Runner
+from tests.cli.test_main import one_message
+
+NAMES = [policy.name for policy in POLICIES]
+RUN = ddp_run(
+    num_steps=5,
+    buckets=((0,), (1, 2, 3)),
+    ns_per_byte=3.0,
+    compute_rate=0.8,
+    vary={(0, 1): 1.02, (1, 3): 1.01},
+).trace()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "recorded"
+    path.mkdir()
+    write_trace(RUN, path)
+    return path
+
+
+def asked(run: Runner, path: Path, *options: str) -> dict[str, Any]:
+    outcome = run("schedule", path, *options, "--json")
+    assert outcome.err == ""
+    assert outcome.code == 0
+    return json.loads(outcome.out)
+
+
+def refused(outcome: Outcome, code: int) -> None:
+    assert outcome.code == code
+    assert one_message(outcome)
+
+
+def test_every_policy_on_a_run(run: Runner, folder: Path) -> None:
+    document = asked(run, folder)
+    assert [one["policy"] for one in document["policies"]] == NAMES
+    baseline = json.loads(run("replay", folder, "--json").out)["predicted_step_ns"]
+    assert document["baseline_step_ns"] == baseline
+    assert document["baseline"] == "recorded"
+    assert document["can_pay"]
+    assert document["ratio"] > 0.5
+    best = min(document["policies"], key=lambda one: one["step_ns"])
+    assert document["best"] == best["policy"]
+    for one in document["policies"]:
+        assert one["evaluated_step_ns"] >= document["bound_ns"]
+        assert one["step_ns"] == one["replayed_step_ns"]
+        assert one["step_ns"] == pytest.approx(one["evaluated_step_ns"], rel=0.1)
+        low, high = one["interval_ns"]
+        assert low < one["step_ns"] < high
+        assert one["gain_pct"] == pytest.approx(100 * (1 - one["step_ns"] / baseline), abs=1e-6)
+        assert one["transferred"][-1][1] == document["size_bytes"] == 10_000_000
+        assert 0 < one["device_use_pct"] <= 100
+        assert 0 < one["link_use_pct"] <= 100
+    assert document["released"][-1][1] == 10_000_000
+
+
+def test_json_has_what_is_documented(run: Runner, folder: Path) -> None:
+    documented = (Path(__file__).parents[2] / "docs/cli.md").read_text("utf-8")
+    document = asked(run, folder, "--policy", "ddp,augury")
+    for struct, shown in (
+        (schedule_result.ScheduleResult, document),
+        (schedule_result.PolicyResult, document["policies"][0]),
+        (schedule_result.PieceResult, document["pieces"][0]),
+    ):
+        for field in msgspec.structs.fields(struct):
+            assert field.name in shown
+            assert f"`{field.name}`" in documented or field.name == "schema_version", field.name
+
+
+def test_the_best_becomes_a_plan(run: Runner, folder: Path, tmp_path: Path) -> None:
+    outcome = run("schedule", folder, "-o", "plan.json")
+    assert outcome.code == 0
+    assert "next: augury run --plan plan.json -- torchrun" in outcome.out
+    plan = load_plan(tmp_path / "plan.json")
+    document = asked(run, folder, "-o", "plan.json", "--force")
+    assert document["plan"] == "plan.json"
+    assert plan.order.policy == document["best"]
+    assert plan.num_ranks == 2
+    assert plan.foretold is not None
+    assert plan.foretold.baseline_ns == document["baseline_step_ns"]
+    assert plan.foretold.gain_pct == pytest.approx(
+        max(one["gain_pct"] for one in document["policies"])
+    )
+    assert {gradient.name for gradient in plan.problem.gradients} == {
+        f"parameter{i}" for i in range(4)
+    }
+    refused(run("schedule", folder, "-o", "plan.json"), 2)
+
+
+def test_low_risk_stays_with_ddp(run: Runner, folder: Path, tmp_path: Path) -> None:
+    document = asked(run, folder, "--low-risk", "-o", "plan.json")
+    assert "ddp-list" in [one["policy"] for one in document["policies"]]
+    assert all(one["is_stock_ddp"] and one["has_barrier"] for one in document["policies"])
+    plan = load_plan(tmp_path / "plan.json")
+    assert plan.mode is Mode.DDP_BUCKETS
+    assert sum(plan.bucket_caps_bytes) == 10_000_000
+    refused(run("schedule", folder, "--low-risk", "--policy", "p3"), 2)
+
+
+def test_pictures(run: Runner, folder: Path, tmp_path: Path) -> None:
+    for options, words in (
+        ([], ["released", "prophet", "augury"]),
+        (["--policy", "p3"], ["Pieces of p3", "needed"]),
+    ):
+        path = tmp_path / f"{len(options)}.svg"
+        asked(run, folder, *options, "--plot", str(path))
+        text = path.read_text("utf-8")
+        for word in words:
+            assert word in text
+        root = ET.fromstring(text)
+        assert root.tag.endswith("svg")
+        assert "href" not in text
+    refused(run("schedule", folder, "--plot", "picture.png"), 2)
+
+
+def test_a_problem_can_be_asked_about_again(run: Runner, folder: Path, tmp_path: Path) -> None:
+    of_run = asked(run, folder, "--problem", "problem.json")
+    assert load_problem(tmp_path / "problem.json").num_ranks == 2
+    alone = asked(run, tmp_path / "problem.json")
+    assert alone["baseline"] == "ddp"
+    for one, same in zip(alone["policies"], of_run["policies"], strict=True):
+        assert one["evaluated_step_ns"] == same["evaluated_step_ns"]
+        assert one["replayed_step_ns"] is None
+    slower = asked(run, tmp_path / "problem.json", "--bandwidth", "0.25x", "--latency", "+1ms")
+    for one, same in zip(slower["policies"], alone["policies"], strict=True):
+        assert one["step_ns"] > same["step_ns"]
+    rated = asked(run, tmp_path / "problem.json", "--bandwidth", "1Gbit/s", "--latency", "2x")
+    assert rated["ns_per_byte"] == pytest.approx(8.0)
+
+
+def test_another_network(run: Runner, folder: Path) -> None:
+    slow = asked(run, folder, "--bandwidth", "0.5x", "--policy", "ddp,augury")
+    fast = asked(run, folder, "--bandwidth", "50x", "--latency", "0.01x", "--policy", "ddp,augury")
+    assert slow["baseline_step_ns"] > fast["baseline_step_ns"]
+    assert slow["can_pay"]
+    assert not fast["can_pay"]
+    assert slow["measured_step_ns"] is None
+    shown = run("schedule", folder, "--bandwidth", "50x", "--latency", "0.01x").out
+    assert "Scheduling cannot pay here" in shown
+
+
+def test_graphs(run: Runner, folder: Path, tmp_path: Path) -> None:
+    save_graph(build_recorded(RUN), tmp_path / "recorded.augury")
+    of_graph = asked(run, tmp_path / "recorded.augury", "--policy", "ddp")
+    of_run = asked(run, folder, "--policy", "ddp")
+    assert of_graph["policies"] == of_run["policies"]
+    for scheme in ("allreduce", "ps"):
+        path = tmp_path / f"{scheme}.augury"
+        assert run("synth", "-o", path, "--scheme", scheme, "--ranks", "2").code == 0
+        document = asked(run, path)
+        assert document["scheme"] == {"allreduce": "all-reduce", "ps": "parameter-server"}[scheme]
+        assert document["size_bytes"] == 100_000_000
+        assert len(document["policies"]) == len(NAMES)
+    assert run("synth", "-o", tmp_path / "ring.augury", "--algorithm", "ring").code == 0
+    refused(run("schedule", tmp_path / "ring.augury"), 3)
+
+
+def test_what_people_see(run: Runner, folder: Path) -> None:
+    shown = run("schedule", folder).out
+    for name in NAMES:
+        assert name in shown
+    for words in ("Policies", "no order can be faster than", "Released and arrived", "best: "):
+        assert words in shown
+    # Nobody recorded modules, nor measured the network.
+    assert "no detailed step tells" in shown
+    assert "next: augury schedule" in shown
+
+
+def test_names_that_there_are_not(run: Runner, folder: Path) -> None:
+    outcome = run("schedule", folder, "--policy", "ddp,wizard")
+    refused(outcome, 2)
+    assert "choose one of" in outcome.err
