@@ -19,7 +19,7 @@ from augury.report.console import columns, make_console
 from augury.schedule.bound import lower_bound
 from augury.schedule.evaluate import evaluate
 from augury.schedule.policies import POLICIES, find_policy
-from benchmarks.schedule.resnet50 import GAPS_MS, LATER_GAPS_MS, profile
+from benchmarks.schedule.resnet50 import GAPS_MS, LATER_GAPS_MS, OVERHEAD_NS, profile
 
 PROFILES = {"584 ms": GAPS_MS, "196 ms": LATER_GAPS_MS}
 RATES_GBIT = (1.0, 2.0, 3.0, 5.0, 10.0)
@@ -62,18 +62,25 @@ class Regret:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="one JSON document instead of tables")
+    parser.add_argument(
+        "--overhead-us",
+        type=int,
+        default=OVERHEAD_NS // 1000,
+        help="what a message takes beyond its bytes (%(default)s)",
+    )
     options = parser.parse_args(arguments)
     rows: list[Row] = []
     regrets: list[Regret] = []
     for name, gaps_ms in PROFILES.items():
         for gbit_per_s in RATES_GBIT:
-            problem = profile(gbit_per_s, gaps_ms)
+            problem = profile(gbit_per_s, gaps_ms, overhead_ns=1000 * options.overhead_us)
             rows += rows_of(name, gbit_per_s, problem)
             regrets += regrets_of(name, gbit_per_s, problem)
     worst_pct = max(worse_than_pct(rows).values())
     if options.json:
         document = {
             "schema_version": 1,
+            "overhead_us": options.overhead_us,
             "rows": [asdict(row) for row in rows],
             "regrets": [asdict(regret) for regret in regrets],
             "ours_worse_at_most_pct": round(worst_pct, 3),

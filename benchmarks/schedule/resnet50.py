@@ -77,7 +77,9 @@ def tensors() -> list[Tensor]:
     ]
 
 
-def profile(gbit_per_s: float, gaps_ms: Sequence[int] = GAPS_MS) -> Problem:
+def profile(
+    gbit_per_s: float, gaps_ms: Sequence[int] = GAPS_MS, *, overhead_ns: int = OVERHEAD_NS
+) -> Problem:
     """The Problem at this rate of a worker's link, each way."""
     layers = tensors()
     gaps_ns = [gap_ms * _MS for gap_ms in gaps_ms]
@@ -106,7 +108,7 @@ def profile(gbit_per_s: float, gaps_ms: Sequence[int] = GAPS_MS) -> Problem:
         forward_ns=begin_ns,
         network=Network(
             scheme=Scheme.PARAMETER_SERVER,
-            overhead_ns=OVERHEAD_NS,
+            overhead_ns=overhead_ns,
             ns_per_byte=8 / gbit_per_s,
             latency_ns=LATENCY_NS,
             server_ns_per_byte=SERVER_NS_PER_BYTE,
