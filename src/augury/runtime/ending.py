@@ -1,0 +1,25 @@
+"""What is under way is waited for before the program ends."""
+
+from __future__ import annotations
+
+import atexit
+import weakref
+from contextlib import suppress
+from typing import Any
+
+
+class AtExit:
+    """Does not keep what it is for."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = weakref.ref(handle)
+        atexit.register(self._end)
+
+    def remove(self) -> None:
+        atexit.unregister(self._end)
+
+    def _end(self) -> None:
+        handle = self._handle()
+        if handle is not None:
+            with suppress(Exception):  # the program is over
+                handle.flush()

@@ -1,0 +1,88 @@
+"""What really happened in the steps that are looked at: every few, so that it costs little."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True, kw_only=True)
+class StepLog:
+    """One step, in ns from the start of its backward."""
+
+    step: int
+    issued_ns: list[int]
+    """Of each piece; -1 where it was not seen."""
+    arrived_ns: list[int]
+    expected_ns: tuple[int, ...]
+    """When the plan says that pieces have arrived, if it says so."""
+    released_ns: list[int]
+    """Of each gradient."""
+    backward_ns: int = 0
+    step_ns: int = 0
+    """From this step's backward to the next one's."""
+    own_ns: int = 0
+    """Of the main thread, in the runtime's own hooks: without copies, waits and updates."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Meter:
+    """Looks at every ``every``-th step; keeps the last ``keep`` of them."""
+
+    num_pieces: int
+    num_gradients: int
+    every: int = 4
+    keep: int = 256
+    expected_ns: tuple[int, ...] = ()
+    step: int = 0
+    log: list[StepLog] = field(default_factory=list)
+    _now: StepLog | None = None
+    _start_ns: int = 0
+
+    @property
+    def is_on(self) -> bool:
+        return self._now is not None
+
+    def begin(self, start_ns: int) -> None:
+        """A backward has begun."""
+        if self._now is not None:
+            self._now.step_ns = start_ns - self._start_ns
+        self.step += 1
+        self._start_ns = start_ns
+        self._now = None
+        if self.every and self.step % self.every == 0:
+            self._now = StepLog(
+                step=self.step,
+                issued_ns=[-1] * self.num_pieces,
+                arrived_ns=[-1] * self.num_pieces,
+                expected_ns=self.expected_ns,
+                released_ns=[-1] * self.num_gradients,
+            )
+            self.log.append(self._now)
+            del self.log[: -self.keep]
+
+    def end_backward(self) -> None:
+        if self._now is not None:
+            self._now.backward_ns = time.perf_counter_ns() - self._start_ns
+
+    def note_release(self, gradient: int) -> None:
+        if self._now is not None:
+            self._now.released_ns[gradient] = time.perf_counter_ns() - self._start_ns
+
+    def note_own(self, spent_ns: int) -> None:
+        if self._now is not None:
+            self._now.own_ns += spent_ns
+
+    def note_piece(self, number: int) -> Callable[[Any], None] | None:
+        """To be called when the piece that is issued now has arrived; None: nobody looks."""
+        log, start_ns = self._now, self._start_ns
+        if log is None:
+            return None
+        log.issued_ns[number] = time.perf_counter_ns() - start_ns
+
+        def arrived(_: Any) -> None:
+            log.arrived_ns[number] = time.perf_counter_ns() - start_ns
+
+        return arrived

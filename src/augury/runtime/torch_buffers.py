@@ -1,0 +1,112 @@
+"""The memory that gradients are sent from and arrive in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from augury.core.kinds import OpKind
+from augury.core.plan import Order
+from augury.core.problem import Problem
+from augury.runtime.layout import Layout, lay_out
+
+
+class Buffers:
+    """``pieces`` are flat tensors, one for each piece of the order; the second half of an
+    exchange has that of its first half. Gradients go by their place in the Problem."""
+
+    def __init__(
+        self, problem: Problem, order: Order, parameters: list[Any], num_ranks: int
+    ) -> None:
+        self._parameters = parameters
+        # DDP multiplies by this too, rather than to divide: results are to be the same bits.
+        self._share = 1.0 / num_ranks
+        layout = lay_out(problem, order, num_ranks)
+        self._memory = torch.zeros(layout.size_bytes, dtype=torch.uint8)
+        self.pieces: list[Any] = []
+        self.exchanged: dict[int, Any] = {}
+        """Of a REDUCE_SCATTER: what the other ranks sent."""
+        self.shards: dict[int, Any] = {}
+        """Of a REDUCE_SCATTER: this rank's sum."""
+        for number, piece in enumerate(order.pieces):
+            if piece.op is OpKind.ALL_GATHER:
+                self.pieces.append(self.pieces[piece.after])
+                continue
+            at, size_bytes = layout.piece_at[number]
+            dtype = parameters[piece.slices[0].gradient].dtype
+            tensor = self._memory[at : at + size_bytes].view(dtype)
+            self.pieces.append(tensor)
+            if piece.op is OpKind.REDUCE_SCATTER:
+                self.exchanged[number] = torch.empty_like(tensor)
+                self.shards[number] = torch.empty(tensor.numel() // num_ranks, dtype=dtype)
+        self._whole = [self._view(layout, n) for n in range(len(parameters))]
+        self._parts = [
+            [] if whole is not None else self._slices(layout, n)
+            for n, whole in enumerate(self._whole)
+        ]
+        self._joined: list[Any] = [
+            None if whole is not None else torch.empty_strided(p.size(), _strides(p), dtype=p.dtype)
+            for p, whole in zip(parameters, self._whole, strict=True)
+        ]
+
+    def _view(self, layout: Layout, number: int) -> Any:
+        at = layout.whole_at(number)
+        if at is None:
+            return None
+        parameter = self._parameters[number]
+        flat = self._memory[at : at + parameter.nbytes].view(parameter.dtype)
+        return flat.as_strided(parameter.size(), _strides(parameter), flat.storage_offset())
+
+    def _slices(self, layout: Layout, number: int) -> list[tuple[int, int, Any]]:
+        parameter = self._parameters[number]
+        item = parameter.element_size()
+        return [
+            (
+                part.offset_bytes // item,
+                (part.offset_bytes + part.size_bytes) // item,
+                self._memory[part.at_bytes : part.at_bytes + part.size_bytes].view(parameter.dtype),
+            )
+            for part in layout.parts[number]
+        ]
+
+    def put(self, number: int, gradient: Any) -> None:
+        """This rank's share of it."""
+        whole = self._whole[number]
+        if whole is not None:
+            torch.mul(gradient, self._share, out=whole)
+            return
+        flat = self._flat(number, gradient)
+        for first, last, place in self._parts[number]:
+            torch.mul(flat[first:last], self._share, out=place)
+
+    def put_nothing(self, number: int) -> None:
+        whole = self._whole[number]
+        if whole is not None:
+            whole.zero_()
+        for _, _, place in self._parts[number]:
+            place.zero_()
+
+    def reduced(self, number: int) -> Any:
+        """What has arrived, shaped like its parameter. Good until the next backward."""
+        whole = self._whole[number]
+        if whole is not None:
+            return whole
+        joined = self._joined[number]
+        flat = joined.as_strided((joined.numel(),), (1,))
+        for first, last, place in self._parts[number]:
+            flat[first:last] = place
+        return joined
+
+    def _flat(self, number: int, gradient: Any) -> Any:
+        joined = self._joined[number]
+        if gradient.stride() != joined.stride():
+            gradient = joined.copy_(gradient)
+        return gradient.as_strided((gradient.numel(),), (1,))
+
+
+def _strides(parameter: Any) -> tuple[int, ...]:
+    """Its own where it fills its memory, be it in another order; else plain rows."""
+    if torch.ops.aten.is_non_overlapping_and_dense(parameter):
+        return tuple(parameter.stride())
+    return tuple(torch.empty(parameter.size(), device="meta").stride())

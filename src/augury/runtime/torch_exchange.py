@@ -1,0 +1,214 @@
+"""One step's gradients under a Plan: put in, sent, waited for, applied, given back.
+
+Parameters are updated in units, one for each module that owns some. A unit's place is that of the
+gradient that the next forward needs first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import distributed
+
+from augury.core.plan import Plan
+from augury.runtime.meter import Meter
+from augury.runtime.torch_buffers import Buffers
+from augury.runtime.torch_pieces import Sender
+from augury.runtime.torch_updates import Updates, undisturbed
+
+
+@dataclass(slots=True)
+class Unit:
+    place: int
+    members: list[int]
+
+
+class Exchange:
+    def __init__(
+        self, plan: Plan, model: Any, parameters: list[Any], updates: Updates, group: Any
+    ) -> None:
+        self.plan = plan
+        self.parameters = parameters
+        self.meter = Meter(num_pieces=len(plan.order.pieces), num_gradients=len(parameters))
+        self._model = model
+        self._updates = updates
+        self._group = group
+        self._buffers = Buffers(plan.problem, plan.order, parameters, group.size())
+        self.sender = Sender(plan, self._buffers, group, self.meter)
+        self.units = _units(model, parameters)
+        self.unit_of = {
+            id(parameters[n]): unit for unit, one in enumerate(self.units) for n in one.members
+        }
+        self.number_of = {id(parameter): n for n, parameter in enumerate(parameters)}
+        self._given: list[tuple[Any, int]] = []
+        """Each parameter's ``grad`` when it was put, and its version."""
+        self._made_up: set[int] = set()
+        """Gradients that this rank has none of, and holds a place for."""
+        self._used: Any = None
+        """Which gradients any rank has made, where not all need to be."""
+        self._agreed: Any = None
+        self._left: list[int] = []
+
+    @property
+    def has_agreed(self) -> bool:
+        return self._used is not None
+
+    @property
+    def is_applied(self) -> bool:
+        return not self._left
+
+    def begin(self) -> None:
+        now_ns = time.perf_counter_ns()
+        self.meter.begin(now_ns)
+        self.sender.begin(now_ns)
+        self._given = [(None, 0)] * len(self.parameters)
+        self._made_up = set()
+        self._used = None
+        self._left = sorted(range(len(self.units)), key=lambda unit: self.units[unit].place)
+
+    def put(self, number: int) -> None:
+        """Backward has made a gradient."""
+        gradient = self.parameters[number].grad
+        self._given[number] = gradient, gradient._version
+        self._buffers.put(number, gradient.detach() if gradient.requires_grad else gradient)
+
+    def watched(self, *, parameters: bool) -> dict[int, int]:
+        """What must not be looked at now: units by the ``id`` of tensors."""
+        found: dict[int, int] = {}
+        for unit in self._left if parameters else range(len(self.units)):
+            for number in self.units[unit].members:
+                if parameters:
+                    found[id(self.parameters[number])] = unit
+                gradient = self._given[number][0]
+                if gradient is not None:
+                    found[id(gradient)] = unit
+        return found
+
+    def fill(self, *, agree: bool) -> None:
+        """Backward is over: what it did not make counts as nothing; ``agree``: on what no rank
+        has made."""
+        with undisturbed():
+            missing = sorted(self.sender.waiting_for)
+            for number in missing:
+                self._buffers.put_nothing(number)
+                parameter = self.parameters[number]
+                if agree:
+                    if parameter.grad is None:
+                        self._made_up.add(number)
+                        parameter.grad = torch.zeros_like(parameter)
+                    self._given[number] = parameter.grad, parameter.grad._version
+                self.sender.put(number)
+            self.sender.advance(at_once=True)
+            if agree:
+                self._used = torch.ones(len(self.parameters), dtype=torch.int32)
+                self._used[missing] = 0
+                self._agreed = distributed.all_reduce(self._used, group=self._group, async_op=True)
+
+    def drop(self) -> None:
+        """Waits until nothing is under way, for nothing."""
+        while not self.sender.is_done:
+            self.sender.wait_next()
+        self._left = []
+
+    def wait_unit(self, unit: int) -> None:
+        """Until its parameters are up to date; updates others while it waits."""
+        if unit not in self._left:
+            return
+        with undisturbed():
+            while unit in self._left:
+                if self._is_there(unit):
+                    self._update(unit)
+                else:
+                    self._use_time()
+
+    def wait_all(self, *, in_turn: bool) -> None:
+        """Until everything is up to date; ``in_turn``: updates are done as they arrive."""
+        with undisturbed():
+            while in_turn and self._left and not self.sender.is_done:
+                self._use_time()
+            while not self.sender.is_done:
+                self.sender.wait_next()
+            late = [*self._left]
+            self._apply(late)
+            if in_turn:
+                self._give_back(late)
+
+    def _use_time(self) -> None:
+        """The update that is needed first, of those that can be done; with none, waits."""
+        self.sender.poll()
+        for unit in self._left:
+            if self._is_there(unit):
+                self._update(unit)
+                return
+        self.sender.wait_next()
+
+    def _update(self, unit: int) -> None:
+        self._apply([unit])
+        self._give_back([unit])
+
+    def _is_there(self, unit: int) -> bool:
+        return all(self.sender.has_arrived(number) for number in self.units[unit].members)
+
+    def _apply(self, units: list[int]) -> None:
+        numbers = [n for unit in units for n in self.units[unit].members]
+        gradients = [self._to_apply(n) for n in numbers]
+        self._left = [unit for unit in self._left if unit not in units]
+        self._updates.apply([self.parameters[n] for n in numbers], gradients)
+
+    def _to_apply(self, number: int) -> Any:
+        if self._is_used(number):
+            return self._buffers.reduced(number)
+        return None if number in self._made_up else self._given[number][0]
+
+    def swap_in(self) -> list[Any]:
+        """Gives every parameter its reduced gradient; returns what they had."""
+        kept = [parameter.grad for parameter in self.parameters]
+        for number, parameter in enumerate(self.parameters):
+            parameter.grad = self._to_apply(number)
+        self._left = []
+        return kept
+
+    def swap_out(self, kept: list[Any]) -> None:
+        for parameter, gradient in zip(self.parameters, kept, strict=True):
+            parameter.grad = gradient
+
+    def give_back_all(self) -> None:
+        with undisturbed():
+            self._give_back(range(len(self.units)))
+
+    def _give_back(self, units: Iterable[int]) -> None:
+        """As after DDP's reduction, ``grad`` is the mean: unless it was zeroed or replaced since
+        backward made it."""
+        for unit in units:
+            for number in self.units[unit].members:
+                given, version = self._given[number]
+                self._given[number] = None, 0
+                parameter = self.parameters[number]
+                if given is None or parameter.grad is not given or given._version != version:
+                    continue
+                if self._is_used(number):
+                    given.detach().copy_(self._buffers.reduced(number))
+                elif number in self._made_up:
+                    parameter.grad = None
+
+    def _is_used(self, number: int) -> bool:
+        if self._used is None:
+            return True
+        if self._agreed is not None:
+            self._agreed.wait()
+            self._agreed = None
+        return bool(self._used[number])
+
+
+def _units(model: Any, parameters: list[Any]) -> list[Unit]:
+    number_of = {id(parameter): n for n, parameter in enumerate(parameters)}
+    units: list[Unit] = []
+    for module in model.module.modules():
+        members = [number_of.pop(id(p)) for p in module._parameters.values() if id(p) in number_of]
+        if members:
+            units.append(Unit(min(members), sorted(members)))
+    return units

@@ -1,0 +1,40 @@
+"""What parameters are called: as recorded runs call them, so that plans made from those fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+# Wrappers in the midst of a path, which the program's author did not write.
+_WRAPPERS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
+
+
+def trained_parameters(model: Any) -> dict[str, Any]:
+    """Those whose gradients a DistributedDataParallel model exchanges, in its own order."""
+    exchanged = {id(p) for p in model._module_parameters if p.requires_grad}
+    found: dict[str, Any] = {}
+    seen: set[int] = set()
+    for path, module in model.module.named_modules():
+        cleaned = [part for part in path.split(".") if part and part not in _WRAPPERS]
+        for name, parameter in module._parameters.items():
+            if parameter is not None and id(parameter) in exchanged and id(parameter) not in seen:
+                seen.add(id(parameter))
+                found[".".join([*cleaned, name])] = parameter
+    return found
+
+
+def matched(names: Sequence[str], planned: Sequence[str]) -> dict[str, str] | None:
+    """What each planned name is called here. A run in which this model was part of a larger one
+    has longer names, all with the same beginning."""
+    if len(names) != len(planned) or not planned:
+        return None
+    known = set(names)
+    for name in names:
+        if planned[0].endswith(name):
+            before = planned[0].removesuffix(name)
+            if before and not before.endswith("."):
+                continue
+            short = {long: long.removeprefix(before) for long in planned if long.startswith(before)}
+            if len(short) == len(known) and set(short.values()) == known:
+                return short
+    return None

@@ -1,0 +1,164 @@
+"""Sends the pieces of an Order, strictly in its order, as soon as their gradients are there.
+
+All ranks follow one list, so whoever calls, collectives are issued in the same order everywhere.
+What is under way at once is what gloo's threads take on. The list's second halves (ALL_GATHER)
+can only be issued once the first have arrived, which a thread of gloo's notices.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import distributed
+
+from augury.core.kinds import OpKind
+from augury.core.plan import FIRST_OPS, LAST_OPS, Order, Plan
+from augury.runtime.meter import Meter
+from augury.runtime.torch_buffers import Buffers
+
+_GATHER = getattr(distributed, "all_gather_single", None) or distributed.all_gather_into_tensor
+LOOK_AHEAD = 4
+"""How many pieces that have not arrived are asked whether they have: gloo works on two."""
+
+
+class Sender:
+    def __init__(self, plan: Plan, buffers: Buffers, group: Any, meter: Meter) -> None:
+        self._order: Order = plan.order
+        self._buffers = buffers
+        self._group = group
+        self._meter = meter
+        pieces = self._order.pieces
+        num_gradients = len(plan.problem.gradients)
+        members = [{part.gradient for part in piece.slices} for piece in pieces]
+        self._members = members
+        self._first_pieces: list[list[int]] = [[] for _ in range(num_gradients)]
+        self._num_last = [0] * num_gradients
+        for number, piece in enumerate(pieces):
+            for gradient in members[number]:
+                if piece.op in FIRST_OPS:
+                    self._first_pieces[gradient].append(number)
+                if piece.op in LAST_OPS:
+                    self._num_last[gradient] += 1
+        self._num_missing = [
+            len(inside) if piece.op in FIRST_OPS else 0
+            for piece, inside in zip(pieces, members, strict=True)
+        ]
+        self._has_halves = any(piece.op is OpKind.REDUCE_SCATTER for piece in pieces)
+        self._lock = threading.RLock()
+        self.begin(0)
+
+    def begin(self, start_ns: int) -> None:
+        """A new backward: nothing is there yet."""
+        self._start_ns = start_ns
+        self._next = 0
+        self._missing = [*self._num_missing]
+        self._left = [*self._num_last]
+        self._works: list[Any] = [None] * len(self._order.pieces)
+        self._is_summed: set[int] = set()
+        self._open = list(range(len(self._order.pieces)))
+        self.waiting_for = set(range(len(self._left)))
+        """Gradients that backward has not made yet."""
+
+    @property
+    def is_done(self) -> bool:
+        return not self._open
+
+    def put(self, gradient: int) -> None:
+        """Its share lies in the buffers."""
+        self.waiting_for.discard(gradient)
+        for number in self._first_pieces[gradient]:
+            self._missing[number] -= 1
+        if self._next < len(self._missing) and not self._missing[self._next]:
+            self.advance()
+
+    def advance(self, *, at_once: bool = False) -> None:
+        """Issues what may be issued; ``at_once``: whatever its mark says."""
+        pieces = self._order.pieces
+        with self._lock:
+            while self._next < len(pieces):
+                piece = pieces[self._next]
+                if self._missing[self._next]:
+                    return
+                if piece.op is OpKind.ALL_GATHER and piece.after not in self._is_summed:
+                    return
+                if not at_once and self._is_early(piece.not_before_ns):
+                    return  # the next gradient asks again
+                # Counted first: a piece may arrive while it is issued, which leads here again.
+                self._next += 1
+                self._issue(self._next - 1, piece.op)
+
+    def _is_early(self, not_before_ns: int) -> bool:
+        return not_before_ns > 0 and time.perf_counter_ns() - self._start_ns < not_before_ns
+
+    def _issue(self, number: int, op: OpKind) -> None:
+        tensor = self._buffers.pieces[number]
+        if op is OpKind.ALL_REDUCE:
+            work = distributed.all_reduce(tensor, group=self._group, async_op=True)
+        elif op is OpKind.REDUCE_SCATTER:
+            # Gloo's own reduce-scatter moves the bytes of an all-reduce.
+            work = distributed.all_to_all_single(
+                self._buffers.exchanged[number], tensor, group=self._group, async_op=True
+            )
+        else:
+            shard = self._buffers.shards[self._order.pieces[number].after]
+            work = _GATHER(tensor, shard, group=self._group, async_op=True)
+        self._works[number] = work
+        noted = self._meter.note_piece(number)
+        if noted is not None:
+            work.get_future().add_done_callback(noted)
+        if op is OpKind.REDUCE_SCATTER:
+            work.get_future().add_done_callback(self._summing(number))
+
+    def _summing(self, number: int) -> Callable[[Any], None]:
+        def sum_up(future: Any) -> None:
+            try:
+                future.value()
+            except RuntimeError:
+                return  # whoever waits for the piece is told
+            self._sum(number)
+
+        return sum_up
+
+    def _sum(self, number: int) -> None:
+        with self._lock:
+            if number in self._is_summed:
+                return
+            shard = self._buffers.shards[number]
+            shares = self._buffers.exchanged[number].view(-1, shard.numel())
+            torch.add(shares[0], shares[1], out=shard)
+            for share in shares[2:]:
+                shard.add_(share)
+            self._is_summed.add(number)
+            self.advance(at_once=not self.waiting_for)
+
+    def has_arrived(self, gradient: int) -> bool:
+        return self._left[gradient] == 0
+
+    def poll(self) -> None:
+        """Notices what has arrived, without waiting."""
+        for number in self._open[:LOOK_AHEAD]:
+            work = self._works[number]
+            if work is None:
+                return
+            if work.is_completed():
+                self._arrive(number)
+
+    def wait_next(self) -> None:
+        """For the first piece of the list that has not arrived. Everything must have been put."""
+        number = self._open[0]
+        if self._works[number] is None:
+            self.advance(at_once=True)
+        self._arrive(number)
+
+    def _arrive(self, number: int) -> None:
+        self._works[number].wait()  # raises what went wrong
+        if self._order.pieces[number].op is OpKind.REDUCE_SCATTER:
+            self._sum(number)
+        elif self._order.pieces[number].op in LAST_OPS:
+            for gradient in self._members[number]:
+                self._left[gradient] -= 1
+        self._open.remove(number)

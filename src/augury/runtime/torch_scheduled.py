@@ -1,0 +1,126 @@
+"""A Plan inside the training of one model by one optimizer.
+
+DistributedDataParallel stays what the program uses, with its reduction off. Hooks send gradients
+as the plan says; ``optimizer.step()`` says that updates are due; they are done as gradients
+arrive, at the latest when the next forward needs them.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from torch import distributed
+
+from augury.core.plan import Plan
+from augury.runtime.ending import AtExit
+from augury.runtime.meter import StepLog
+from augury.runtime.replan import Replanner
+from augury.runtime.say import say
+from augury.runtime.torch_agree import agree, own_group
+from augury.runtime.torch_backward import TellOfBackward
+from augury.runtime.torch_control import Control
+from augury.runtime.torch_exchange import Exchange
+from augury.runtime.torch_fit import planned_parameters, why_not
+from augury.runtime.torch_hooks import Hook, Replaced
+from augury.runtime.torch_steps import Steps
+from augury.runtime.torch_updates import Updates
+
+
+def schedule_training(
+    model: Any, optimizer: Any, plan: Plan, *, replan: bool = True, log_every: int = 4
+) -> Scheduled:
+    """To be called by all ranks, between steps. Where the plan cannot be followed, all ranks stay
+    with stock DDP, and it is said why."""
+    scheduled = Scheduled(model, optimizer, replan=replan, log_every=log_every)
+    scheduled.switch(plan)
+    return scheduled
+
+
+class Scheduled:
+    """``plan`` is None while stock DDP runs, and ``reason`` why, unless that was asked for."""
+
+    def __init__(self, model: Any, optimizer: Any, *, replan: bool, log_every: int) -> None:
+        self.plan: Plan | None = None
+        self.reason: str | None = None
+        self.log: list[StepLog] = []
+        """The last steps that were looked at: every ``log_every``-th."""
+        self._model, self._optimizer = model, optimizer
+        self._replan, self._log_every = replan, log_every
+        self._rank = distributed.get_rank() if distributed.is_initialized() else 0
+        self._updates = Updates(optimizer)
+        self._steps = Steps(model, optimizer, self._updates, self._rank, self._follow)
+        self._group: Any = None
+        self._hooks: list[Any] = []
+
+    def switch(self, plan: Plan | None) -> None:
+        """To another plan, or to stock DDP: by all ranks, between steps."""
+        self.flush()
+        if plan is not None:
+            self.reason = agree(why_not(self._model, self._optimizer, plan), plan)
+            if self.reason is not None:
+                if self._rank == 0:
+                    say(f"the plan is not followed: {self.reason}")
+                plan = None
+        if plan is not None:
+            self._follow(plan)
+        else:
+            self.plan = None
+            self._steps.follow(None, None)
+
+    def flush(self) -> None:
+        """Waits for what is under way and applies what is due: parameters and gradients are then
+        as stock DDP would have left them."""
+        self._steps.flush()
+
+    def close(self) -> None:
+        """Stock DDP from now on; nothing of this is left."""
+        try:
+            self.flush()
+        finally:
+            self.plan = None
+            self._steps.follow(None, None)
+            for hook in self._hooks:
+                hook.remove()
+            self._hooks.clear()
+            if self._group is not None and distributed.is_initialized():
+                distributed.destroy_process_group(self._group)
+            self._group = None
+
+    def _follow(self, plan: Plan) -> None:
+        if self._group is None:
+            self._group = own_group(self._model)
+        parameters = planned_parameters(self._model, plan)
+        exchange = Exchange(plan, self._model, parameters, self._updates, self._group)
+        exchange.meter.every = self._log_every
+        exchange.meter.log = self.log
+        exchange.meter.step = self._steps.num_steps
+        control = None
+        if self._replan:
+            replanner = Replanner(plan, exchange.meter) if self._rank == 0 else None
+            control = Control(replanner, self._group, self._steps.num_steps)
+        self.plan = plan
+        self._steps.follow(exchange, control)
+        if not self._hooks:
+            self._hook(parameters)
+
+    def _hook(self, parameters: list[Any]) -> None:
+        model, optimizer, steps = self._model, self._optimizer, self._steps
+        for parameter in parameters:
+            self._hooks.append(parameter.register_post_accumulate_grad_hook(steps.on_gradient))
+        ids = {id(parameter) for parameter in parameters}
+        for module in model.module.modules():
+            own = [id(p) for p in module._parameters.values() if id(p) in ids]
+            if own:
+                hook = Hook(functools.partial(steps.before_module, own))
+                self._hooks.append(module.register_forward_pre_hook(hook, prepend=True))
+        self._hooks += [
+            model.register_forward_pre_hook(Hook(steps.before_forward), prepend=True),
+            model.register_forward_hook(Hook(steps.after_forward), always_call=True),
+            optimizer.register_state_dict_pre_hook(lambda _: steps.flush()),
+            optimizer.register_load_state_dict_pre_hook(lambda *_: steps.flush()),
+            Replaced(optimizer, "step", steps.on_step),
+            Replaced(optimizer, "zero_grad", steps.on_zero_grad),
+            TellOfBackward(steps),
+            AtExit(self),
+        ]

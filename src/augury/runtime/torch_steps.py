@@ -1,0 +1,337 @@
+"""What happens when, in a training that follows a plan.
+
+Backward ends with gradients under way. ``step`` says that updates are due. Until the next forward
+of the model begins, whoever looks at a parameter or a gradient makes everything be waited for; in
+forward, only what is looked at. When forward ends nothing is under way.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import torch
+from torch.autograd.profiler import record_function
+from torch.optim import optimizer as torch_optimizer
+
+from augury.core.plan import Plan
+from augury.runtime.say import say
+from augury.runtime.torch_control import Control
+from augury.runtime.torch_exchange import Exchange
+from augury.runtime.torch_fit import has_step_hooks
+from augury.runtime.torch_updates import Updates, undisturbed
+from augury.runtime.torch_watch import Watch
+
+TOUCHES_UNTIL_BARRIER = 2
+"""In so many steps in a row the program looked at what was under way: from then on everything is
+waited for at that point, without watching."""
+
+
+class Steps:
+    def __init__(
+        self,
+        model: Any,
+        optimizer: Any,
+        updates: Updates,
+        rank: int,
+        on_new_plan: Callable[[Plan], None],
+    ) -> None:
+        self._model, self._optimizer = model, optimizer
+        self._updates = updates
+        self._rank = rank
+        self._on_new_plan = on_new_plan
+        self._watch = Watch(self._on_touch)
+        self._exchange: Exchange | None = None
+        self._control: Control | None = None
+        self.num_steps = 0
+        """Whose gradients were exchanged by a plan."""
+        self._is_expected = False
+        """A forward has announced a backward whose gradients are to be exchanged."""
+        self._is_running = False
+        """A backward is, or it has failed."""
+        self._is_told = False
+        """The running backward will tell when it is over."""
+        self._is_flying = False
+        self._is_due = False
+        self._is_in_forward = False
+        self._is_broken = False
+        self._asked_to_sync = True
+        self._barrier: str | None = None
+        self._touched: str | None = None
+        self._num_touches = 0
+
+    def follow(self, exchange: Exchange | None, control: Control | None) -> None:
+        """From now on; nothing may be under way."""
+        self._exchange, self._control = exchange, control
+        self._is_expected = False
+
+    # --- backward
+
+    def on_gradient(self, parameter: Any) -> None:
+        exchange = self._exchange
+        if exchange is None or not self._is_expected:
+            return
+        if not self._is_running:
+            self._is_running = True
+            torch.autograd.Variable._execution_engine.queue_callback(self._end_backward)
+        self._begin(exchange)
+        number = exchange.number_of[id(parameter)]
+        if number not in exchange.sender.waiting_for:
+            name = exchange.plan.problem.gradients[number].name
+            raise RuntimeError(
+                f"Expected to mark a variable ready only once: {name} got its gradient a second "
+                "time since the last forward of the model"
+            )
+        exchange.put(number)
+        put_ns = time.perf_counter_ns()
+        exchange.meter.note_release(number)
+        exchange.sender.put(number)
+        exchange.meter.note_own(time.perf_counter_ns() - put_ns)
+
+    def _begin(self, exchange: Exchange) -> None:
+        if not self._is_flying:
+            self._is_flying = True
+            self.num_steps += 1
+            exchange.begin()
+
+    def _end_backward(self) -> None:
+        """Autograd has done everything that it could do."""
+        exchange = self._exchange
+        self._is_running = False
+        if exchange is None or not self._is_flying:
+            return
+        exchange.meter.end_backward()
+        if not (exchange.sender.waiting_for or self._model.find_unused_parameters):
+            self._is_expected = False
+            self._all_put(exchange)
+
+        if not self._is_told and not exchange.sender.waiting_for:
+            self.flush()  # nothing can be watched from here
+
+    def before_backward(self) -> None:
+        self._is_told = True
+
+    def failed_backward(self) -> None:
+        """The other ranks count on this one's pieces, be they worth nothing."""
+        self._is_told = False
+        exchange = self._exchange
+        if exchange is None or not self._is_expected or self._is_broken:
+            return
+        self._is_running = True
+        self._begin(exchange)
+        with suppress(Exception):  # the program is to see what failed first
+            self._complete(exchange)
+
+    def after_backward(self) -> None:
+        self._is_told = False
+        exchange = self._exchange
+        if exchange is None or not self._is_flying or self._is_due:
+            return
+        if exchange.sender.waiting_for and not self._model.find_unused_parameters:
+            return  # another backward may bring them; whoever needs them will say so
+        if self._barrier == "backward":
+            self.flush()
+        else:
+            self._look_out(exchange, parameters=True)
+
+    def _all_put(self, exchange: Exchange) -> None:
+        exchange.sender.advance(at_once=True)
+        if self._control is not None:
+            self._control.send()
+
+    def _complete(self, exchange: Exchange) -> bool:
+        """Every rank sends its whole list, come what may. False: there is nothing to apply."""
+        self._is_expected = False
+        has_failed, self._is_running = self._is_running, False
+        missing = sorted(exchange.sender.waiting_for)
+        if has_failed or (missing and not self._model.find_unused_parameters):
+            if has_failed:
+                say("backward failed: what it has sent counts for nothing here", rank=self._rank)
+            exchange.fill(agree=self._model.find_unused_parameters)
+            self._all_put(exchange)
+            self._wait(exchange.drop)
+            self._rest()
+            if has_failed:
+                return False
+            names = [exchange.plan.problem.gradients[number].name for number in missing]
+            raise RuntimeError(
+                "Expected to have finished reduction in the prior iteration before starting a new "
+                "one: parameters that were not used in producing the loss got no gradient, "
+                f"{', '.join(names[:8])}{', ...' if len(names) > 8 else ''}. Pass "
+                "find_unused_parameters=True to DistributedDataParallel if that is meant"
+            )
+        if self._model.find_unused_parameters and not exchange.has_agreed:
+            exchange.fill(agree=True)
+            self._all_put(exchange)
+        return True
+
+    # --- between backward and forward
+
+    def _look_out(self, exchange: Exchange, *, parameters: bool) -> None:
+        self._watch.watched = exchange.watched(parameters=parameters)
+        self._watch.start()
+
+    def _on_touch(self, unit: int) -> None:
+        exchange = self._exchange
+        if exchange is None:
+            return
+        if self._is_in_forward:
+            exchange.wait_unit(unit)
+            if exchange.is_applied:
+                self._watch.stop()
+        elif torch._C._current_graph_task_id() == -1:  # backward itself may
+            self._note_touch("step" if self._is_due else "backward")
+            self.flush()
+
+    def _note_touch(self, when: str) -> None:
+        """By habit or by chance?"""
+        if self._touched is None and self._barrier is None:
+            self._touched = when
+            self._num_touches += 1
+            what = "gradients" if when == "backward" else "parameters"
+            if self._num_touches == TOUCHES_UNTIL_BARRIER:
+                self._barrier = when
+                say(
+                    f"the program looks at {what} between steps: "
+                    f"everything is waited for after every {when}",
+                    rank=self._rank,
+                )
+
+    def on_step(
+        self, previous: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
+    ) -> Any:
+        exchange = self._exchange
+        if exchange is None or not self._is_flying:
+            return previous(*args, **options)
+        if self._is_due or args or options or has_step_hooks(self._optimizer):
+            self.flush()
+            return previous(*args, **options)
+        if not self._complete(exchange):
+            return previous(*args, **options)
+        if exchange.plan.order.has_barrier or self._barrier is not None:
+            return self._step_now(exchange, previous)
+        self._step_later(exchange)
+        return None
+
+    def _step_now(self, exchange: Exchange, previous: Callable[..., Any]) -> Any:
+        self._wait(exchange.drop)
+        self._watch.stop()
+        with undisturbed():
+            kept = exchange.swap_in()
+        try:
+            result = previous()
+        finally:
+            with undisturbed():
+                exchange.swap_out(kept)
+        self._is_due = True
+        # Parameters are up to date; their gradients only once somebody looks.
+        self._look_out(exchange, parameters=False)
+        return result
+
+    def _step_later(self, exchange: Exchange) -> None:
+        optimizer = self._optimizer
+        optimizer._opt_called = True  # as learning-rate schedulers want to know
+        with record_function(self._updates.range_name):
+            for hook in [*torch_optimizer._global_optimizer_pre_hooks.values()]:
+                hook(optimizer, (optimizer,), {})
+            with undisturbed():
+                self._updates.snapshot()
+                others = self._updates.others({id(p) for p in exchange.parameters})
+                self._updates.apply(others, [parameter.grad for parameter in others])
+            self._is_due = True
+            for hook in [*torch_optimizer._global_optimizer_post_hooks.values()]:
+                hook(optimizer, (optimizer,), {})
+
+    def on_zero_grad(
+        self, previous: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
+    ) -> Any:
+        """Asks for every ``grad``, to which there is no harm: spared the watching."""
+        with torch._C.DisableTorchFunction():
+            return previous(*args, **options)
+
+    def flush(self) -> None:
+        """Waits for what is under way and applies what is due: parameters and gradients are then
+        as stock DDP would have left them."""
+        exchange = self._exchange
+        if exchange is None or not self._is_flying or self._is_broken:
+            return
+        if not self._complete(exchange):
+            return
+        if self._is_due:
+            self._wait(lambda: exchange.wait_all(in_turn=False))
+        else:
+            self._wait(exchange.drop)
+        exchange.give_back_all()
+        self._rest()
+
+    # --- forward
+
+    def before_forward(self, _model: Any, _inputs: Any) -> None:
+        exchange = self._exchange
+        if exchange is None or self._model._join_config.enable:
+            self._is_in_forward = False
+            return
+        if self._is_flying and not self._is_due:
+            self.flush()
+        if self._is_flying and not self._is_broken:
+            if self._touched is None:
+                self._num_touches = 0
+            if exchange.is_applied:
+                exchange.give_back_all()
+                self._rest()
+            else:
+                self._look_out(exchange, parameters=True)
+        self._touched = None
+        self._is_in_forward = True
+        self._asked_to_sync = self._model.require_backward_grad_sync
+        self._model.require_backward_grad_sync = False
+
+    def before_module(self, parameter_ids: list[int], _module: Any, _inputs: Any) -> None:
+        exchange = self._exchange
+        if exchange is None or not self._is_flying or self._is_broken:
+            return
+        if not self._is_in_forward:
+            if self._is_due and exchange.is_applied:
+                return
+            self._note_touch("step" if self._is_due else "backward")
+            self.flush()
+            return
+        for unit in {exchange.unit_of[one] for one in parameter_ids}:
+            self._wait(lambda unit=unit: exchange.wait_unit(unit))  # type: ignore[misc]
+        if exchange.is_applied:
+            self._watch.stop()
+
+    def after_forward(self, _model: Any, _inputs: Any, output: Any) -> None:
+        if not self._is_in_forward:
+            return
+        self._is_in_forward = False
+        model, is_wanted = self._model, self._asked_to_sync and torch.is_grad_enabled()
+        model.require_backward_grad_sync = self._asked_to_sync
+        model.require_forward_param_sync = is_wanted
+        exchange = self._exchange
+        if exchange is not None and self._is_flying and not self._is_broken:
+            self._wait(lambda: exchange.wait_all(in_turn=True))
+            self._rest()
+        if self._control is not None and not self._is_broken:
+            new = self._control.receive()
+            if new is not None:
+                self._on_new_plan(new)
+        if is_wanted and output is not None:
+            self._is_expected = True
+
+    # ---
+
+    def _wait(self, action: Callable[[], None]) -> None:
+        """What cannot be waited for now never can."""
+        try:
+            action()
+        except Exception:
+            self._is_broken = True
+            self._rest()
+            raise
+
+    def _rest(self) -> None:
+        self._is_flying = self._is_due = self._is_running = False
+        self._watch.stop()

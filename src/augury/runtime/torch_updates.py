@@ -1,0 +1,103 @@
+"""Updates of some parameters of an optimizer, later than its ``step`` was called.
+
+They are done by an optimizer of the same class that shares the user's state and differs in what
+it is to update; with the learning rates of the moment ``step`` was called, for schedulers change
+them right after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch.autograd.profiler import record_function
+
+_HOOKS = (
+    "_optimizer_step_pre_hooks",
+    "_optimizer_step_post_hooks",
+    "_optimizer_state_dict_pre_hooks",
+    "_optimizer_state_dict_post_hooks",
+    "_optimizer_load_state_dict_pre_hooks",
+    "_optimizer_load_state_dict_post_hooks",
+)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Work of ours amid the user's forward: modes that are meant for that do not concern it."""
+    with ExitStack() as stack:
+        stack.enter_context(torch._C.DisableTorchFunction())
+        if torch.is_inference_mode_enabled():
+            stack.enter_context(torch.inference_mode(False))
+        if torch.is_autocast_enabled("cpu"):
+            stack.enter_context(torch.autocast("cpu", enabled=False))
+        yield
+
+
+class Updates:
+    def __init__(self, optimizer: Any) -> None:
+        self._optimizer = optimizer
+        kind = type(optimizer)
+        # Without what torch wraps around it: hooks that are for the user's calls of ``step``.
+        self._step = getattr(kind.step, "__wrapped__", kind.step)
+        self.range_name = f"Optimizer.step#{kind.__name__}.step"
+        self._part = object.__new__(kind)
+        self._groups: list[dict[str, Any]] = []
+        self._group_of: dict[int, int] = {}
+        self._shape: tuple[int, ...] = ()
+
+    def snapshot(self) -> None:
+        """``step`` was called: its settings of this moment count."""
+        groups = self._optimizer.param_groups
+        self._groups = [
+            {
+                name: value.clone() if isinstance(value, torch.Tensor) else value
+                for name, value in group.items()
+                if name not in ("params", "param_names")
+            }
+            for group in groups
+        ]
+        self._part.__dict__.update(self._optimizer.__dict__)
+        for name in ("step", "zero_grad"):
+            self._part.__dict__.pop(name, None)
+        for name in _HOOKS:
+            self._part.__dict__[name] = {}
+        shape = tuple(len(group["params"]) for group in groups)
+        if shape != self._shape:
+            self._shape = shape
+            self._group_of = {id(p): n for n, group in enumerate(groups) for p in group["params"]}
+
+    def others(self, known: set[int]) -> list[Any]:
+        """Parameters of the optimizer's that are not among those."""
+        return [
+            parameter
+            for group in self._optimizer.param_groups
+            for parameter in group["params"]
+            if id(parameter) not in known and parameter.grad is not None
+        ]
+
+    def apply(self, parameters: Sequence[Any], gradients: Sequence[Any]) -> None:
+        """By these gradients, whatever their own say; those they keep."""
+        chosen: dict[int, list[Any]] = {}
+        for parameter in parameters:
+            group = self._group_of.get(id(parameter))
+            if group is not None:
+                chosen.setdefault(group, []).append(parameter)
+        if not chosen:
+            return
+        # Loaded states are new objects.
+        self._part.state = self._optimizer.state
+        self._part.param_groups = [
+            {**self._groups[group], "params": chosen[group]} for group in sorted(chosen)
+        ]
+        kept = [parameter.grad for parameter in parameters]
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient
+        try:
+            with record_function(self.range_name):
+                self._step(self._part)
+        finally:
+            for parameter, gradient in zip(parameters, kept, strict=True):
+                parameter.grad = gradient

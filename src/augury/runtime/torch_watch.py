@@ -1,0 +1,103 @@
+"""Notices when the program looks at parameters or gradients that are not there yet.
+
+A mode of torch's sees every function of torch that Python calls, with its arguments; it costs
+about a microsecond a call and is set up only while something is under way.
+"""
+
+# A class of a package that need not be there to lint.
+# mypy: disable-error-code="misc"
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._device import DeviceContext
+
+_READ = (
+    *("grad", "grad_fn", "shape", "device", "dtype", "layout", "requires_grad", "is_leaf"),
+    *("is_sparse", "is_cuda", "is_cpu", "is_meta", "is_quantized", "is_nested", "is_mkldnn"),
+    *("ndim", "itemsize", "nbytes", "names", "retains_grad", "_version", "_backward_hooks"),
+    *("_post_accumulate_grad_hooks", "_base", "output_nr"),
+)
+_CALL = (
+    *("size", "stride", "dim", "ndimension", "numel", "nelement", "element_size"),
+    *("is_contiguous", "is_floating_point", "storage_offset", "get_device"),
+    *("requires_grad_", "detach_", "zero_", "register_hook", "__hash__", "__len__"),
+    *("register_post_accumulate_grad_hook", "retain_grad"),
+)
+
+
+def _harmless() -> frozenset[Any]:
+    """What tells nothing of a tensor's values. Zeroing is among it: what is zeroed meanwhile
+    keeps its zeros."""
+    found: set[Any] = {torch._foreach_zero_, torch.is_floating_point, torch.numel}
+    for name in _READ:
+        attribute = getattr(torch.Tensor, name, None)
+        for way in ("__get__", "__set__"):
+            if attribute is not None and hasattr(attribute, way):
+                found.add(getattr(attribute, way))
+    found |= {getattr(torch.Tensor, name) for name in _CALL if hasattr(torch.Tensor, name)}
+    return frozenset(found)
+
+
+class Watch(TorchFunctionMode):
+    """``touched`` is called with the key of what the program is about to look at."""
+
+    def __init__(self, touched: Callable[[int], None]) -> None:
+        super().__init__()
+        self._touched = touched
+        self._harmless = _harmless()
+        self.watched: dict[int, int] = {}
+        """Keys by the ``id`` of tensors, which must live as long."""
+
+    def __torch_function__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self.watched:
+            self._look(func, args)
+            if kwargs:
+                self._look(func, kwargs.values())
+                return func(*args, **kwargs)
+        return func(*args, **(kwargs or {}))
+
+    def _look(self, func: Any, args: Iterable[Any]) -> None:
+        watched = self.watched
+        for arg in args:
+            if id(arg) in watched:
+                if func not in self._harmless:
+                    self._touched(watched[id(arg)])
+            elif type(arg) is list or type(arg) is tuple:
+                self._look(func, arg)
+
+    def start(self) -> None:
+        """Below the modes of the program, which it takes off in the order it knows; but above
+        the one of a default device, which must lie at the bottom."""
+        if not self._is_there():
+            above = _take_off()
+            if above and isinstance(above[-1], DeviceContext):
+                _put_on([above.pop()])
+            _put_on([*above, self])
+
+    def stop(self) -> None:
+        self.watched.clear()
+        if self._is_there():
+            _put_on([mode for mode in _take_off() if mode is not self])
+
+    def _is_there(self) -> bool:
+        return any(
+            torch._C._get_function_stack_at(n) is self
+            for n in range(torch._C._len_torch_function_stack())
+        )
+
+
+def _take_off() -> list[Any]:
+    """The uppermost first."""
+    return [
+        torch._C._pop_torch_function_stack() for _ in range(torch._C._len_torch_function_stack())
+    ]
+
+
+def _put_on(modes: list[Any]) -> None:
+    for mode in reversed(modes):
+        torch._C._push_on_torch_function_stack(mode)
