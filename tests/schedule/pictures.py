@@ -1,14 +1,20 @@
-"""Timelines for ``docs/scheduling.md``: ``python -m tests.schedule.pictures`` prints them all."""
+"""Timelines for ``docs/scheduling.md``: ``python -m tests.schedule.pictures`` draws them anew."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
 
 from augury.core.kinds import OpKind
 from augury.core.plan import Order
 from augury.core.problem import Gradient, Network, Problem
+from augury.schedule.bound import lower_bound
 from augury.schedule.evaluate import Outcome, evaluate
 from augury.schedule.policies import POLICIES
 from augury.schedule.policy import Policy
 
+DOCUMENT = Path(__file__).parents[2] / "docs/scheduling.md"
 MS = 1_000_000
 COLUMN_NS = 2 * MS
 ROWS = {
@@ -111,6 +117,20 @@ def _forward(problem: Problem, order: Order, outcome: Outcome) -> str:
     return content
 
 
+def illustrated(document: str, policies: Sequence[Policy]) -> str:
+    """The document with pictures of what these policies do now."""
+    for policy in policies:
+        heading = re.escape(f"### `{policy.name}`\n")
+        document, count = re.subn(
+            rf"({heading}[^#]*?```\n).*?(\n```)",
+            lambda found, policy=policy: found[1] + picture(policy) + found[2],
+            document,
+            flags=re.DOTALL,
+        )
+        assert count == 1, policy.name
+    bound_ms = lower_bound(EXAMPLE) / MS
+    return re.sub(r"(faster than )[\d.]+( ms)", rf"\g<1>{bound_ms:.1f}\2", document)
+
+
 if __name__ == "__main__":
-    for each in POLICIES:
-        print(picture(each), end="\n\n")
+    DOCUMENT.write_text(illustrated(DOCUMENT.read_text("utf-8"), POLICIES), "utf-8")
