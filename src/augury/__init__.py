@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from augury.core.kinds import OpKind
     from augury.core.timeline import Timeline
     from augury.replay.run import replay
+    from augury.runtime.api import apply
 
     __version__: str
 
@@ -29,6 +30,7 @@ __all__ = [
     "OpKind",
     "Timeline",
     "__version__",
+    "apply",
     "load",
     "record",
     "replay",
@@ -40,6 +42,7 @@ _HOMES = {
     "GraphBuilder": ("augury.core.builder", "GraphBuilder"),
     "OpKind": ("augury.core.kinds", "OpKind"),
     "Timeline": ("augury.core.timeline", "Timeline"),
+    "apply": ("augury.runtime.api", "apply"),
     "load": ("augury.core.graph_file", "load_graph"),
     "record": ("augury.capture.api", "record"),
     "save": ("augury.core.graph_file", "save_graph"),

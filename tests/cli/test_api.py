@@ -17,6 +17,7 @@ def test_the_public_interface() -> None:
         "OpKind",
         "Timeline",
         "__version__",
+        "apply",
         "load",
         "record",
         "replay",

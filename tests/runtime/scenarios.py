@@ -8,15 +8,18 @@ from __future__ import annotations
 import copy
 import io
 import pickle
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
+from torch.overrides import TorchFunctionMode
 
 from augury.runtime.torch_scheduled import schedule_training
 from tests.runtime.trainings import (
@@ -573,22 +576,36 @@ def parameters_as_arrays() -> None:
     compare(train)
 
 
+class Counting(TorchFunctionMode):
+    count = 0
+
+    def __torch_function__(self, func, _types, args=(), kwargs=None):
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
 def modes_of_the_program() -> None:
     """Contexts that are entered before backward and left after it, and the other way round."""
     before = torch._C._len_torch_function_stack()
 
     def train(training: Training) -> None:
-        with ExitStack() as stack:
-            for _ in range(STEPS):
-                training.optimizer.zero_grad()
+        for n in range(2 * STEPS):
+            own = Counting()
+            training.optimizer.zero_grad()
+            with torch.device("cpu") if n % 2 else own:
                 loss = training.loss()
-                with torch.device("cpu"):
-                    loss.backward()
-                    stack.enter_context(torch.device("cpu"))
+            with own, torch.device("cpu"):
+                loss.backward()
+            with own:
                 training.optimizer.step()
-                training.notes.append(torch.zeros(1).device)
-                stack.close()
-        training.notes.append(_sum(training.model.module.head.bias))
+                count = own.count
+                torch.zeros(1).add_(1)
+                assert own.count > count
+                loss = training.loss()
+            loss.backward()
+            count = own.count
+            training.optimizer.step()
+            assert own.count == count
 
     compare(train)
     torch.set_default_device("cpu")
@@ -741,7 +758,7 @@ def plans_that_do_not_fit() -> None:
     handle = sgd.register_step_post_hook(lambda *_: None)
     assert "step hooks" in reason(model, sgd, plan)
     handle.remove()
-    assert "ranks" in reason(model, sgd, _changed(plan, num_ranks=3))
+    assert "ranks" in reason(model, sgd, replace(plan, num_ranks=3))
     assert "different plans" in reason(
         model, sgd, plan_of(model, slice_bytes=4096 >> dist.get_rank())
     )
@@ -752,20 +769,9 @@ def plans_that_do_not_fit() -> None:
     assert scheduled.reason is not None
     assert "sparse" in scheduled.reason
     hooked = DistributedDataParallel(Small())
-    hooked.register_comm_hook(None, _comm_hook)
+    hooked.register_comm_hook(None, allreduce_hook)
     hooked_sgd = torch.optim.SGD(hooked.parameters(), lr=0.1)
     assert "communication hook" in reason(hooked, hooked_sgd, plan)
     compiled = torch.compile(model)
     assert "compiled" in reason(model, sgd, plan)
     del compiled
-
-
-def _comm_hook(_state: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    work = dist.all_reduce(bucket.buffer(), async_op=True)
-    return work.get_future().then(lambda future: future.value()[0])
-
-
-def _changed(plan: Any, **changes: Any) -> Any:
-    from dataclasses import replace
-
-    return replace(plan, **changes)

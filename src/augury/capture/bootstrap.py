@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from types import ModuleType
 
-from augury.capture.after_import import after_import
 from augury.capture.settings import Settings
+from augury.core.after_import import after_import
 
 
 def arrange(settings: Settings | None = None) -> None:

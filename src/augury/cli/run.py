@@ -58,6 +58,12 @@ def run(
             help="With --wire: how many calls a process keeps, 64 bytes each.",
         ),
     ] = 1 << 20,
+    plan: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Also train as this plan says, made by `augury schedule -o`."
+        ),
+    ] = None,
     module: Annotated[
         str | None,
         typer.Option("-m", metavar="MODULE", help="Run a Python module; its arguments behind --."),
@@ -74,6 +80,7 @@ def run(
     from augury.capture.wire import become_wired, wire_environment
 
     windows, chosen = parse_windows(steps), parse_ranks(ranks)
+    _announce(plan)
     words = _job(command or [], module)
     rank = own_rank()[0] if is_rank() else None
     becomes_job = rank is not None and is_python(words)
@@ -113,11 +120,22 @@ def _job(command: list[str], module: str | None) -> list[str]:
     return words
 
 
+def _announce(plan: Path | None) -> None:
+    """To the job's processes, which read it themselves; what is wrong with it is said now."""
+    from augury.core.plan_file import load_plan
+    from augury.runtime.inject import VARIABLE
+
+    if plan is not None:
+        load_plan(plan)
+        os.environ[VARIABLE] = os.path.realpath(plan)
+
+
 def _run_here(words: list[str], settings: Settings, ending: Ending) -> NoReturn:
     """A launcher has started this process as one rank: it becomes the job's."""
     import atexit
 
     from augury.capture.in_process import arrange_here, exit_code_of, run_python, tell_uncaught
+    from augury.runtime.inject import arrange as arrange_plan
 
     if ending.rank == 0:
         # Called after what the recorder does at the end, being registered before it.
@@ -125,6 +143,7 @@ def _run_here(words: list[str], settings: Settings, ending: Ending) -> NoReturn:
     if settings.wire:
         atexit.register(_pack_unless_forked, os.getpid(), ending)
     arrange_here(settings)
+    arrange_plan()
     try:
         run_python(words)
     except SystemExit as end:

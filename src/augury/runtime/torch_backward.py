@@ -1,8 +1,9 @@
 """Being told of every backward of the program's: that it ended, and how.
 
 Autograd's own callbacks come too early to set up a mode, for it takes back what they change in
-the thread's state, and do not come at all when something fails. So the function that
-``Tensor.backward`` calls is replaced, as long as a plan is followed.
+the thread's state, and do not come at all when something fails. So the functions that programs
+call are replaced, as long as a plan is followed. Both of them: where the program has a mode of
+its own, ``Tensor.backward`` is a call that the mode has taken itself off for.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import functools
 from typing import Any, Protocol
 
 import torch
+
+_PLACES = ((torch.Tensor, "backward"), (torch.autograd, "backward"))
 
 
 class Told(Protocol):
@@ -22,30 +25,41 @@ class Told(Protocol):
 
 
 class TellOfBackward:
-    """Of the outermost ones only: recomputation has some of its own."""
+    """Of the outermost calls only: recomputation has some of its own."""
 
     def __init__(self, told: Told) -> None:
+        self._told = told
         self._is_on = True
-        was = torch.autograd.backward
+        self._is_inside = False
+        self._replaced: list[tuple[Any, str, Any, Any]] = []
+        for owner, name in _PLACES:
+            was = getattr(owner, name)
+            new = self._telling(was)
+            setattr(owner, name, new)
+            self._replaced.append((owner, name, was, new))
 
+    def _telling(self, was: Any) -> Any:
         @functools.wraps(was)
-        def backward(*args: Any, **options: Any) -> None:
-            if not self._is_on or torch._C._current_graph_task_id() != -1:
-                was(*args, **options)
-                return
-            told.before_backward()
+        def backward(*args: Any, **options: Any) -> Any:
+            if not self._is_on or self._is_inside or torch._C._current_graph_task_id() != -1:
+                return was(*args, **options)
+            self._is_inside = True
+            self._told.before_backward()
             try:
-                was(*args, **options)
+                result = was(*args, **options)
             except Exception:
-                told.failed_backward()
+                self._told.failed_backward()
                 raise
-            told.after_backward()
+            finally:
+                self._is_inside = False
+            self._told.after_backward()
+            return result
 
-        self._was, self._new = was, backward
-        torch.autograd.backward = backward
+        return backward
 
     def remove(self) -> None:
-        """Where somebody else has wrapped it since, it only tells nothing any more."""
+        """Where somebody else has wrapped them since, they only tell nothing any more."""
         self._is_on = False
-        if torch.autograd.backward is self._new:
-            torch.autograd.backward = self._was
+        for owner, name, was, new in self._replaced:
+            if getattr(owner, name) is new:
+                setattr(owner, name, was)

@@ -15,6 +15,7 @@ from augury.core.kinds import OpKind
 from augury.core.plan import Mode, Plan
 from augury.core.plan_spec import wrong_with
 from augury.runtime.torch_names import matched, trained_parameters
+from augury.runtime.torch_updates import PART_OF
 
 _OTHER_STEPS = {"LBFGS", "SparseAdam"}
 """They evaluate the model within a step, or take sparse gradients."""
@@ -99,6 +100,7 @@ def _against_optimizer(model: Any, optimizer: Any) -> Iterator[str]:
         for other in gc.get_objects()
         if issubclass(type(other), torch.optim.Optimizer)
         and other is not optimizer
+        and PART_OF not in vars(other)
         and any(id(p) in exchanged for group in _groups(other) for p in group["params"])
     ]
     if rivals:

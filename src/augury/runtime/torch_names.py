@@ -9,18 +9,23 @@ from typing import Any
 _WRAPPERS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
 
 
-def trained_parameters(model: Any) -> dict[str, Any]:
-    """Those whose gradients a DistributedDataParallel model exchanges, in its own order."""
-    exchanged = {id(p) for p in model._module_parameters if p.requires_grad}
+def own_parameters(module: Any) -> dict[str, Any]:
+    """Each once, by its first name."""
     found: dict[str, Any] = {}
     seen: set[int] = set()
-    for path, module in model.module.named_modules():
+    for path, inner in module.named_modules():
         cleaned = [part for part in path.split(".") if part and part not in _WRAPPERS]
-        for name, parameter in module._parameters.items():
-            if parameter is not None and id(parameter) in exchanged and id(parameter) not in seen:
+        for name, parameter in inner._parameters.items():
+            if parameter is not None and id(parameter) not in seen:
                 seen.add(id(parameter))
                 found[".".join([*cleaned, name])] = parameter
     return found
+
+
+def trained_parameters(model: Any) -> dict[str, Any]:
+    """Those whose gradients a DistributedDataParallel model exchanges, in its own order."""
+    exchanged = {id(p) for p in model._module_parameters if p.requires_grad}
+    return {name: p for name, p in own_parameters(model.module).items() if id(p) in exchanged}
 
 
 def matched(names: Sequence[str], planned: Sequence[str]) -> dict[str, str] | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import distributed
 
+from augury.core.errors import InputError
 from augury.core.plan import Plan
 from augury.runtime.ending import AtExit
 from augury.runtime.meter import StepLog
@@ -56,17 +57,28 @@ class Scheduled:
     def switch(self, plan: Plan | None) -> None:
         """To another plan, or to stock DDP: by all ranks, between steps."""
         self.flush()
-        if plan is not None:
-            self.reason = agree(why_not(self._model, self._optimizer, plan), plan)
+        self.plan = None
+        self._steps.follow(None, None)
+        if plan is None:
+            return
+        for attempt in (self._fit, self._follow):
+            reason = None
+            try:
+                attempt(plan)
+            except Exception as error:
+                reason = str(error)
+            self.reason = agree(reason, plan)
             if self.reason is not None:
+                self.plan = None
+                self._steps.follow(None, None)
                 if self._rank == 0:
                     say(f"the plan is not followed: {self.reason}")
-                plan = None
-        if plan is not None:
-            self._follow(plan)
-        else:
-            self.plan = None
-            self._steps.follow(None, None)
+                return
+
+    def _fit(self, plan: Plan) -> None:
+        reason = why_not(self._model, self._optimizer, plan)
+        if reason is not None:
+            raise InputError(reason, remedy="make a plan for this training")
 
     def flush(self) -> None:
         """Waits for what is under way and applies what is due: parameters and gradients are then

@@ -24,7 +24,7 @@ from augury.runtime.torch_fit import has_step_hooks
 from augury.runtime.torch_updates import Updates, undisturbed
 from augury.runtime.torch_watch import Watch
 
-TOUCHES_UNTIL_BARRIER = 2
+TOUCHES_UNTIL_BARRIER = 3
 """In so many steps in a row the program looked at what was under way: from then on everything is
 waited for at that point, without watching."""
 
@@ -66,6 +66,7 @@ class Steps:
         """From now on; nothing may be under way."""
         self._exchange, self._control = exchange, control
         self._is_expected = False
+        self._watch.stop()
 
     # --- backward
 

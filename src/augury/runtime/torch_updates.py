@@ -23,6 +23,9 @@ _HOOKS = (
     "_optimizer_load_state_dict_post_hooks",
 )
 
+PART_OF = "_augury_part_of"
+"""Tells such an optimizer from those that the program made."""
+
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
@@ -62,6 +65,7 @@ class Updates:
         self._part.__dict__.update(self._optimizer.__dict__)
         for name in ("step", "zero_grad"):
             self._part.__dict__.pop(name, None)
+        self._part.__dict__[PART_OF] = self._optimizer
         for name in _HOOKS:
             self._part.__dict__[name] = {}
         shape = tuple(len(group["params"]) for group in groups)

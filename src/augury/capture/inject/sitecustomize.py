@@ -31,6 +31,13 @@ def _record() -> None:
     arrange()
 
 
+def _follow_plan() -> None:
+    if os.environ.get("AUGURY_PLAN"):
+        from augury.runtime.inject import arrange
+
+        arrange()
+
+
 try:
     _hand_on()
 finally:
@@ -38,3 +45,7 @@ finally:
         _record()
     except Exception as error:
         print(f"augury: cannot record here: {error}", file=sys.stderr)
+    try:
+        _follow_plan()
+    except Exception as error:
+        print(f"augury: the plan is not followed: {error}", file=sys.stderr)

@@ -1,0 +1,25 @@
+"""``augury.apply``: a plan followed by a program that asks for it, in two lines."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from augury.core.plan import Plan
+from augury.core.plan_file import load_plan
+
+if TYPE_CHECKING:
+    from augury.runtime.torch_scheduled import Scheduled
+
+
+def apply(
+    model: Any, optimizer: Any, plan: Plan | str | os.PathLike[str], *, replan: bool = True
+) -> Scheduled:
+    """Trains ``model``, a DistributedDataParallel, as the plan says: to be called by all ranks,
+    once the optimizer is made. Where the plan does not fit, training goes on as it is, and
+    ``reason`` of what is returned says why."""
+    from augury.runtime.torch_scheduled import schedule_training  # noqa: PLC0415
+
+    plan = plan if isinstance(plan, Plan) else load_plan(Path(plan))
+    return schedule_training(model, optimizer, plan, replan=replan)
