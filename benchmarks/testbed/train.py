@@ -33,9 +33,8 @@ from augury.core.plan_file import load_plan
 from benchmarks.testbed.models import WORKLOADS, Workload
 
 if TYPE_CHECKING:
-    from augury.runtime.torch_scheduled import Scheduled
-
     from augury.core.plan import Plan
+    from augury.runtime.torch_scheduled import Scheduled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

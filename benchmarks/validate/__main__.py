@@ -14,13 +14,14 @@ from typing import Any
 
 from benchmarks.validate.checks import Check
 from benchmarks.validate.gates import broken
+from benchmarks.validate.policy_suite import SCHEDULE
 from benchmarks.validate.rows import Row, summarize
 from benchmarks.validate.suite import Suite, chosen, record_all
 from benchmarks.validate.table import show
 from benchmarks.validate.torch_suite import TORCH
 from benchmarks.validate.wire_suite import WIRE
 
-SUITES = {suite.name: suite for suite in (TORCH, WIRE)}
+SUITES = {suite.name: suite for suite in (TORCH, WIRE, SCHEDULE)}
 BUILD = Path("build")
 
 
@@ -77,7 +78,7 @@ def run(suite: Suite, options: argparse.Namespace) -> Outcome:
     settings = chosen(suite.settings, options.only)
     outcome = Outcome()
     if not options.predict_only:
-        outcome.troubles = record_all(settings, folder)
+        outcome.troubles = record_all(suite, settings, folder)
     if options.record_only:
         return outcome
     outcome.rows = list(suite.rows(settings, folder, options.only))

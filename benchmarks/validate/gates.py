@@ -22,6 +22,8 @@ class Gates:
     covered: float | None = 0.85
     """Share of the what-ifs whose interval has what was measured."""
     half_width_pct: float | None = 6.0
+    policies_within: float = 0.9
+    """Share of the policies."""
 
 
 def broken(
@@ -31,6 +33,7 @@ def broken(
     return [
         *_of_replay(rows, summary.get("replay"), gates),
         *_of_whatif(summary.get("whatif"), gates),
+        *_of_policies(summary.get("policy"), gates),
         *(f"check {check.case} does not hold" for check in checks if not check.holds),
     ]
 
@@ -68,3 +71,15 @@ def _of_whatif(found: dict[str, Any] | None, gates: Gates) -> Iterator[str]:
     width_pct = gates.half_width_pct
     if width_pct is not None and (found["median_half_width_pct"] or 0) > width_pct:
         yield f"the intervals' median half width is above {width_pct:g} %"
+
+
+def _of_policies(found: dict[str, Any] | None, gates: Gates) -> Iterator[str]:
+    if found is None:
+        return
+    if found["within"] < gates.policies_within * found["cases"]:
+        yield (
+            f"fewer than {100 * gates.policies_within:g} % of the policies"
+            " are within max(5 %, 2 x noise)"
+        )
+    if found["within_10_pct"] < found["cases"]:
+        yield f"{found['cases'] - found['within_10_pct']} policies are not within 10 %"

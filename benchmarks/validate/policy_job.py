@@ -15,6 +15,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from augury.core.plan import Mode
+from augury.core.plan_file import load_plan
 from benchmarks.testbed.bed import Bed
 from benchmarks.validate.job import (
     JobError,
@@ -101,9 +103,9 @@ def _words(policy: str, path: Path) -> str:
     """What is stock DDP is measured as stock DDP."""
     if policy == "ddp":
         return "default"
-    if policy == "ddp-best":
-        caps = json.loads(path.read_text())["plan"]["bucket_caps_bytes"]
-        return "cap=" + ",".join(f"{cap / (1 << 20):g}" for cap in caps)
+    plan = load_plan(path)
+    if plan.mode is Mode.DDP_BUCKETS:
+        return "cap=" + ",".join(f"{cap / (1 << 20)!r}" for cap in plan.bucket_caps_bytes)
     return f"plan={path}"
 
 

@@ -29,6 +29,8 @@ class Suite:
     checks: Callable[[list[Row], Path, str | None, bool], Iterator[Check]]
     """The last one: whether to run the jobs that only checks need."""
     gates: Gates
+    record: Callable[[Setting, Path], None] = record
+    """Runs a setting's job, into that folder."""
 
 
 def chosen(settings: tuple[Setting, ...], only: str | None) -> list[Setting]:
@@ -40,7 +42,7 @@ def chosen(settings: tuple[Setting, ...], only: str | None) -> list[Setting]:
     return [setting for setting in settings if setting in asked_for or setting.name in partners]
 
 
-def record_all(settings: list[Setting], folder: Path) -> list[str]:
+def record_all(suite: Suite, settings: list[Setting], folder: Path) -> list[str]:
     """What could not be done, in words."""
     troubles: list[str] = []
     if any(setting.mbit is not None for setting in settings) and not can_make_networks():
@@ -58,7 +60,7 @@ def record_all(settings: list[Setting], folder: Path) -> list[str]:
             left = f", about {each_s * (len(settings) - index) / 60:.0f} min left"
         print(f"[{index + 1}/{len(settings)}] {setting.name}{left}", file=sys.stderr, flush=True)
         try:
-            record(setting, folder / setting.name)
+            suite.record(setting, folder / setting.name)
         except JobError as error:
             troubles.append(f"{setting.name}: {error}")
     return troubles
