@@ -107,20 +107,21 @@ def _of_graph(
     needs: dict[str, float],
     changes: Sequence[Change],
 ) -> Case:
-    from augury.rewrite.link_fit import piece_costs
     from augury.rewrite.network import fit_network
+    from augury.rewrite.piece_costs import extra_beside, piece_costs
     from augury.rewrite.scheduled import apply_order
     from augury.rewrite.scheduled_problem import recorded_order, recorded_problem
 
     ledger = Ledger()
-    costs: Costs = piece_costs(fit_network(graph, calibration), calibration, ledger)
+    costs: Costs = fit_network(graph, calibration)
+    beside = extra_beside(graph, piece_costs(costs, calibration, Ledger()), calibration)
     measured_ns = _measured_ns(graph)
     for change in changes:
         graph, costs = change.make(graph, costs)
         measured_ns = None
-    changed, known = graph, costs
+    changed, known = graph, piece_costs(costs, calibration, ledger)
     before = replay_graph(graph)
-    problem = recorded_problem(before, costs, needs=needs, ledger=ledger)
+    problem = recorded_problem(before, known, needs=needs, beside=beside, ledger=ledger)
     return Case(
         problem=problem,
         num_ranks=graph.num_ranks,
@@ -129,7 +130,7 @@ def _of_graph(
         baseline_order=recorded_order(graph, problem),
         noise=noise_of(before),
         measured_ns=measured_ns,
-        rewritten=lambda order: apply_order(changed, known, problem, order),
+        rewritten=lambda order: apply_order(changed, known, problem, order, beside=beside),
         ledger=ledger,
     )
 

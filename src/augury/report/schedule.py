@@ -55,13 +55,13 @@ def _table(console: Console, result: ScheduleResult) -> None:
     table = columns(
         "policy",
         *([">replayed"] if has_replay else []),
-        ">evaluated",
+        ">model",
         ">gain",
         ">waits",
         ">link",
-        ">device",
+        ">busy",
         ">pieces",
-        ">to bound",
+        ">gap",
     )
     for one in result.policies:
         style = "bold" if one.policy == result.best else None
@@ -80,7 +80,7 @@ def _row(one: PolicyResult, has_replay: bool) -> list[str]:
         f"{one.link_use_pct:.0f} %",
         f"{one.device_use_pct:.0f} %",
         f"{one.num_pieces:,}",
-        format_percent(one.gap_pct, signed=True),
+        format_percent(one.gap_pct),
     ]
 
 
@@ -120,4 +120,4 @@ def _verdict(result: ScheduleResult) -> list[str]:
         sure = f", 90 % sure of {format_ns(low)} to {format_ns(high)}"
     kind = "stock DDP with a list of bucket sizes" if best.is_stock_ddp else "pieces in order"
     gain = format_percent(best.gain_pct, signed=True)
-    return ["", f"best: {safe(best.policy)} ({kind}), {gain}{sure}; {headroom}"]
+    return ["", f"best: {safe(best.policy)} ({kind}), {gain}{sure}", headroom]

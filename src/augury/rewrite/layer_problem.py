@@ -96,17 +96,17 @@ def _sizes(graph: Graph) -> dict[str, int]:
     return {name: size for name, size in sizes.items() if size}
 
 
-def _network(graph: Graph, largest_bytes: int) -> Network:
+def _network(graph: Graph, total_bytes: int) -> Network:
     ops = graph.ops
     if (ops.kind == OpKind.PUSH).any():
-        return _of_servers(graph, largest_bytes)
+        return _of_servers(graph, total_bytes)
     cost = fit_network(graph).get(OpKind.ALL_REDUCE)
     if cost is None:
         raise InputError("the graph's ranks do not reduce gradients as a whole", remedy=_REMEDY)
-    return fit_link(cost, largest_bytes=largest_bytes)
+    return fit_link(cost, total_bytes=total_bytes)
 
 
-def _of_servers(graph: Graph, largest_bytes: int) -> Network:
+def _of_servers(graph: Graph, total_bytes: int) -> Network:
     """All workers use a server's link: where there are more of them than servers, it is what
     holds them up."""
     ops = graph.ops
@@ -116,7 +116,7 @@ def _of_servers(graph: Graph, largest_bytes: int) -> Network:
         raise InputError("the graph's pushes take no time", remedy=_REMEDY)
     num_servers = int((graph.ranks.role == Role.SERVER).sum())
     crowd = max(1.0, graph.num_ranks / max(1, num_servers))
-    link = fit_link(cost, largest_bytes=largest_bytes)
+    link = fit_link(cost, total_bytes=total_bytes)
     pulls = ops.work_ns[ops.kind == OpKind.PULL]
     served = _ns_per_byte(graph, OpKind.SERVER_SUM) + _ns_per_byte(graph, OpKind.SERVER_UPDATE)
     return Network(

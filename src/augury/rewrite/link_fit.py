@@ -2,60 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-
 import numpy as np
+from numpy.typing import NDArray
 
-from augury.core.ledger import Ledger, Severity
 from augury.core.problem import Network
-from augury.core.trace import Calibration
 from augury.costs.transfers import TransferCost
-from augury.rewrite.network import Costs
 
 SMALLEST_BYTES = 1 << 16
 SPAN = 32
 """From the smallest pieces that matter to the largest."""
 
-ASSUMED_OVERHEAD_NS = 300_000
-"""Of a collective among a few hosts over TCP. A run whose buckets are all of one size cannot tell
-what a small piece costs; taken to cost nothing, the smallest would always be best."""
-
 _SIGMA_OF_MEDIAN = 1.4826
 
-
-def piece_costs(costs: Costs, calibration: Sequence[Calibration], ledger: Ledger) -> Costs:
-    """What pieces cost that follow each other without a pause: no more bytes in a second than large
-    ones have, whatever a rate limit lets through after a rest. Where nobody measured what small
-    ones cost, something is assumed."""
-    is_guess = not calibration and any(
-        min(cost.times_ns) < ASSUMED_OVERHEAD_NS for cost in costs.values()
-    )
-    if is_guess:
-        ledger.note(
-            "overhead-assumed",
-            "the run does not tell what a small piece costs: 0.3 ms are assumed for each",
-            severity=Severity.WARNING,
-            remedy="record with --calibrate",
-        )
-    least_ns = ASSUMED_OVERHEAD_NS if is_guess else 0
-    return {
-        kind: replace(
-            cost,
-            times_ns=tuple(
-                max(time_ns, cost.ns_per_byte * size_bytes, least_ns)
-                for size_bytes, time_ns in zip(cost.sizes_bytes, cost.times_ns, strict=True)
-            ),
-        )
-        for kind, cost in costs.items()
-    }
+Floats = NDArray[np.float64]
 
 
-def fit_link(cost: TransferCost, *, largest_bytes: int, slowed: float = 1.0) -> Network:
-    """``slowed``: how many times as long everything takes beside compute. All of what a piece
-    costs is taken to hold its link: two at once, of the sizes that matter, take as long as one
-    after the other."""
-    overhead_ns, ns_per_byte = _line(cost, largest_bytes)
+def fit_link(
+    cost: TransferCost,
+    *,
+    total_bytes: int,
+    slowed: float = 1.0,
+    beside: TransferCost | None = None,
+    beside_ns: int = 0,
+) -> Network:
+    """``slowed``: how many times as long everything takes beside compute; ``beside``: what a piece
+    takes more there, and ``beside_ns`` for how long there is compute to be beside."""
+
+    def time_ns(size_bytes: float) -> float:
+        alone_ns = max(1.0, cost.time_ns(int(size_bytes)))
+        extra_ns = beside.time_ns(int(size_bytes)) if beside else 0.0
+        # What has not left when compute is over goes on without it.
+        whole_ns = (alone_ns + extra_ns) * total_bytes / max(1.0, size_bytes)
+        return alone_ns + extra_ns * min(1.0, beside_ns / whole_ns)
+
+    # Pieces that cost more for being one than for their bytes are no good choice, nor are those
+    # beside which that is nothing.
+    least_bytes = time_ns(SMALLEST_BYTES) / max(cost.ns_per_byte, 1e-9)
+    first = min(max(least_bytes, SMALLEST_BYTES), max(total_bytes / SPAN, SMALLEST_BYTES))
+    sizes = np.geomspace(first, max(min(SPAN * first, total_bytes), 2 * first), 24)
+    overhead_ns, ns_per_byte = _line(sizes, np.array([time_ns(size) for size in sizes]))
     return Network(
         overhead_ns=round(overhead_ns * slowed),
         ns_per_byte=ns_per_byte * slowed,
@@ -63,14 +48,8 @@ def fit_link(cost: TransferCost, *, largest_bytes: int, slowed: float = 1.0) -> 
     )
 
 
-def _line(cost: TransferCost, largest_bytes: int) -> tuple[float, float]:
-    """Through the cost at the sizes that matter; errors count relative to it. Pieces that cost more
-    for being one than for their bytes are no good choice, nor are those beside which that is
-    nothing."""
-    least = cost.time_ns(0) / max(cost.ns_per_byte, 1e-9)
-    first = min(max(least, SMALLEST_BYTES), max(largest_bytes / SPAN, SMALLEST_BYTES))
-    sizes = np.geomspace(first, max(min(SPAN * first, largest_bytes), 2 * first), 24)
-    times = np.array([max(1.0, cost.time_ns(int(size))) for size in sizes])
+def _line(sizes: Floats, times: Floats) -> tuple[float, float]:
+    """Errors count relative to the times."""
     design = np.column_stack([1 / times, sizes / times])
     (overhead_ns, ns_per_byte), *_ = np.linalg.lstsq(design, np.ones(len(sizes)), rcond=None)
     if overhead_ns >= 0:

@@ -4,22 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from augury.core.graph import NONE, Graph
-from augury.core.kinds import OpKind
+from augury.core.graph import NONE, RATE_ONE, Graph
+from augury.core.kinds import Discipline, OpKind, ResourceKind
 from augury.core.plan import FIRST_OPS, Order
 from augury.core.problem import Problem
+from augury.costs.transfers import TransferCost
 from augury.rewrite.edit import GraphEdit
 from augury.rewrite.network import Costs
 from augury.rewrite.step_parts import StepParts
+
+ALMOST_STILL = 0.05
+"""How fast a thread goes on that waits for a core which compute has."""
 
 
 class PieceExchange:
     """``graph`` is the recorded one, ``edit`` what becomes of it."""
 
     def __init__(
-        self, graph: Graph, edit: GraphEdit, costs: Costs, problem: Problem, order: Order
+        self,
+        graph: Graph,
+        edit: GraphEdit,
+        costs: Costs,
+        problem: Problem,
+        order: Order,
+        beside: TransferCost | None,
     ) -> None:
-        self._graph, self._edit, self._costs = graph, edit, costs
+        self._graph, self._edit, self._costs, self._beside = graph, edit, costs, beside
+        self._threads: dict[int, int] = {}
         self._pieces, self._latency_ns = order.pieces, problem.network.latency_ns
         self._behind = held_up_by(order)
 
@@ -45,6 +56,7 @@ class PieceExchange:
                 after.add(arrived[self._behind[number]])
             if piece.not_before_ns:
                 after.add(self._mark(parts, piece.not_before_ns, marks))
+            after = self._begin(parts, piece.size_bytes, step, after)
             share = 1.0 if piece.op == OpKind.ALL_REDUCE else 0.5
             whole_ns = self._costs[kind].time_ns(piece.size_bytes) * residual * share
             sent.append(
@@ -63,10 +75,39 @@ class PieceExchange:
             arrived.append(self._delay("on its way", parts, self._latency_ns, step, sent[-1:]))
         return arrived
 
+    def _begin(self, parts: StepParts, size_bytes: int, step: int, after: set[int]) -> set[int]:
+        """What a piece takes before it progresses while its rank computes, and hardly else."""
+        extra_ns = self._beside.time_ns(size_bytes) if self._beside else 0.0
+        if extra_ns <= 0:
+            return after
+        if parts.rank not in self._threads:
+            self._threads[parts.rank] = thread = self._edit.named_resource(
+                "communication waits for a core",
+                kind=ResourceKind.OTHER,
+                rank=parts.rank,
+                width=1,
+                discipline=Discipline.FIFO,
+            )
+            self._edit.interfere((thread, parts.thread, round(ALMOST_STILL * RATE_ONE)))
+        begun = self._edit.op(
+            "wait for a core",
+            kind=OpKind.DELAY,
+            rank=parts.rank,
+            resource=self._threads[parts.rank],
+            work_ns=max(1, round(extra_ns * ALMOST_STILL)),
+            step=step,
+            after=after,
+        )
+        return {begun}
+
     def _residual(self, carried: list[int], kind: OpKind) -> float:
         """How this step's collectives differed from what the model says of their sizes."""
         ops = self._graph.ops
-        said_ns = sum(self._costs[kind].time_ns(int(ops.size_bytes[op])) for op in carried)
+        sizes = ops.size_bytes[carried].tolist()
+        said_ns = sum(self._costs[kind].time_ns(size) for size in sizes)
+        if self._beside:
+            # All but the last leave while backward runs.
+            said_ns += sum(self._beside.time_ns(size) for size in sizes[:-1])
         return float(ops.work_ns[carried].sum()) / said_ns if said_ns else 1.0
 
     def _mark(self, parts: StepParts, at_ns: int, marks: dict[int, int]) -> int:

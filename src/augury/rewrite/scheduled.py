@@ -12,6 +12,7 @@ from augury.core.kinds import OpKind
 from augury.core.plan import LAST_OPS, Order
 from augury.core.plan_spec import verify_order
 from augury.core.problem import Problem, Scheme
+from augury.costs.transfers import TransferCost
 from augury.rewrite.edit import GraphEdit
 from augury.rewrite.forward_cuts import by_op, forward_cuts, work_of_parts
 from augury.rewrite.moved_updates import MovedUpdates
@@ -26,23 +27,38 @@ Place = tuple[int, int]
 """Rank and step."""
 
 
-def apply_order(graph: Graph, costs: Costs, problem: Problem, order: Order) -> Graph:
+def apply_order(
+    graph: Graph,
+    costs: Costs,
+    problem: Problem,
+    order: Order,
+    *,
+    beside: TransferCost | None = None,
+) -> Graph:
     """Pieces take the place of the recorded collectives of gradients, strictly one behind the
     other. With a barrier the optimizer follows when all have arrived. Without one every gradient
     is applied by itself in the next step: when forward waits for it, or earlier, if the thread has
     nothing else to do. A step then ends with its backward, and what is still under way counts with
-    the next one. Everything else stays as it was recorded."""
+    the next one. Everything else stays as it was recorded. ``costs`` and ``beside`` are what pieces
+    cost (rewrite/piece_costs.py)."""
     verify_order(order, problem)
     if problem.network.scheme is not Scheme.ALL_REDUCE:
         raise InputError(
             "recorded ranks reduce gradients among themselves, and the order is for servers",
             remedy="make the order from the run",
         )
-    return keep_processor_time(graph, _Scheduling(graph, costs, problem, order).graph())
+    return keep_processor_time(graph, _Scheduling(graph, costs, problem, order, beside).graph())
 
 
 class _Scheduling:
-    def __init__(self, graph: Graph, costs: Costs, problem: Problem, order: Order) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        costs: Costs,
+        problem: Problem,
+        order: Order,
+        beside: TransferCost | None,
+    ) -> None:
         self._problem, self._order = problem, order
         self._old, self._parts = graph, parts_of(graph)
         self._following = self._find_following()
@@ -51,7 +67,7 @@ class _Scheduling:
             for place in self._following.values()
         }
         self._edit = GraphEdit(self._with_less_work())
-        self._exchange = PieceExchange(graph, self._edit, costs, problem, order)
+        self._exchange = PieceExchange(graph, self._edit, costs, problem, order, beside)
         self._updates = MovedUpdates(graph, self._edit, problem, order)
 
     def graph(self) -> Graph:

@@ -16,6 +16,7 @@ from augury.core.ledger import Ledger, Severity
 from augury.core.plan import Order, Piece, Slice
 from augury.core.problem import Gradient, Network, Problem
 from augury.core.timeline import Timeline
+from augury.costs.transfers import TransferCost
 from augury.rewrite.link_fit import fit_link
 from augury.rewrite.network import Costs
 from augury.rewrite.step_parts import StepParts, parts_of
@@ -31,11 +32,13 @@ def recorded_problem(
     costs: Costs,
     *,
     needs: Mapping[str, float],
+    beside: TransferCost | None = None,
     ledger: Ledger,
 ) -> Problem:
     """``timeline`` is the replay of the recorded graph: times as they were, compute and
-    communication slowing each other. ``needs``: by name of the parameter, the share of forward
-    that goes by before it is needed; what is missing is guessed, and noted."""
+    communication slowing each other. ``costs`` and ``beside`` are what pieces cost. ``needs``: by
+    name of the parameter, the share of forward that goes by before it is needed; what is missing
+    is guessed, and noted."""
     graph = timeline.graph
     parts = parts_of(graph)
     seen = [_Seen(timeline, own, parts.get((own.rank, own.next_step))) for own in parts.values()]
@@ -68,12 +71,19 @@ def recorded_problem(
         )
         for name in sorted(sizes, key=lambda name: (shares[name], -made[name]))
     )
+    between_ns = _middle([one.between_ns for one in seen])
     return Problem(
         gradients=gradients,
         backward_ns=backward_ns,
-        between_ns=_middle([one.between_ns for one in seen]),
+        between_ns=between_ns,
         forward_ns=forward_ns,
-        network=_network(timeline, costs, next(iter(parts.values()))),
+        network=_network(
+            timeline,
+            costs,
+            beside,
+            next(iter(parts.values())),
+            beside_ns=backward_ns,
+        ),
     )
 
 
@@ -137,15 +147,27 @@ def _shares(names: list[str], needs: Mapping[str, float], ledger: Ledger) -> dic
     return {name: needs[name] for name in names}
 
 
-def _network(timeline: Timeline, costs: Costs, own: StepParts) -> Network:
+def _network(
+    timeline: Timeline,
+    costs: Costs,
+    beside: TransferCost | None,
+    own: StepParts,
+    *,
+    beside_ns: int,
+) -> Network:
     """As it runs beside compute, in the mixture that was recorded."""
     graph = timeline.graph
     carried = int(graph.gradients.carried_by[own.rows[0]])
     kind, stream = OpKind(int(graph.ops.kind[carried])), int(graph.ops.resource[carried])
     work_ns = int(graph.ops.work_ns[graph.ops.resource == stream].sum())
     slowed = max(1.0, int(timeline.use.busy_ns[stream]) / max(1, work_ns))
-    largest = int(graph.gradients.size_bytes[own.rows].sum())
-    return fit_link(costs[kind], largest_bytes=largest, slowed=slowed)
+    return fit_link(
+        costs[kind],
+        total_bytes=int(graph.gradients.size_bytes[own.rows].sum()),
+        slowed=slowed,
+        beside=beside,
+        beside_ns=beside_ns,
+    )
 
 
 def _middle(values: Sequence[int]) -> int:
