@@ -10,7 +10,7 @@
 #include "blueprint.hpp"
 #include "fixed_order.hpp"
 #include "graph.hpp"
-#include "least_makespan.hpp"
+#include "least_step.hpp"
 #include "longest_path.hpp"
 #include "rank_classes.hpp"
 #include "schedule.hpp"
@@ -236,10 +236,10 @@ class NativeProblem {
   augury::OrderEvaluation evaluation_;
 };
 
-double least_makespan(In<double> head_ns, In<double> work_ns, double overhead_ns,
-                      bool is_pipelined, double at_least_ns) {
-  return augury::LeastMakespan(static_cast<std::int32_t>(head_ns.size()), head_ns.data(),
-                               work_ns.data(), overhead_ns, is_pipelined)
+double least_step(In<double> head_ns, In<double> tail_ns, In<double> work_ns,
+                  double overhead_ns, bool is_pipelined, double at_least_ns) {
+  return augury::LeastStep(static_cast<std::int32_t>(head_ns.size()), head_ns.data(),
+                           tail_ns.data(), work_ns.data(), overhead_ns, is_pipelined)
       .run(at_least_ns);
 }
 
@@ -272,7 +272,7 @@ NB_MODULE(_native, m) {
            "not_before_ns"_a, "hold_ns"_a, "size_bytes"_a, "first"_a, "gradient"_a,
            "slice_bytes"_a, "latency_ns"_a, "window_bytes"_a, "has_barrier"_a,
            "start_ns"_a.none(), "arrive_ns"_a.none(), "arrived_ns"_a.none());
-  m.def("least_makespan", &least_makespan, "head_ns"_a, "work_ns"_a, "overhead_ns"_a,
+  m.def("least_step", &least_step, "head_ns"_a, "tail_ns"_a, "work_ns"_a, "overhead_ns"_a,
         "is_pipelined"_a, "at_least_ns"_a);
   m.def("unsorted_remainder", &unsorted_remainder, "first"_a, "dst"_a);
 }

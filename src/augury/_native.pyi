@@ -73,8 +73,9 @@ def longest_path(
     end_ns: NDArray[int64],
 ) -> None: ...
 def unsorted_remainder(first: NDArray[int32], dst: NDArray[int32]) -> NDArray[int32]: ...
-def least_makespan(
+def least_step(
     head_ns: NDArray[float64],
+    tail_ns: NDArray[float64],
     work_ns: NDArray[float64],
     overhead_ns: float,
     is_pipelined: bool,
