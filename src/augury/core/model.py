@@ -41,7 +41,13 @@ class ModelLayer:
     """Read and written by forward; what bounds layers that hardly compute."""
     backward_items: int = 0
     saved_items: int = 0
-    """Kept from forward for backward, each tensor counted with the layer that first kept it."""
+    """Kept from forward for backward, each tensor counted with the layer that first kept it; the
+    model's own inputs are not among them."""
+    forward_transient_items: int | None = None
+    """Held at most while forward runs the layer, beyond what it and those before it keep."""
+    backward_transient_items: int | None = None
+    """Held at most while backward runs it, beyond what it and those before it in forward keep:
+    gradients of outputs and inputs."""
     forward_s: float | None = None
     """Measured, per sample; float seconds, as in all of the oracle's closed forms."""
     backward_s: float | None = None
@@ -51,7 +57,8 @@ class ModelLayer:
     def __post_init__(self) -> None:
         counts = (
             self.num_parameters, self.forward_flops, self.backward_flops, self.forward_items,
-            self.backward_items, self.saved_items, *self.input_shape, *self.output_shape,
+            self.backward_items, self.saved_items, self.forward_transient_items or 0,
+            self.backward_transient_items or 0, *self.input_shape, *self.output_shape,
             *self.kernel, *self.stride, *self.padding, self.groups,
         )  # fmt: skip
         if not all(0 <= count <= MAX_COUNT for count in counts):

@@ -1,0 +1,112 @@
+"""What a real training step on the CPU holds: every allocation of torch's, as its profiler saw it.
+
+A process of its own for each measurement: ``python -m benchmarks.oracle.real_step resnet50
+3x224x224 16 momentum`` prints one JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from augury.oracle.memory import Optimizer
+from augury.oracle.models import BuiltIn, built_in
+from augury.oracle.reader import parse_shape
+
+NUM_STEPS = 2
+"""The optimizer makes its state in the first: the second holds as much as any after it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    peak_bytes: int
+    """Of what torch's allocator had given out."""
+    resident_bytes: int
+    """Of the process, at its highest: with the interpreter, libraries and the kernels' scratch."""
+
+
+def measure(model: str, shape: str, batch: int, optimizer: Optimizer) -> Measured:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.oracle.real_step", model, shape, str(batch), optimizer],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return Measured(**json.loads(done.stdout))
+
+
+def train(model: str, shape: str, batch: int, optimizer: Optimizer) -> Measured:
+    import torch
+
+    known = built_in(model)
+    assert known is not None
+    extents, _ = parse_shape(shape)
+    torch.set_num_threads(1)
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True, acc_events=True
+    ) as profile:
+        net = _made(known, extents)
+        update = _optimizer(optimizer, net)
+        lossfn = torch.nn.CrossEntropyLoss()
+        for _ in range(NUM_STEPS):
+            x, y = torch.randn(batch, *extents), torch.zeros(batch, dtype=torch.long)
+            update.zero_grad()
+            loss = lossfn(net(x), y)
+            loss.backward()
+            update.step()
+    return Measured(
+        peak_bytes=_peak_bytes(profile),
+        resident_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    )
+
+
+def _made(known: BuiltIn, extents: tuple[int, ...]) -> Any:
+    """All zeros: how they are drawn takes time and does not matter here."""
+    import torch
+
+    with torch.device("meta"):
+        net = known.make(extents)
+    net = net.to_empty(device="cpu").train()
+    with torch.no_grad():
+        for tensor in (*net.parameters(), *net.buffers()):
+            tensor.zero_()
+    return net
+
+
+def _optimizer(kind: Optimizer, net: Any) -> Any:
+    import torch
+
+    parameters = net.parameters()
+    if kind is Optimizer.ADAM:
+        return torch.optim.Adam(parameters, lr=1e-4)
+    momentum = 0.9 if kind is Optimizer.MOMENTUM else 0.0
+    return torch.optim.SGD(parameters, lr=1e-3, momentum=momentum)
+
+
+def _peak_bytes(profile: Any) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "trace.json"
+        profile.export_chrome_trace(str(file))
+        events = json.loads(file.read_bytes())["traceEvents"]
+    moved = sorted(
+        (event["ts"], event["args"]["Bytes"])
+        for event in events
+        if event.get("name") == "[memory]" and event["args"]["Device Type"] == 0
+    )
+    held = peak = 0
+    for _, size_bytes in moved:
+        held += size_bytes
+        peak = max(peak, held)
+    return peak
+
+
+if __name__ == "__main__":
+    model, shape, batch, optimizer = sys.argv[1:]
+    found = train(model, shape, int(batch), Optimizer(optimizer))
+    print(json.dumps({"peak_bytes": found.peak_bytes, "resident_bytes": found.resident_bytes}))

@@ -1,0 +1,103 @@
+"""Models as JSON files, written by Augury or by hand. A file may come from anywhere: nothing in it
+is believed unchecked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from augury.core.errors import FileFormatError, InputError
+from augury.core.files import new_file
+from augury.core.model import MAX_LAYERS, Model, ModelLayer
+
+SCHEMA_VERSION = 1
+MAX_FILE_BYTES = 256 << 20
+MAX_EXTENTS = 16
+"""Of a shape."""
+_REMEDY = "compare it with docs/oracle.md, or write it anew from the model itself"
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    kind: str
+    schema_version: int
+    model: msgspec.Raw
+
+
+def save_model_file(model: Model, path: Path, *, force: bool = False) -> None:
+    with new_file(path, force=force) as file:
+        file.write(msgspec.json.format(encode_model(model), indent=1) + b"\n")
+
+
+def load_model_file(path: Path) -> Model:
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise FileFormatError(f"{path} is too large for a model", remedy=_REMEDY)
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"cannot read {path}: {error.strerror}", remedy="check its name"
+        ) from error
+    try:
+        return decode_model(content)
+    except InputError as error:
+        raise type(error)(f"{path}: {error.cause}", remedy=error.remedy) from error
+
+
+def encode_model(model: Model) -> bytes:
+    encoded: bytes = msgspec.json.encode(
+        {"kind": "augury-model", "schema_version": SCHEMA_VERSION, "model": model}
+    )
+    return encoded
+
+
+def decode_model(content: bytes) -> Model:
+    try:
+        file = msgspec.json.decode(content, type=_File)
+        if file.kind != "augury-model" or file.schema_version != SCHEMA_VERSION:
+            raise FileFormatError(
+                f"this is {file.kind!r} of schema {file.schema_version}, not a model of schema "
+                f"{SCHEMA_VERSION}",
+                remedy=_REMEDY,
+            )
+        document = msgspec.json.decode(file.model)
+        _refuse_unknown(document)
+        model = msgspec.convert(document, Model)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise FileFormatError(f"this is not a model: {error}", remedy=_REMEDY) from error
+    for layer in model.layers:
+        _check(layer)
+    return model
+
+
+def _refuse_unknown(document: object) -> None:
+    """A misspelt field would be taken for one that is not there, and count as nothing."""
+    layers = document.get("layers") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or not isinstance(layers, list):
+        return
+    if len(layers) > MAX_LAYERS:
+        raise FileFormatError(f"a model of {len(layers):,} layers", remedy=_REMEDY)
+    for known, found in (
+        (Model.__dataclass_fields__, [document]),
+        (ModelLayer.__dataclass_fields__, layers),
+    ):
+        for one in found:
+            for field in one if isinstance(one, dict) else ():
+                if field not in known:
+                    raise FileFormatError(f"it has a field {field[:80]!r}", remedy=_REMEDY)
+
+
+def _check(layer: ModelLayer) -> None:
+    shapes = (layer.input_shape, layer.output_shape)
+    windows = {len(part) for part in (layer.kernel, layer.stride, layer.padding)}
+    if max(map(len, shapes)) > MAX_EXTENTS or max(windows) > MAX_EXTENTS:
+        raise FileFormatError(f"layer {layer.name[:80]!r} has too many extents", remedy=_REMEDY)
+    if len(windows) != 1:
+        raise FileFormatError(
+            f"layer {layer.name[:80]!r} has kernel, stride and padding of different lengths",
+            remedy=_REMEDY,
+        )
+    if 0 in layer.stride or 0 in layer.kernel or layer.groups < 1:
+        raise FileFormatError(
+            f"layer {layer.name[:80]!r} has a kernel, stride or groups of 0", remedy=_REMEDY
+        )
