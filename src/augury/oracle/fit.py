@@ -1,0 +1,190 @@
+"""Constants from measurements: few, bounded, and pulled towards neutral.
+
+Residuals are logarithms of ratios, so that a step of 1 s counts as much as one of 10 ms; beyond a
+few per cent they count less than their square: networks have outliers that no constant explains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from augury.core.errors import InputError
+from augury.oracle.cluster import F8, Machine
+from augury.oracle.fit_constants import BARE, CONSTANTS, Constant, Constants
+from augury.oracle.layers_cost import Work
+from augury.oracle.strategies.known import find_strategy
+from augury.oracle.strategy import Case, Estimate, Options, Strategy
+from augury.oracle.validate_table import SERIAL, Row, every_other
+
+PULL = 0.02
+"""Towards neutral: departing by a unit costs as much as an error of two per cent."""
+OUTLIER = 0.03
+MIN_SPREAD = 0.02
+
+_FITTED = tuple(constant for constant in CONSTANTS if constant.name != "memory_reuse")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Predicted:
+    """One entry a row."""
+
+    step_s: F8
+    compute_s: F8
+    memory_bytes: F8
+    activation_bytes: F8
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Predictor:
+    """Rows grouped once, so that each group is one evaluation whatever the constants."""
+
+    rows: Sequence[Row]
+    works: Mapping[str, Work]
+    machine: Machine
+    options: Options
+
+    def predict(self, constants: Constants) -> Predicted:
+        columns = np.zeros((4, len(self.rows)))
+        for strategy, case, where in self._groups:
+            columns[:, where] = _columns(strategy.evaluate(replace(case, constants=constants)))
+        step_s, compute_s, memory_bytes, activation_bytes = columns
+        return Predicted(
+            step_s=step_s,
+            compute_s=compute_s,
+            memory_bytes=memory_bytes,
+            activation_bytes=activation_bytes,
+        )
+
+    @cached_property
+    def _groups(self) -> list[tuple[Strategy, Case, list[int]]]:
+        groups: dict[tuple[str, str], list[int]] = {}
+        for i, row in enumerate(self.rows):
+            name = "data" if row.strategy == SERIAL else row.strategy
+            groups.setdefault((row.model, name), []).append(i)
+        return [
+            (
+                find_strategy(name),
+                Case(
+                    work=self.works[model],
+                    machine=self.machine,
+                    constants=BARE,
+                    options=self.options,
+                    devices=np.array([self.rows[i].devices for i in where], float),
+                    batch=np.array([self.rows[i].global_batch for i in where], float),
+                ),
+                where,
+            )
+            for (model, name), where in groups.items()
+        ]
+
+
+def fit(
+    rows: Sequence[Row], works: Mapping[str, Work], machine: Machine, options: Options | None = None
+) -> Constants:
+    """Fitted on all of ``rows``; the spread is what halves of them miss on the other half."""
+    measured = [row for row in rows if row.measured_step_s is not None]
+    if not measured:
+        raise InputError("there is nothing measured to fit on", remedy="give measured_step_s")
+    options = options or Options()
+
+    def fitted(chosen: Sequence[Row]) -> Constants:
+        return _fit(Predictor(rows=chosen, works=works, machine=machine, options=options))
+
+    spread = {}
+    halves = [every_other(measured, start) for start in (0, 1)]
+    if all(len(half) >= 2 for half in halves):
+        missed: dict[str, list[float]] = {}
+        for half, other in (halves, halves[::-1]):
+            tested = Predictor(rows=other, works=works, machine=machine, options=options)
+            errors = _log_errors(tested, fitted(half))
+            for row, error in zip(other, errors.tolist(), strict=True):
+                missed.setdefault(row.strategy, []).append(error)
+        spread = {
+            name: max(MIN_SPREAD, float(np.sqrt(np.mean(np.square(errors)))))
+            for name, errors in missed.items()
+        }
+    whole = fitted(measured)
+    reuse = _memory_reuse(
+        Predictor(rows=measured, works=works, machine=machine, options=options), whole
+    )
+    models = ", ".join(sorted({row.model for row in measured}))
+    return replace(
+        whole,
+        memory_reuse=reuse,
+        spread=spread or {row.strategy: 0.1 for row in measured},
+        fitted_on=f"{len(measured)} measurements of {models} on {machine.name}",
+    )
+
+
+def _fit(predictor: Predictor) -> Constants:
+    compute_s = _of(predictor.rows, "measured_compute_s")
+    step_s = _of(predictor.rows, "measured_step_s")
+    has_compute = np.isfinite(compute_s)
+
+    def residuals(x: F8) -> F8:
+        found = predictor.predict(_constants(x))
+        return np.concatenate(
+            [
+                np.log(found.step_s / step_s),
+                np.log(found.compute_s[has_compute] / compute_s[has_compute]),
+                PULL * x,
+            ]
+        )
+
+    low, high = (np.array([_coordinate(one, edge) for one in _FITTED]) for edge in (0, 1))
+    start = np.clip(np.full(len(_FITTED), 0.01), low, high)
+    found = least_squares(
+        residuals, start, bounds=(low, high), loss="soft_l1", f_scale=OUTLIER, max_nfev=400
+    )
+    return _constants(found.x)
+
+
+def _log_errors(predictor: Predictor, constants: Constants) -> F8:
+    measured = _of(predictor.rows, "measured_step_s")
+    return np.log(predictor.predict(constants).step_s / measured)
+
+
+def _memory_reuse(predictor: Predictor, constants: Constants) -> float:
+    """Of what was measured beside weights, the share of the activations that are counted."""
+    measured = _of(predictor.rows, "measured_memory_bytes")
+    known = np.isfinite(measured)
+    if not known.any():
+        return 1.0
+    found = predictor.predict(constants)
+    rest = found.memory_bytes - found.activation_bytes
+    ratio = float(np.median((measured - rest)[known] / found.activation_bytes[known]))
+    return min(2.0, max(0.05, ratio))
+
+
+def _constants(x: F8) -> Constants:
+    values: dict[str, Any] = {}
+    for constant, coordinate in zip(_FITTED, x.tolist(), strict=True):
+        moved = coordinate * constant.unit
+        value = constant.neutral * float(np.exp(moved)) if constant.is_ratio else moved
+        values[constant.name] = min(constant.high, max(constant.low, value))
+    return replace(BARE, **values)
+
+
+def _coordinate(constant: Constant, edge: int) -> float:
+    value = constant.high if edge else constant.low
+    return float(np.log(value)) if constant.is_ratio else value / constant.unit
+
+
+def _columns(estimate: Estimate) -> list[F8]:
+    return [
+        estimate.step_s,
+        estimate.compute_s,
+        estimate.total_memory_bytes,
+        estimate.memory_bytes["activations"],
+    ]
+
+
+def _of(rows: Sequence[Row], name: str) -> F8:
+    values = [getattr(row, name) for row in rows]
+    return np.array([np.nan if value is None else value for value in values], float)

@@ -1,0 +1,146 @@
+"""What the bare equations leave out, as few constants with a meaning; all neutral by default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from augury.core.errors import FileFormatError, InputError
+from augury.core.files import new_file
+
+SCHEMA_VERSION = 1
+MAX_FILE_BYTES = 64 << 10
+BARE_SPREAD = 0.5
+"""Of the logarithm of a time that the bare equations foretell: they are 58 % accurate on the
+published figure."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constant:
+    """``unit`` is the step in which a departure from ``neutral`` counts as one when fitting."""
+
+    name: str
+    neutral: float
+    low: float
+    high: float
+    unit: float
+    is_ratio: bool
+    about: str
+
+
+def _ratio(name: str, low: float, high: float, about: str) -> Constant:
+    return Constant(
+        name=name, neutral=1.0, low=low, high=high, unit=1.0, is_ratio=True, about=about
+    )
+
+
+def _amount(name: str, high: float, unit: float, about: str) -> Constant:
+    return Constant(
+        name=name, neutral=0.0, low=0.0, high=high, unit=unit, is_ratio=False, about=about
+    )
+
+
+CONSTANTS = (
+    _ratio("compute_ratio", 0.3, 3, "compute in the job over compute of the layers one by one"),
+    _amount("filter_redundancy", 3, 1, "share of compute that does not shrink with split filters"),
+    _amount("channel_redundancy", 3, 1, "the same of split channels"),
+    _amount(
+        "group_redundancy", 3, 1, "the same of filters split inside groups of data parallelism"
+    ),
+    _amount("spatial_redundancy", 3, 1, "the same of split images"),
+    _amount("piece_s", 2e-4, 5e-5, "launch overhead per layer and gathered piece"),
+    _ratio("node_contention", 0.05, 20, "time per byte of layer-wise exchange inside a node"),
+    _ratio("filter_contention", 0.05, 20, "the same of split filters across nodes"),
+    _ratio("channel_contention", 0.05, 20, "the same of split channels across nodes"),
+    _ratio("gradient_contention", 0.05, 20, "the same of the exchange of gradients"),
+    _ratio("halo_contention", 0.05, 400, "the same of halos: packed, and staged through the host"),
+    _amount("crossing_s", 0.1, 2e-2, "waiting per tier of switches crossed, beyond the first"),
+    _amount("group_messages", 2, 1, "share of layers exchanged on their own by data+filter"),
+    _amount("spatial_messages", 2, 1, "the same by data+spatial"),
+    _ratio("memory_reuse", 0.05, 2, "activations held over activations saved"),
+)
+"""``memory_reuse`` is fitted on measured memory only."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constants:
+    compute_ratio: float = 1.0
+    filter_redundancy: float = 0.0
+    channel_redundancy: float = 0.0
+    group_redundancy: float = 0.0
+    spatial_redundancy: float = 0.0
+    piece_s: float = 0.0
+    node_contention: float = 1.0
+    filter_contention: float = 1.0
+    channel_contention: float = 1.0
+    gradient_contention: float = 1.0
+    halo_contention: float = 1.0
+    crossing_s: float = 0.0
+    group_messages: float = 0.0
+    spatial_messages: float = 0.0
+    memory_reuse: float = 1.0
+    spread: dict[str, float] = field(default_factory=dict)
+    """Standard deviation of the logarithm of a foretold time, by strategy."""
+    fitted_on: str = ""
+    """In words; empty for bare equations."""
+
+    def __post_init__(self) -> None:
+        for constant in CONSTANTS:
+            value = getattr(self, constant.name)
+            if not constant.low <= value <= constant.high:
+                raise InputError(
+                    f"{constant.name} is {value}",
+                    remedy=f"make it {constant.low:g} to {constant.high:g}",
+                )
+        if not all(0 <= value <= 10 for value in self.spread.values()):
+            raise InputError("a spread is not within 0 and 10", remedy="fit the constants again")
+
+    def spread_of(self, strategy: str) -> float:
+        """A strategy that nobody measured is as uncertain as the worst that somebody did."""
+        if not self.spread:
+            return BARE_SPREAD
+        return self.spread.get(strategy, max(self.spread.values()))
+
+
+BARE = Constants()
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    kind: str
+    schema_version: int
+    constants: dict[str, float | str | dict[str, float]]
+
+
+def save_constants(constants: Constants, path: Path, *, force: bool = False) -> None:
+    document = {
+        "kind": "augury-oracle-constants",
+        "schema_version": SCHEMA_VERSION,
+        "constants": constants,
+    }
+    with new_file(path, force=force) as file:
+        file.write(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
+
+
+def load_constants(path: Path) -> Constants:
+    remedy = "fit them again with `augury validate oracle --fit ... --out FILE.json`"
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise InputError(
+            f"cannot read {path}: {error.strerror}", remedy="check its name"
+        ) from error
+    try:
+        if len(content) > MAX_FILE_BYTES:
+            raise FileFormatError("it is too large for constants")
+        found = msgspec.json.decode(content, type=_File)
+        unknown = sorted(found.constants.keys() - Constants.__dataclass_fields__.keys())
+        if found.kind != "augury-oracle-constants" or found.schema_version != SCHEMA_VERSION:
+            raise FileFormatError(f"it is {found.kind[:80]!r} of schema {found.schema_version}")
+        if unknown:
+            raise FileFormatError(f"it has a constant {unknown[0][:80]!r}")
+        return msgspec.convert(found.constants, Constants)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InputError) as error:
+        raise FileFormatError(f"{path} does not hold constants: {error}", remedy=remedy) from error

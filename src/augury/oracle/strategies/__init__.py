@@ -1,0 +1,1 @@
+"""Parallel strategies in closed form, one file each."""

@@ -1,0 +1,46 @@
+"""All strategies, listed once."""
+
+from __future__ import annotations
+
+from augury.core.errors import UsageError
+from augury.oracle.strategies.channel import Channel
+from augury.oracle.strategies.data import Data
+from augury.oracle.strategies.data_filter import DataFilter
+from augury.oracle.strategies.data_spatial import DataSpatial
+from augury.oracle.strategies.filter import Filter
+from augury.oracle.strategies.pipeline import Pipeline
+from augury.oracle.strategies.spatial import Spatial
+from augury.oracle.strategies.zero import Zero
+from augury.oracle.strategy import Strategy
+
+STRATEGIES: tuple[Strategy, ...] = (
+    Data(),
+    Zero(1),
+    Zero(2),
+    Zero(3),
+    Spatial(),
+    Pipeline(),
+    Filter(),
+    Channel(),
+    DataFilter(),
+    DataSpatial(),
+)
+
+ALIASES = {
+    "df": "data_filter",
+    "ds": "data_spatial",
+    "data+filter": "data_filter",
+    "data+spatial": "data_spatial",
+    "layer": "pipeline",
+    "fsdp": "zero3",
+}
+
+
+def find_strategy(name: str) -> Strategy:
+    wanted = name.strip().lower().replace("-", "_")
+    wanted = ALIASES.get(wanted, wanted)
+    for strategy in STRATEGIES:
+        if strategy.name == wanted:
+            return strategy
+    known = ", ".join(strategy.name for strategy in STRATEGIES)
+    raise UsageError(f"there is no strategy {name[:80]!r}", remedy=f"choose among {known}")

@@ -1,0 +1,108 @@
+"""Pipeline parallelism: layers in stages, a batch in micro-batches that follow each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from augury.oracle.cluster import F8
+from augury.oracle.layers_cost import WEIGHT_BYTES
+from augury.oracle.strategies.stages import stages_of
+from augury.oracle.strategy import Case, Estimate, Part, Reason, sample_compute_s, waiting_s
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    name: str = "pipeline"
+
+    def evaluate(self, case: Case) -> Estimate:
+        devices, batch, work = case.devices, case.batch, case.work
+        numbers, where = np.unique(devices, return_inverse=True)
+        stages = [stages_of(work, int(number)) for number in numbers]
+
+        def of_stages(name: str) -> F8:
+            return np.array([getattr(one, name) for one in stages], float)[where]
+
+        micro = _micro_batches(case)
+        is_interleaved = case.options.schedule == "interleaved"
+        chunks = np.where(devices > 1, case.options.chunks if is_interleaved else 1, 1)
+        ratio = sample_compute_s(case) / work.sample_s
+        slowest_s = ratio * of_stages("slowest_s")
+        fill = (devices - 1) / (micro * chunks)
+        update_s = of_stages("update_s")
+        compute_s = batch * (1 + fill) * slowest_s + update_s
+        even_s = batch * ratio * work.sample_s / devices
+        machine = case.machine
+        level = machine.level_of(devices)
+        size_bytes = batch / micro * of_stages("boundary_items") * work.precision.item_bytes
+        hops = np.maximum(0.0, devices + micro - 2) * chunks
+        alpha, beta = machine.latency_s(level), machine.seconds_per_byte(level)
+        time_s = np.where(devices > 1, 2 * hops * (alpha + size_bytes * beta), 0.0)
+        return Estimate(
+            strategy=self.name,
+            axes={"pipeline": devices, "micro_batches": micro},
+            compute_s=compute_s,
+            parts=[
+                Part(
+                    reason=Reason.POINT_TO_POINT,
+                    collective="send",
+                    size_bytes=2 * size_bytes * micro,
+                    group=np.minimum(devices, 2.0),
+                    level=level,
+                    time_s=time_s,
+                    exposed_s=time_s,
+                )
+            ],
+            waiting_s=waiting_s(case, devices),
+            memory_bytes=_memory(case, of_stages, micro),
+            max_devices=np.full_like(devices, len(work.model.layers)),
+            limit="one layer a stage",
+            losses={Reason.IMBALANCE: compute_s - even_s - update_s, Reason.UPDATE: update_s},
+            refusals=[
+                (np.mod(batch, micro) != 0, "the batch does not divide into its micro-batches"),
+            ],
+        )
+
+
+def _micro_batches(case: Case) -> F8:
+    """Unless told: the most that divide the batch, up to four per stage."""
+    stated = case.options.micro_batches
+    if stated is not None:
+        return np.full_like(case.devices, stated)
+    wanted = np.minimum(case.batch, 4 * case.devices)
+    known = case.work.remembered
+    found = []
+    for batch, most in zip(case.batch.tolist(), wanted.tolist(), strict=True):
+        key = ("micro-batches", batch, most)
+        number = known.get(key)
+        if number is None:
+            candidates = range(int(most), 0, -1)
+            number = known[key] = float(next((n for n in candidates if batch % n == 0), 1))
+        found.append(number)
+    return np.array(found, float)
+
+
+def _memory(case: Case, of_stages: object, micro: F8) -> dict[str, F8]:
+    """1F1B keeps as many micro-batches of the first stage as there are stages; GPipe keeps all."""
+    assert callable(of_stages)
+    work, options = case.work, case.options
+    item_bytes = work.precision.item_bytes
+    held: F8 = WEIGHT_BYTES * of_stages("parameters")
+    in_flight = micro if options.schedule == "gpipe" else np.minimum(micro, case.devices)
+    if options.schedule == "interleaved":
+        in_flight = np.minimum(micro, case.devices * (1 + 1 / options.chunks))
+    samples = case.batch * in_flight / micro
+    if options.is_bare:
+        touched: F8 = of_stages("touched_items")
+        kept = 2 * case.constants.memory_reuse * item_bytes * case.batch * touched
+        return {"parameters": held, "gradients": held, "activations": kept}
+    saved: F8 = of_stages("restart_items" if options.recompute else "saved_items")
+    transient: F8 = case.batch / micro * item_bytes * of_stages("largest_items")
+    return {
+        "parameters": held,
+        "gradients": held,
+        "optimizer": options.optimizer_copies * held,
+        "activations": case.constants.memory_reuse * item_bytes * samples * saved,
+        "transient": transient,
+    }

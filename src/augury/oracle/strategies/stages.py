@@ -1,0 +1,82 @@
+"""Layers cut into stages whose slowest is as fast as can be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from augury.oracle.cluster import F8
+from augury.oracle.layers_cost import Work
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stages:
+    """The most of any stage; times and items are per sample, updates per step."""
+
+    slowest_s: float
+    update_s: float
+    boundary_items: float
+    parameters: float
+    saved_items: float
+    restart_items: float
+    """When recomputing: what a stage starts from, and once what it saves."""
+    touched_items: float
+    largest_items: float
+
+
+def stages_of(work: Work, num: int) -> Stages:
+    known = work.remembered.get(("stages", num))
+    if isinstance(known, Stages):
+        return known
+    first = _first_layers(work.forward_s + work.backward_s, num)
+
+    def most(values: F8) -> float:
+        return float(np.add.reduceat(values, first).max())
+
+    touched = work.input_items + work.output_items
+    saved, starts = np.add.reduceat(work.saved_items, first), work.input_items[first]
+    found = Stages(
+        # The table has the slowest forward and the slowest backward, of whatever stages.
+        slowest_s=most(work.forward_s) + most(work.backward_s),
+        update_s=most(work.update_s),
+        boundary_items=float(work.output_items[first[1:] - 1].max()) if len(first) > 1 else 0.0,
+        parameters=most(work.parameters),
+        saved_items=float(saved.max()),
+        restart_items=float((starts + saved / max(1, num)).max()),
+        touched_items=most(touched),
+        largest_items=float(touched.max()),
+    )
+    work.remembered["stages", num] = found
+    return found
+
+
+def _first_layers(seconds: F8, num: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Where stages begin: by bisection over what the slowest may take, filled greedily."""
+    num = min(num, len(seconds))
+    upto = np.concatenate(([0.0], np.cumsum(seconds)))
+    low, high = float(seconds.max()), float(upto[-1])
+    best = _filled(upto, high)
+    for _ in range(50):
+        middle = (low + high) / 2
+        found = _filled(upto, middle * (1 + 1e-12))
+        if len(found) <= num:
+            best, high = found, middle
+        else:
+            low = middle
+    # Fewer stages than devices: halve the longest ones, which slows nothing down.
+    while len(best) < num:
+        widths = np.diff([*best, len(seconds)])
+        longest = int(np.argmax(widths))
+        best.insert(longest + 1, best[longest] + int(widths[longest]) // 2)
+    return np.array(best, np.int64)
+
+
+def _filled(upto: F8, limit: float) -> list[int]:
+    first, end = [0], len(upto) - 1
+    while True:
+        fits = int(np.searchsorted(upto, upto[first[-1]] + limit, side="right")) - 1
+        upcoming = max(fits, first[-1] + 1)
+        if upcoming >= end:
+            return first
+        first.append(upcoming)

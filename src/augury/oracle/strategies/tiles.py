@@ -1,0 +1,103 @@
+"""How an image is best cut into tiles, and what crosses the cuts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from augury.core.model import LayerKind, ModelLayer
+from augury.oracle.layers_cost import Work
+
+MAX_EXTENTS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tiling:
+    cuts: tuple[int, ...]
+    """Along every extent, as in shapes: depth, height, width."""
+    halo_items: float
+    """Of a sample: borders of inputs and of outputs' gradients, towards one neighbour along each
+    extent that is cut."""
+    num_exchanges: int
+    fits: bool
+
+
+def tiling_of(work: Work, num: int) -> Tiling:
+    """With the least to exchange."""
+    known = work.remembered.get(("tiling", num))
+    if isinstance(known, Tiling):
+        return known
+    smallest = _smallest(work)
+    options = [cuts for cuts in _factorised(num, len(smallest)) if _within(cuts, smallest)]
+    fits = bool(options)
+    if not fits:
+        options = [(1,) * (len(smallest) - 1) + (num,)]
+    best = min((_tiling(work, cuts, fits) for cuts in options), key=lambda one: one.halo_items)
+    work.remembered["tiling", num] = best
+    return best
+
+
+def max_tiles(work: Work) -> int:
+    return math.prod(_smallest(work))
+
+
+def _tiling(work: Work, cuts: tuple[int, ...], fits: bool) -> Tiling:
+    items, exchanges = 0.0, 0
+    for layer in _windowed(work):
+        found = _halo(layer.input_shape, layer.kernel, cuts) + _halo(
+            layer.output_shape, layer.kernel, cuts
+        )
+        items += found
+        exchanges += found > 0
+    return Tiling(cuts=cuts, halo_items=items, num_exchanges=exchanges, fits=fits)
+
+
+def _halo(shape: tuple[int, ...], kernel: tuple[int, ...], cuts: tuple[int, ...]) -> float:
+    extents = shape[1:]
+    if len(extents) != len(cuts) or len(kernel) != len(cuts):
+        return 0.0
+    whole = float(math.prod(shape)) / math.prod(cuts)
+    return sum(
+        (size // 2) * whole / (extent / cut)
+        for size, extent, cut in zip(kernel, extents, cuts, strict=True)
+        if cut > 1 and extent > 0
+    )
+
+
+def _windowed(work: Work) -> Iterator[ModelLayer]:
+    kinds = (LayerKind.CONVOLUTION, LayerKind.POOLING)
+    for layer in work.model.layers:
+        if layer.kind in kinds and any(size > 1 for size in layer.kernel):
+            yield layer
+
+
+def _smallest(work: Work) -> tuple[int, ...]:
+    """The least extents of a convolution's output; an image that nobody convolves is one tile."""
+    known = work.remembered.get("smallest image")
+    if isinstance(known, tuple):
+        return known
+    convolved = [
+        layer.output_shape[1:]
+        for layer in work.model.layers
+        if layer.kind is LayerKind.CONVOLUTION and 1 <= len(layer.output_shape) - 1 <= MAX_EXTENTS
+    ]
+    num = max((len(extents) for extents in convolved), default=1)
+    alike = [extents for extents in convolved if len(extents) == num] or [(1,) * num]
+    found = tuple(min(extents[i] for extents in alike) for i in range(num))
+    work.remembered["smallest image"] = found
+    return found
+
+
+def _within(cuts: tuple[int, ...], extents: tuple[int, ...]) -> bool:
+    return all(cut <= extent for cut, extent in zip(cuts, extents, strict=True))
+
+
+def _factorised(num: int, parts: int) -> Iterator[tuple[int, ...]]:
+    if parts == 1:
+        yield (num,)
+        return
+    for first in range(1, num + 1):
+        if num % first == 0:
+            for rest in _factorised(num // first, parts - 1):
+                yield (first, *rest)

@@ -1,0 +1,94 @@
+"""ZeRO (FSDP): data parallelism whose optimizer state (1), gradients (2) and parameters (3) are
+shared out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from augury.oracle.cluster import F8
+from augury.oracle.network import all_gather_s, reduce_scatter_s
+from augury.oracle.strategies.data import Data
+from augury.oracle.strategy import (
+    Case,
+    Estimate,
+    Part,
+    Reason,
+    gradient_bytes,
+    hidden_behind_backward,
+)
+
+
+@dataclass(frozen=True)
+class Zero:
+    stage: int
+
+    @property
+    def name(self) -> str:
+        return f"zero{self.stage}"
+
+    def evaluate(self, case: Case) -> Estimate:
+        whole = Data().evaluate(case)
+        devices, work = case.devices, case.work
+        saved_s = work.total_update_s * (1 - 1 / devices)
+        compute_s = whole.compute_s - saved_s
+        return replace(
+            whole,
+            strategy=self.name,
+            axes={"data": devices},
+            compute_s=compute_s,
+            parts=self._parts(case, compute_s),
+            memory_bytes=self._memory(case, whole),
+            losses={},
+        )
+
+    def _parts(self, case: Case, compute_s: F8) -> list[Part]:
+        """Gradients are scattered, parameters gathered: once behind the update, or, where nobody
+        keeps them, layer by layer in forward and again in backward."""
+        machine, devices = case.machine, case.devices
+        level = machine.level_of(devices)
+        alpha = machine.latency_s(level)
+        beta = machine.seconds_per_byte(level) * case.constants.gradient_contention
+        size_bytes = gradient_bytes(case)
+        messages = case.work.num_weighted if self.stage == 3 else 1
+        times = 2 if self.stage == 3 else 1
+        scatter_s = reduce_scatter_s(devices, size_bytes, alpha, beta, messages=messages)
+        gather_s = times * all_gather_s(devices, size_bytes, alpha, beta, messages=messages)
+        gather_exposed_s = (
+            # Layer by layer, they hide behind compute of the layers before them.
+            hidden_behind_backward(case, gather_s, compute_s) if self.stage == 3 else gather_s
+        )
+        return [
+            Part(
+                reason=reason,
+                collective=collective,
+                size_bytes=np.full_like(devices, number * size_bytes),
+                group=devices,
+                level=level,
+                time_s=time_s,
+                exposed_s=exposed_s,
+            )
+            for reason, collective, number, time_s, exposed_s in (
+                (
+                    Reason.GRADIENT,
+                    "reduce-scatter",
+                    1,
+                    scatter_s,
+                    hidden_behind_backward(case, scatter_s, compute_s),
+                ),
+                (Reason.GATHER, "all-gather", times, gather_s, gather_exposed_s),
+            )
+        ]
+
+    def _memory(self, case: Case, whole: Estimate) -> dict[str, F8]:
+        shared = ("optimizer", "gradients", "parameters")[: self.stage]
+        memory = {
+            kind: held / case.devices if kind in shared else held
+            for kind, held in whole.memory_bytes.items()
+        }
+        if self.stage == 3:
+            # Two layers are whole at a time: the one at work, and the next.
+            largest = 2 * 4 * float(np.sort(case.work.parameters)[-2:].mean())
+            memory["transient"] = memory.get("transient", np.zeros_like(case.devices)) + largest
+        return memory

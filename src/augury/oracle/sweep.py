@@ -1,0 +1,90 @@
+"""Strategies, numbers of devices and batches, all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from augury.core.errors import UsageError
+from augury.oracle.cluster import MAX_DEVICES, Machine
+from augury.oracle.fit_constants import BARE, Constants
+from augury.oracle.layers_cost import Work
+from augury.oracle.limits import Judged, judge
+from augury.oracle.strategies.known import STRATEGIES
+from augury.oracle.strategy import Case, Options, Strategy
+
+MAX_BATCH = 1 << 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Of all devices together, or of each; exactly one is stated."""
+
+    total: int | None = None
+    per_device: int | None = None
+
+    def __post_init__(self) -> None:
+        stated = [size for size in (self.total, self.per_device) if size is not None]
+        if len(stated) != 1:
+            raise UsageError(
+                "the batch is not stated, or twice",
+                remedy="give --global-batch or --batch-per-device",
+            )
+        if not 1 <= stated[0] <= MAX_BATCH:
+            raise UsageError(f"a batch of {stated[0]}", remedy=f"give 1 to {MAX_BATCH:,}")
+
+    def of(self, devices: int) -> int:
+        return self.total if self.total is not None else (self.per_device or 1) * devices
+
+
+def sweep(
+    work: Work,
+    machine: Machine,
+    *,
+    devices: Sequence[int],
+    batch: Batch,
+    strategies: Sequence[Strategy] = STRATEGIES,
+    constants: Constants = BARE,
+    options: Options | None = None,
+    memory_limit_bytes: float | None = None,
+) -> list[Judged]:
+    """One entry a strategy, each with all numbers of devices."""
+    case = Case(
+        work=work,
+        machine=machine,
+        constants=constants,
+        options=options or Options(),
+        devices=np.array(devices, float),
+        batch=np.array([batch.of(number) for number in devices], float),
+    )
+    return [
+        judge(strategy.evaluate(case), case, memory_limit_bytes=memory_limit_bytes)
+        for strategy in strategies
+    ]
+
+
+def parse_devices(text: str) -> list[int]:
+    """``4:1024`` doubles from one to the other, ``4,6,8`` lists."""
+    first, colon, last = text.partition(":")
+    parts = [first, last] if colon else text.split(",")
+    if not all(part.strip().isascii() and part.strip().isdigit() for part in parts):
+        raise UsageError(
+            f"{text[:80]!r} are not numbers of devices", remedy="write 4:1024 or 4,6,8"
+        )
+    if any(len(part.strip()) > 9 for part in parts):
+        raise UsageError("so many devices there are not", remedy=f"give up to {MAX_DEVICES:,}")
+    numbers = [int(part) for part in parts]
+    if not all(1 <= number <= MAX_DEVICES for number in numbers):
+        raise UsageError(f"{text[:80]!r} goes too far", remedy=f"give 1 to {MAX_DEVICES:,} devices")
+    if not colon:
+        return sorted(set(numbers))
+    low, high = numbers
+    if low > high:
+        raise UsageError(f"{text!r} counts downwards", remedy=f"write {high}:{low}")
+    found = []
+    while low < high:
+        found.append(low)
+        low *= 2
+    return [*found, high] if not found or found[-1] != high else found

@@ -1,0 +1,29 @@
+"""The published figure, and the models that it is about; made once for all tests."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from augury.oracle.cluster_presets import ABCI
+from augury.oracle.device import Precision
+from augury.oracle.layers_cost import Work
+from augury.oracle.validate import works_for
+from augury.oracle.validate_table import Row, read_table
+
+FIGURE = Path(__file__).parent / "data" / "paradl_fig2.csv"
+
+
+@cache
+def rows(model: str | None = None) -> list[Row]:
+    return [row for row in read_table(FIGURE) if model in (None, row.model)]
+
+
+@cache
+def works() -> dict[str, Work]:
+    pytest.importorskip("torch")
+    from augury.oracle.reader import load_model
+
+    return works_for(rows(), load_model, ABCI, Precision.FP32)
