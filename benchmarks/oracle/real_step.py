@@ -19,8 +19,8 @@ from augury.oracle.memory import Optimizer
 from augury.oracle.models import BuiltIn, built_in
 from augury.oracle.reader import parse_shape
 
-NUM_STEPS = 2
-"""The optimizer makes its state in the first: the second holds as much as any after it."""
+WARM_UP_BATCH = 2
+"""Of a first step, in which the optimizer makes its state: the next holds as much as any other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +53,11 @@ def train(model: str, shape: str, batch: int, optimizer: Optimizer) -> Measured:
     ) as profile:
         net = _made(known, extents)
         update = _optimizer(optimizer, net)
-        lossfn = torch.nn.CrossEntropyLoss()
-        for _ in range(NUM_STEPS):
-            x, y = torch.randn(batch, *extents), torch.zeros(batch, dtype=torch.long)
+        loss_of = torch.nn.CrossEntropyLoss()
+        for samples in (WARM_UP_BATCH, batch):
+            x, y = torch.randn(samples, *extents), torch.zeros(samples, dtype=torch.long)
             update.zero_grad()
-            loss = lossfn(net(x), y)
+            loss = loss_of(net(x), y)
             loss.backward()
             update.step()
     return Measured(
