@@ -1,4 +1,4 @@
-"""Our own policy: the best order that a search finds, never worse than any other policy's."""
+"""Our own policy."""
 
 from __future__ import annotations
 
@@ -7,14 +7,38 @@ from dataclasses import dataclass, replace
 from augury.core.plan import Order
 from augury.core.problem import Problem
 from augury.schedule.evaluate import step_ns
+from augury.schedule.line import order_of_line
 from augury.schedule.rivals import RIVALS
+from augury.schedule.searching import Search
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Augury:
+    """While backward runs, messages of the most urgent bytes end when more urgent ones come; which
+    gaps they fill, and which they bridge, is found by dynamic programming with what a message
+    costs. What is left when backward is over goes by priority, in as few messages as the step
+    allows. With a parameter server messages are small enough to be pulled while others are pushed,
+    and the urgent ones are pulled first. No barrier. The best of several such orders is improved
+    by small changes.
+
+    Where times are known to be spread, orders are judged by the mean over what may happen, and
+    some leave a margin in gaps.
+
+    Never worse than another policy, as foretold: unless ours is so near the bound that no order
+    can be better by more than ``near``, the others' are compiled too, and the best is taken.
+    """
+
     name: str = "augury"
+    near: float = 0.005
 
     def compile(self, problem: Problem) -> Order:
-        orders = [rival.compile(problem) for rival in RIVALS]
-        best = min(orders, key=lambda order: (step_ns(problem, order), len(order.pieces)))
-        return replace(best, policy=self.name)
+        search = Search(problem)
+        best = search.run()
+        ours = order_of_line(self.name, problem, best.line, best.cuts, best.back)
+        ours_ns = step_ns(problem, ours)
+        if ours_ns <= (1 + self.near) * search.bound_ns:
+            return ours
+        theirs = min(
+            (rival.compile(problem) for rival in RIVALS), key=lambda order: step_ns(problem, order)
+        )
+        return ours if ours_ns <= step_ns(problem, theirs) else replace(theirs, policy=self.name)

@@ -8,7 +8,6 @@ from itertools import chain
 import numpy as np
 
 from augury.core.errors import InputError
-from augury.core.graph import NONE
 from augury.core.kinds import OpKind
 from augury.core.plan import LAST_OPS, Order
 from augury.core.problem import Network, Problem
@@ -87,29 +86,6 @@ def flat_order(order: Order, network: Network) -> FlatOrder:
         latency_ns=network.latency_ns,
         window_bytes=order.window_bytes or UNLIMITED_BYTES,
         has_barrier=order.has_barrier,
-    )
-
-
-def whole_order(
-    network: Network, first: I4, gradient: I4, slice_bytes: I8, not_before_ns: I8
-) -> FlatOrder:
-    """All-reduces without a barrier, straight from arrays: what a search tries."""
-    size_bytes = np.add.reduceat(slice_bytes, first[:-1])
-    num_pieces = len(size_bytes)
-    return FlatOrder(
-        link=np.zeros(num_pieces, np.uint8),
-        is_last=np.ones(num_pieces, np.uint8),
-        after=np.full(num_pieces, NONE, np.int32),
-        lag_ns=np.zeros(num_pieces, np.int64),
-        not_before_ns=not_before_ns,
-        hold_ns=hold_ns(network, size_bytes, 1),
-        size_bytes=size_bytes,
-        first=first,
-        gradient=gradient,
-        slice_bytes=slice_bytes,
-        latency_ns=network.latency_ns,
-        window_bytes=UNLIMITED_BYTES,
-        has_barrier=False,
     )
 
 
