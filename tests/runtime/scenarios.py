@@ -21,7 +21,12 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 from torch.overrides import TorchFunctionMode
 
+import augury
+from augury.core.plan import Mode, Plan
+from augury.core.problem import Network
+from augury.runtime.monitor import MUCH
 from augury.runtime.torch_scheduled import schedule_training
+from augury.schedule.policies import find_policy
 from tests.runtime.trainings import (
     Net,
     Training,
@@ -30,6 +35,7 @@ from tests.runtime.trainings import (
     both,
     compare,
     plan_of,
+    problem_of,
 )
 
 STEPS = 4
@@ -775,3 +781,71 @@ def plans_that_do_not_fit() -> None:
     compiled = torch.compile(model)
     assert "compiled" in reason(model, sgd, plan)
     del compiled
+
+
+# --- what is seen of the network
+
+
+def planned_anew_when_the_network_is_another() -> None:
+    """It is said to be a million times as slow as it is: all ranks agree on another plan."""
+    results = []
+    for training in both():
+        if training.scheduled is not None:
+            training.scheduled.close()
+            model = training.model
+            problem = replace(problem_of(model), network=Network(ns_per_byte=1e5, overhead_ns=10))
+            order = find_policy("p3").compile(problem)
+            plan = Plan(mode=Mode.PIECES, num_ranks=2, problem=problem, order=order)
+            training.scheduled = augury.apply(model, training.optimizer, plan)
+            assert training.scheduled.plan is plan
+        for _ in range(24):
+            training.step()
+        if training.scheduled is not None:
+            new = training.scheduled.plan
+            assert new is not None
+            assert new.problem.network.ns_per_byte < 1e5 / MUCH
+            _check_log(training.scheduled)
+        results.append(bits(training))
+    assert_same(*results)
+
+
+def _check_log(scheduled: Any) -> None:
+    """Every fourth step, each piece and gradient in it."""
+    assert [log.step for log in scheduled.log] == list(range(4, 24 + 1, 4))
+    for log in scheduled.log[:-1]:
+        assert len(log.arrived_ns) == len(log.expected_ns)
+        for issued, arrived in zip(log.issued_ns, log.arrived_ns, strict=True):
+            assert 0 <= issued < arrived < log.step_ns
+        assert all(0 <= released <= log.backward_ns for released in log.released_ns)
+        assert log.backward_ns < log.step_ns
+        assert log.own_ns > 0
+
+
+def another_policy_that_is_not_there() -> None:
+    """A plan that cannot be made anew is followed as it is."""
+    model = DistributedDataParallel(Small())
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    plan = plan_of(model)
+    plan = replace(plan, problem=replace(plan.problem, network=Network(ns_per_byte=1e6)))
+    scheduled = schedule_training(model, sgd, plan, log_every=1)
+    for _ in range(17):
+        sgd.zero_grad()
+        model(torch.randn(4, 3, 8, 8)).sum().backward()
+        sgd.step()
+    scheduled.flush()
+    assert scheduled.plan is plan
+    scheduled.close()
+
+
+_KEPT: list[Training] = []
+
+
+def left_under_way() -> None:
+    """The last one: its process group is destroyed, and its process ends, while gradients are on
+    their way."""
+    model = DistributedDataParallel(Net())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scheduled = schedule_training(model, optimizer, plan_of(model), replan=False)
+    training = Training(model, optimizer, scheduled)
+    _train(training)
+    _KEPT.append(training)

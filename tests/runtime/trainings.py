@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -186,8 +185,3 @@ def compare(train: Callable[[Training], None], **options: Any) -> None:
         results.append((bits(training), training.notes))
     assert_same(results[0][0], results[1][0])
     assert repr(results[0][1]) == repr(results[1][1])
-
-
-@contextmanager
-def no_change() -> Iterator[None]:
-    yield

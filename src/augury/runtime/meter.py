@@ -24,7 +24,7 @@ class StepLog:
     step_ns: int = 0
     """From this step's backward to the next one's."""
     own_ns: int = 0
-    """Of the main thread, in the runtime's own hooks: without copies, waits and updates."""
+    """CPU time of the main thread in the runtime itself: without copies, waits and updates."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,6 +44,11 @@ class Meter:
     @property
     def is_on(self) -> bool:
         return self._now is not None
+
+    def carry_on(self, before: Meter) -> None:
+        """In place of another, between two steps."""
+        self.step, self.log = before.step, before.log
+        self._now, self._start_ns = before._now, before._start_ns
 
     def begin(self, start_ns: int) -> None:
         """A backward has begun."""
@@ -74,6 +79,26 @@ class Meter:
     def note_own(self, spent_ns: int) -> None:
         if self._now is not None:
             self._now.own_ns += spent_ns
+
+    def own(self, action: Callable[..., Any], *args: Any) -> Any:
+        """Calls it, and counts its CPU time as the runtime's own."""
+        if self._now is None:
+            return action(*args)
+        return self._counted(1, action, *args)
+
+    def work(self, action: Callable[..., Any], *args: Any) -> Any:
+        """Within that: what training would take anyway."""
+        if self._now is None:
+            return action(*args)
+        return self._counted(-1, action, *args)
+
+    def _counted(self, sign: int, action: Callable[..., Any], *args: Any) -> Any:
+        log, began_ns = self._now, time.thread_time_ns()
+        try:
+            return action(*args)
+        finally:
+            if log is not None:
+                log.own_ns += sign * (time.thread_time_ns() - began_ns)
 
     def note_piece(self, number: int) -> Callable[[Any], None] | None:
         """To be called when the piece that is issued now has arrived; None: nobody looks."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from augury.core.kinds import OpKind
 from augury.core.plan import Plan
 from augury.core.problem import Problem
 from augury.runtime.meter import StepLog
@@ -13,6 +14,7 @@ WEIGHT = 0.5
 MUCH = 1.35
 """By this factor things have changed."""
 STEPS_IN_A_ROW = 2
+_HALVES = (OpKind.REDUCE_SCATTER, OpKind.ALL_GATHER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,17 +40,17 @@ def _ns_per_byte(log: StepLog, plan: Plan) -> float | None:
     while nothing was under way to the moment when all had arrived."""
     overhead_ns, latency_ns = plan.problem.network.overhead_ns, plan.problem.network.latency_ns
     seen = sorted(
-        (issued, arrived, piece.size_bytes)
+        (issued, arrived, piece.size_bytes, 0.5 if piece.op in _HALVES else 1.0)
         for issued, arrived, piece in zip(
             log.issued_ns, log.arrived_ns, plan.order.pieces, strict=True
         )
         if issued >= 0 and arrived > issued
     )
-    busy_ns, num_bytes, until = 0, 0, -1
-    for issued, arrived, size_bytes in seen:
-        busy_ns += max(0, arrived - max(issued, until)) - overhead_ns
+    busy_ns, num_bytes, until = 0.0, 0.0, -1
+    for issued, arrived, size_bytes, share in seen:
+        busy_ns += max(0, arrived - max(issued, until)) - share * overhead_ns
         busy_ns -= latency_ns if issued > until else 0
-        num_bytes += size_bytes
+        num_bytes += share * size_bytes
         until = max(until, arrived)
     if num_bytes == 0 or busy_ns <= 0:
         return None
@@ -87,7 +89,7 @@ class Drift:
         ]
         for what, now, planned in ratios:
             if now is not None and planned > 0 and not 1 / MUCH < now / planned < MUCH:
-                self.why = f"{what} {now / planned:.2f} times as long as planned"
+                self.why = f"{what} {now / planned:.2g} times as long as planned"
                 return True
         return False
 

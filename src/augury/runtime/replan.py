@@ -17,12 +17,15 @@ class Replanner:
         self._meter = meter
         self._drift = Drift(plan)
         self._seen = meter.step
+        self._can = True
         self.size_bytes = 0
         """Of the plan that was made last, as it is sent."""
 
     def new_plan(self) -> Plan | None:
         """If what was seen since the last call asks for one."""
         self.size_bytes = 0
+        if not self._can:
+            return None
         for log in self._meter.log:
             if log.step > self._seen and log.step < self._meter.step:
                 self._seen = log.step
@@ -36,7 +39,7 @@ class Replanner:
             order = find_policy(self._plan.order.policy).compile(problem)
         except Exception as error:
             say(f"cannot plan anew: {error}")
-            self._drift = Drift(self._plan)
+            self._can = False
             return None
         new = replace(self._plan, problem=problem, order=order, foretold=None)
         self.size_bytes = len(encode_plan(new))

@@ -13,6 +13,7 @@ from torch import distributed
 
 from augury.core.plan import Plan
 from augury.core.plan_file import decode_plan
+from augury.runtime.meter import Meter
 from augury.runtime.replan import Replanner
 from augury.runtime.torch_agree import share_plan
 
@@ -20,19 +21,18 @@ EVERY = 8
 
 
 class Control:
-    def __init__(self, replanner: Replanner | None, group: Any, step: int) -> None:
+    def __init__(self, replanner: Replanner | None, group: Any, meter: Meter) -> None:
         """``replanner``: rank 0's."""
         self._replanner = replanner
         self._group = group
-        self._step = step
+        self._meter = meter
         self._word: Any = None
         self._work: Any = None
         self._new: Plan | None = None
 
     def send(self) -> None:
         """All gradients of a step are on their way."""
-        self._step += 1
-        if self._step % EVERY:
+        if self._meter.step % EVERY:
             return
         content = 0
         if self._replanner is not None:

@@ -74,7 +74,8 @@ class Exchange:
         """Backward has made a gradient."""
         gradient = self.parameters[number].grad
         self._given[number] = gradient, gradient._version
-        self._buffers.put(number, gradient.detach() if gradient.requires_grad else gradient)
+        gradient = gradient.detach() if gradient.requires_grad else gradient
+        self.meter.work(self._buffers.put, number, gradient)
 
     def watched(self, *, parameters: bool) -> dict[int, int]:
         """What must not be looked at now: units by the ``id`` of tensors."""
@@ -125,7 +126,11 @@ class Exchange:
                 else:
                     self._use_time()
 
-    def wait_all(self, *, in_turn: bool) -> None:
+    def wait_for(self, parameter_ids: Iterable[int]) -> None:
+        for unit in {self.unit_of[one] for one in parameter_ids}:
+            self.wait_unit(unit)
+
+    def wait_all(self, in_turn: bool) -> None:
         """Until everything is up to date; ``in_turn``: updates are done as they arrive."""
         with undisturbed():
             while in_turn and self._left and not self.sender.is_done:
@@ -155,9 +160,9 @@ class Exchange:
 
     def _apply(self, units: list[int]) -> None:
         numbers = [n for unit in units for n in self.units[unit].members]
-        gradients = [self._to_apply(n) for n in numbers]
+        gradients = [self.meter.work(self._to_apply, n) for n in numbers]
         self._left = [unit for unit in self._left if unit not in units]
-        self._updates.apply([self.parameters[n] for n in numbers], gradients)
+        self.meter.work(self._updates.apply, [self.parameters[n] for n in numbers], gradients)
 
     def _to_apply(self, number: int) -> Any:
         if self._is_used(number):
@@ -191,7 +196,7 @@ class Exchange:
                 if given is None or parameter.grad is not given or given._version != version:
                     continue
                 if self._is_used(number):
-                    given.detach().copy_(self._buffers.reduced(number))
+                    self.meter.work(given.detach().copy_, self._buffers.reduced(number))
                 elif number in self._made_up:
                     parameter.grad = None
 

@@ -8,6 +8,7 @@ arrive, at the latest when the next forward needs them.
 from __future__ import annotations
 
 import functools
+from contextlib import suppress
 from typing import Any
 
 from torch import distributed
@@ -15,7 +16,7 @@ from torch import distributed
 from augury.core.errors import InputError
 from augury.core.plan import Plan
 from augury.runtime.ending import AtExit
-from augury.runtime.meter import StepLog
+from augury.runtime.meter import Meter, StepLog
 from augury.runtime.replan import Replanner
 from augury.runtime.say import say
 from augury.runtime.torch_agree import agree, own_group
@@ -44,15 +45,19 @@ class Scheduled:
     def __init__(self, model: Any, optimizer: Any, *, replan: bool, log_every: int) -> None:
         self.plan: Plan | None = None
         self.reason: str | None = None
-        self.log: list[StepLog] = []
-        """The last steps that were looked at: every ``log_every``-th."""
         self._model, self._optimizer = model, optimizer
         self._replan, self._log_every = replan, log_every
         self._rank = distributed.get_rank() if distributed.is_initialized() else 0
         self._updates = Updates(optimizer)
         self._steps = Steps(model, optimizer, self._updates, self._rank, self._follow)
+        self._meter = Meter(num_pieces=0, num_gradients=0)
         self._group: Any = None
         self._hooks: list[Any] = []
+
+    @property
+    def log(self) -> list[StepLog]:
+        """The last steps that were looked at: every ``log_every``-th."""
+        return self._meter.log
 
     def switch(self, plan: Plan | None) -> None:
         """To another plan, or to stock DDP: by all ranks, between steps."""
@@ -105,12 +110,13 @@ class Scheduled:
         parameters = planned_parameters(self._model, plan)
         exchange = Exchange(plan, self._model, parameters, self._updates, self._group)
         exchange.meter.every = self._log_every
-        exchange.meter.log = self.log
-        exchange.meter.step = self._steps.num_steps
+        exchange.meter.expected_ns = _expected_ns(plan)
+        exchange.meter.carry_on(self._meter)
+        self._meter = exchange.meter
         control = None
         if self._replan:
             replanner = Replanner(plan, exchange.meter) if self._rank == 0 else None
-            control = Control(replanner, self._group, self._steps.num_steps)
+            control = Control(replanner, self._group, exchange.meter)
         self.plan = plan
         self._steps.follow(exchange, control)
         if not self._hooks:
@@ -136,3 +142,12 @@ class Scheduled:
             TellOfBackward(steps),
             AtExit(self),
         ]
+
+
+def _expected_ns(plan: Plan) -> tuple[int, ...]:
+    """When pieces should have arrived, for the log alone."""
+    with suppress(Exception):
+        from augury.schedule.evaluate import evaluate  # noqa: PLC0415
+
+        return tuple(int(ns) for ns in evaluate(plan.problem, plan.order).arrive_ns)
+    return ()

@@ -7,7 +7,6 @@ forward, only what is looked at. When forward ends nothing is under way.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -45,8 +44,6 @@ class Steps:
         self._watch = Watch(self._on_touch)
         self._exchange: Exchange | None = None
         self._control: Control | None = None
-        self.num_steps = 0
-        """Whose gradients were exchanged by a plan."""
         self._is_expected = False
         """A forward has announced a backward whose gradients are to be exchanged."""
         self._is_running = False
@@ -85,16 +82,16 @@ class Steps:
                 f"Expected to mark a variable ready only once: {name} got its gradient a second "
                 "time since the last forward of the model"
             )
+        exchange.meter.own(self._put, exchange, number)
+
+    def _put(self, exchange: Exchange, number: int) -> None:
         exchange.put(number)
-        put_ns = time.perf_counter_ns()
         exchange.meter.note_release(number)
         exchange.sender.put(number)
-        exchange.meter.note_own(time.perf_counter_ns() - put_ns)
 
     def _begin(self, exchange: Exchange) -> None:
         if not self._is_flying:
             self._is_flying = True
-            self.num_steps += 1
             exchange.begin()
 
     def _end_backward(self) -> None:
@@ -173,6 +170,13 @@ class Steps:
     def _look_out(self, exchange: Exchange, *, parameters: bool) -> None:
         self._watch.watched = exchange.watched(parameters=parameters)
         self._watch.start()
+        self._meter_watch(exchange)
+
+    def _meter_watch(self, exchange: Exchange) -> None:
+        """What watching has cost since this was called last."""
+        num_calls, self._watch.num_calls = self._watch.num_calls, 0
+        if exchange.meter.is_on:
+            exchange.meter.note_own(num_calls * self._watch.call_ns)
 
     def _on_touch(self, unit: int) -> None:
         exchange = self._exchange
@@ -212,8 +216,8 @@ class Steps:
         if not self._complete(exchange):
             return previous(*args, **options)
         if exchange.plan.order.has_barrier or self._barrier is not None:
-            return self._step_now(exchange, previous)
-        self._step_later(exchange)
+            return exchange.meter.own(self._step_now, exchange, previous)
+        exchange.meter.own(self._step_later, exchange)
         return None
 
     def _step_now(self, exchange: Exchange, previous: Callable[..., Any]) -> Any:
@@ -222,7 +226,7 @@ class Steps:
         with undisturbed():
             kept = exchange.swap_in()
         try:
-            result = previous()
+            result = exchange.meter.work(previous)
         finally:
             with undisturbed():
                 exchange.swap_out(kept)
@@ -261,7 +265,7 @@ class Steps:
         if not self._complete(exchange):
             return
         if self._is_due:
-            self._wait(lambda: exchange.wait_all(in_turn=False))
+            self._wait(exchange.wait_all, False)
         else:
             self._wait(exchange.drop)
         exchange.give_back_all()
@@ -299,8 +303,7 @@ class Steps:
             self._note_touch("step" if self._is_due else "backward")
             self.flush()
             return
-        for unit in {exchange.unit_of[one] for one in parameter_ids}:
-            self._wait(lambda unit=unit: exchange.wait_unit(unit))  # type: ignore[misc]
+        exchange.meter.own(self._wait, exchange.wait_for, parameter_ids)
         if exchange.is_applied:
             self._watch.stop()
 
@@ -313,7 +316,7 @@ class Steps:
         model.require_forward_param_sync = is_wanted
         exchange = self._exchange
         if exchange is not None and self._is_flying and not self._is_broken:
-            self._wait(lambda: exchange.wait_all(in_turn=True))
+            exchange.meter.own(self._wait, exchange.wait_all, True)
             self._rest()
         if self._control is not None and not self._is_broken:
             new = self._control.receive()
@@ -324,15 +327,17 @@ class Steps:
 
     # ---
 
-    def _wait(self, action: Callable[[], None]) -> None:
+    def _wait(self, action: Callable[..., None], *args: Any) -> None:
         """What cannot be waited for now never can."""
         try:
-            action()
+            action(*args)
         except Exception:
             self._is_broken = True
             self._rest()
             raise
 
     def _rest(self) -> None:
+        if self._exchange is not None:
+            self._meter_watch(self._exchange)
         self._is_flying = self._is_due = self._is_running = False
         self._watch.stop()

@@ -1,0 +1,35 @@
+"""Trainings that end in some way while gradients are under way: ``python -m ... WAY``."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from augury.runtime.torch_scheduled import schedule_training
+from tests.runtime.trainings import Net, Training, plan_of
+
+
+def main() -> None:
+    way = sys.argv[1]
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", timeout=timedelta(seconds=20))
+    model = DistributedDataParallel(Net())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    training = Training(model, optimizer)
+    scheduled = schedule_training(model, optimizer, plan_of(model), replan=False)
+    assert scheduled.reason is None
+    for step in range(6):
+        training.step()
+        if way == "killed" and step == 3 and dist.get_rank() == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+    raise ValueError("on purpose")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""Plans for models that are not there: what `augury schedule` would have written."""
+
+from __future__ import annotations
+
+from augury.core.kinds import OpKind
+from augury.core.plan import Mode, Order, Piece, Plan, Slice
+from augury.core.problem import Gradient, Network, Problem
+
+
+def plan_for(
+    sizes: dict[str, int], *, mode: Mode = Mode.PIECES, caps: tuple[int, ...] = ()
+) -> Plan:
+    """Of gradients in the order of forward, with as many bytes; two halves of each, for two
+    ranks."""
+    last = len(sizes)
+    problem = Problem(
+        gradients=tuple(
+            Gradient(
+                name=name,
+                size_bytes=size_bytes,
+                release_ns=100_000 * (last - n),
+                need_ns=50_000 * n,
+            )
+            for n, (name, size_bytes) in enumerate(sizes.items())
+        ),
+        backward_ns=100_000 * last,
+        forward_ns=50_000 * last,
+        network=Network(ns_per_byte=1.0, overhead_ns=100_000),
+    )
+    pieces = []
+    for number, size_bytes in enumerate(sizes.values()):
+        half = size_bytes // 8 * 4
+        for offset_bytes, part_bytes in ((0, half), (half, size_bytes - half)):
+            part = Slice(gradient=number, offset_bytes=offset_bytes, size_bytes=part_bytes)
+            pieces.append(Piece(op=OpKind.ALL_REDUCE, slices=(part,)))
+    return Plan(
+        mode=mode,
+        num_ranks=2,
+        problem=problem,
+        order=Order(policy="augury", pieces=tuple(reversed(pieces)), has_barrier=False),
+        bucket_caps_bytes=caps,
+    )
