@@ -1,10 +1,12 @@
 // The Python face of the kernel: arrays in, arrays out, the GIL released in between.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "blueprint.hpp"
@@ -191,8 +193,11 @@ using Optional = nb::object;  // an array to fill, or none
 class NativeProblem {
  public:
   NativeProblem(In<std::int64_t> release_ns, In<std::int64_t> update_ns,
-                In<std::int64_t> size_bytes, In<std::int64_t> segment_ns, std::int64_t begin_ns)
+                In<std::int64_t> size_bytes, In<std::int64_t> segment_ns, std::int64_t begin_ns,
+                double overhead_ns, double ns_per_byte, double server_ns_per_byte,
+                std::int64_t latency_ns)
       : columns_{release_ns, update_ns, size_bytes, segment_ns},
+        network_{overhead_ns, ns_per_byte, server_ns_per_byte, latency_ns},
         problem_{static_cast<std::int32_t>(release_ns.size()), release_ns.data(),
                  update_ns.data(), size_bytes.data(), segment_ns.data(), begin_ns} {}
 
@@ -224,6 +229,17 @@ class NativeProblem {
     return nb::make_tuple(step.step_ns, step.waiting_ns);
   }
 
+  std::int64_t line_step_ns(In<std::int32_t> gradient, In<std::int64_t> end_bytes,
+                            In<std::int64_t> cuts, std::optional<In<std::int64_t>> back) {
+    const augury::LineView line{static_cast<std::int32_t>(gradient.size()),
+                                gradient.data(),
+                                end_bytes.data(),
+                                static_cast<std::int32_t>(cuts.size()),
+                                cuts.data(),
+                                back ? back->data() : nullptr};
+    return evaluation_.run(problem_, line_.lay(line, network_)).step_ns;
+  }
+
  private:
   static void fill(const Optional& target, const std::vector<std::int64_t>& values) {
     if (target.is_none()) return;
@@ -232,8 +248,10 @@ class NativeProblem {
   }
 
   In<std::int64_t> columns_[4];
+  augury::NetworkView network_;
   augury::ProblemView problem_;
   augury::OrderEvaluation evaluation_;
+  augury::LineOrder line_;
 };
 
 double least_step(In<double> head_ns, In<double> tail_ns, In<double> work_ns,
@@ -266,8 +284,11 @@ NB_MODULE(_native, m) {
         "end_ns"_a);
   nb::class_<NativeProblem>(m, "NativeProblem")
       .def(nb::init<In<std::int64_t>, In<std::int64_t>, In<std::int64_t>, In<std::int64_t>,
-                    std::int64_t>(),
-           "release_ns"_a, "update_ns"_a, "size_bytes"_a, "segment_ns"_a, "begin_ns"_a)
+                    std::int64_t, double, double, double, std::int64_t>(),
+           "release_ns"_a, "update_ns"_a, "size_bytes"_a, "segment_ns"_a, "begin_ns"_a,
+           "overhead_ns"_a, "ns_per_byte"_a, "server_ns_per_byte"_a, "latency_ns"_a)
+      .def("line_step_ns", &NativeProblem::line_step_ns, "gradient"_a, "end_bytes"_a, "cuts"_a,
+           "back"_a.none())
       .def("evaluate", &NativeProblem::evaluate, "link"_a, "is_last"_a, "after"_a, "lag_ns"_a,
            "not_before_ns"_a, "hold_ns"_a, "size_bytes"_a, "first"_a, "gradient"_a,
            "slice_bytes"_a, "latency_ns"_a, "window_bytes"_a, "has_barrier"_a,

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <vector>
 
 namespace augury {
@@ -33,6 +35,106 @@ struct OrderView {
   std::int64_t latency_ns;
   std::int64_t window_bytes;
   bool has_barrier;
+};
+
+// Runs of bytes in the order in which they leave, cut into messages: all-reduced, or pushed, and
+// pulled in the order `back` of their numbers.
+struct LineView {
+  std::int32_t num_runs;
+  const std::int32_t* gradient;
+  const std::int64_t* end_bytes;
+  std::int32_t num_messages;
+  const std::int64_t* cuts;
+  const std::int64_t* back;  // null: no parameter server
+};
+
+struct NetworkView {
+  double overhead_ns;
+  double ns_per_byte;
+  double server_ns_per_byte;
+  std::int64_t latency_ns;
+};
+
+// The columns of an order, from a line.
+class LineOrder {
+ public:
+  OrderView lay(const LineView& line, const NetworkView& network) {
+    clear();
+    std::int32_t run = 0;
+    std::int64_t at_bytes = 0;
+    first_.push_back(0);
+    for (std::int32_t message = 0; message < line.num_messages; ++message) {
+      const std::int64_t begin_bytes = at_bytes;
+      while (at_bytes < line.cuts[message]) {
+        const std::int64_t until_bytes = std::min(line.end_bytes[run], line.cuts[message]);
+        gradient_.push_back(line.gradient[run]);
+        slice_bytes_.push_back(until_bytes - at_bytes);
+        at_bytes = until_bytes;
+        if (at_bytes == line.end_bytes[run]) ++run;
+      }
+      add(at_bytes - begin_bytes, -1, line.back == nullptr, network);
+    }
+    for (std::int32_t nth = 0; line.back != nullptr && nth < line.num_messages; ++nth) {
+      const auto message = static_cast<std::int32_t>(line.back[nth]);
+      for (std::int32_t slice = first_[message]; slice < first_[message + 1]; ++slice) {
+        gradient_.push_back(gradient_[slice]);
+        slice_bytes_.push_back(slice_bytes_[slice]);
+      }
+      add(size_bytes_[message], message, true, network);
+    }
+    not_before_ns_.assign(link_.size(), 0);
+    return {static_cast<std::int32_t>(link_.size()),
+            link_.data(),
+            is_last_.data(),
+            after_.data(),
+            lag_ns_.data(),
+            not_before_ns_.data(),
+            hold_ns_.data(),
+            size_bytes_.data(),
+            first_.data(),
+            gradient_.data(),
+            slice_bytes_.data(),
+            network.latency_ns,
+            std::numeric_limits<std::int64_t>::max(),
+            false};
+  }
+
+ private:
+  void add(std::int64_t size_bytes, std::int32_t after, bool is_last, const NetworkView& network) {
+    const auto size = static_cast<double>(size_bytes);
+    link_.push_back(after >= 0);
+    is_last_.push_back(is_last);
+    after_.push_back(after);
+    lag_ns_.push_back(after < 0 ? 0 : up(network.server_ns_per_byte * size));
+    hold_ns_.push_back(up(network.overhead_ns + network.ns_per_byte * size));
+    size_bytes_.push_back(size_bytes);
+    first_.push_back(static_cast<std::int32_t>(gradient_.size()));
+  }
+
+  static std::int64_t up(double exact_ns) { return static_cast<std::int64_t>(std::ceil(exact_ns)); }
+
+  void clear() {
+    link_.clear();
+    is_last_.clear();
+    after_.clear();
+    lag_ns_.clear();
+    hold_ns_.clear();
+    size_bytes_.clear();
+    first_.clear();
+    gradient_.clear();
+    slice_bytes_.clear();
+  }
+
+  std::vector<std::uint8_t> link_;
+  std::vector<std::uint8_t> is_last_;
+  std::vector<std::int32_t> after_;
+  std::vector<std::int64_t> lag_ns_;
+  std::vector<std::int64_t> not_before_ns_;
+  std::vector<std::int64_t> hold_ns_;
+  std::vector<std::int64_t> size_bytes_;
+  std::vector<std::int32_t> first_;
+  std::vector<std::int32_t> gradient_;
+  std::vector<std::int64_t> slice_bytes_;
 };
 
 struct Step {

@@ -20,7 +20,18 @@ class NativeProblem:
         size_bytes: NDArray[int64],
         segment_ns: NDArray[int64],
         begin_ns: int,
+        overhead_ns: float,
+        ns_per_byte: float,
+        server_ns_per_byte: float,
+        latency_ns: int,
     ) -> None: ...
+    def line_step_ns(
+        self,
+        gradient: NDArray[int32],
+        end_bytes: NDArray[int64],
+        cuts: NDArray[int64],
+        back: NDArray[int64] | None,
+    ) -> int: ...
     def evaluate(
         self,
         link: NDArray[uint8],

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from augury.core.plan import Order
-from augury.core.problem import Problem
+from augury.core.problem import Problem, Scheme
 from augury.core.table import I8
 from augury.schedule.flat import FlatOrder, flat_order, flat_problem
+from augury.schedule.line import Line, flat_line
 from augury.schedule.reference import times_of
 
 try:
@@ -53,14 +54,32 @@ class Evaluator:
     def __init__(self, problem: Problem) -> None:
         self._flat = flat_problem(problem)
         flat = self._flat
+        network = problem.network
+        self._problem = problem
         self._native = NativeProblem and NativeProblem(
-            flat.release_ns, flat.update_ns, flat.size_bytes, flat.segment_ns, flat.begin_ns
+            flat.release_ns,
+            flat.update_ns,
+            flat.size_bytes,
+            flat.segment_ns,
+            flat.begin_ns,
+            network.overhead_ns,
+            network.ns_per_byte,
+            network.server_ns_per_byte,
+            network.latency_ns,
         )
 
     def step_ns(self, order: FlatOrder) -> int:
         if self._native is None:
             return times_of(self._flat, order).step_ns
         return self._native.evaluate(*_native_arguments(order), None, None, None)[0]
+
+    def line_step_ns(self, line: Line, cuts: I8, back: I8 | None = None) -> int:
+        """As ``step_ns`` of ``flat_line``, without making one: a search asks very often."""
+        if self._native is None:
+            return self.step_ns(flat_line(self._problem, line, cuts, back))
+        if back is None and self._problem.network.scheme is Scheme.PARAMETER_SERVER:
+            back = np.arange(len(cuts))
+        return self._native.line_step_ns(line.gradient, line.end_bytes, cuts, back)
 
     def outcome(self, order: FlatOrder) -> Outcome:
         start_ns = np.empty(len(order.link), np.int64)

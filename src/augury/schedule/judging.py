@@ -8,8 +8,7 @@ from augury.core.problem import Gradient, Problem
 from augury.core.table import I8
 from augury.schedule.bursts import find_bursts
 from augury.schedule.evaluate import Evaluator
-from augury.schedule.flat import FlatOrder, hold_ns, server_ns
-from augury.schedule.line import Line, flat_line
+from augury.schedule.line import Line
 
 SCENARIOS = ((0.0, 0.0), (1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, -1.0), (1.0, 1.0))
 """By how many standard deviations transfers are slower, and every other burst comes late, the
@@ -21,20 +20,13 @@ class Judge:
         self.problem = problem
         self.problems = scenarios(problem)
         self._evaluators = [Evaluator(scenario) for scenario in self.problems]
-        self.num_judged = 0
 
     @property
     def is_certain(self) -> bool:
         return len(self.problems) == 1
 
     def mean_ns(self, line: Line, cuts: I8, back: I8 | None = None) -> float:
-        return self.mean_of(flat_line(self.problem, line, cuts, back))
-
-    def mean_of(self, order: FlatOrder) -> float:
-        self.num_judged += 1
-        steps_ns = [self._evaluators[0].step_ns(order)]
-        for scenario, evaluator in zip(self.problems[1:], self._evaluators[1:], strict=True):
-            steps_ns.append(evaluator.step_ns(_carried_by(scenario, order)))
+        steps_ns = [evaluator.line_step_ns(line, cuts, back) for evaluator in self._evaluators]
         return sum(steps_ns) / len(steps_ns)
 
 
@@ -71,13 +63,3 @@ def _scenario(problem: Problem, slower: float, late: list[float]) -> Problem:
 def _later(gradient: Gradient, deviations: float) -> Gradient:
     release_ns = gradient.release_ns + round(deviations * gradient.spread_ns)
     return replace(gradient, release_ns=max(0, release_ns))
-
-
-def _carried_by(problem: Problem, order: FlatOrder) -> FlatOrder:
-    """The same pieces over this Problem's network; none of them is a half."""
-    network = problem.network
-    return replace(
-        order,
-        hold_ns=hold_ns(network, order.size_bytes, 1),
-        lag_ns=server_ns(network, order.size_bytes) * order.link,
-    )
