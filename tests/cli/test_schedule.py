@@ -65,7 +65,7 @@ def test_every_policy_on_a_run(run: Runner, folder: Path) -> None:
     for one in document["policies"]:
         assert one["evaluated_step_ns"] >= document["bound_ns"]
         assert one["step_ns"] == one["replayed_step_ns"]
-        assert one["step_ns"] == pytest.approx(one["evaluated_step_ns"], rel=0.1)
+        assert one["step_ns"] == pytest.approx(one["evaluated_step_ns"], rel=0.25)
         low, high = one["interval_ns"]
         assert low < one["step_ns"] < high
         assert one["gain_pct"] == pytest.approx(100 * (1 - one["step_ns"] / baseline), abs=1e-6)

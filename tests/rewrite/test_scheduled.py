@@ -18,6 +18,7 @@ from augury.core.ledger import Ledger
 from augury.core.plan import Order, Piece, Slice
 from augury.core.problem import Problem
 from augury.core.spec import verify
+from augury.costs.transfers import TransferCost
 from augury.replay.run import replay
 from augury.rewrite.buckets import change_buckets
 from augury.rewrite.network import Costs
@@ -188,6 +189,42 @@ def test_pieces_follow_each_other_strictly() -> None:
         rows = rows[np.argsort(timeline.start_ns[rows], kind="stable")]
         assert ops.size_bytes[rows].tolist() == sizes
         assert (timeline.start_ns[rows][1:] >= timeline.end_ns[rows][:-1]).all()
+
+
+def test_pieces_at_once_share_the_link() -> None:
+    graph, costs, problem = case()
+    order = next(one for one in POLICIES if one.name == "fifo").compile(problem)
+    alone, shared = (
+        replay(apply_order(graph, costs, problem, order, at_once=number)) for number in (1, 2)
+    )
+    assert shared.step_ns == pytest.approx(alone.step_ns, rel=0.02)
+    ops = shared.graph.ops
+    own = np.flatnonzero((ops.kind == OpKind.ALL_REDUCE) & (ops.rank == 0) & (ops.step == 12))
+    order_of_start = np.argsort(shared.start_ns[own], kind="stable")
+    assert ops.size_bytes[own][order_of_start].tolist() == [p.size_bytes for p in order.pieces]
+    begins, ends = shared.start_ns[own][order_of_start], shared.end_ns[own][order_of_start]
+    assert (begins[1:] < ends[:-1]).any()
+    assert (begins[2:] >= ends[:-2]).all()
+
+
+def test_small_pieces_wait_for_cores_only_beside_compute() -> None:
+    sizes = (1_000_000, 1_000_000, 1_000_000, 7_000_000)
+    graph, costs, problem = case(sizes=sizes, buckets=((0, 1, 2, 3),))
+    beside = TransferCost(
+        sizes_bytes=(2_000_000, 4_000_000), times_ns=(4e6, 0.0), ns_per_byte=0.0, residual=0.0
+    )
+    large = recorded_order(graph, problem)
+    fifo = next(one for one in POLICIES if one.name == "fifo").compile(problem)
+    took = {
+        (name, slow): replay(
+            apply_order(graph, costs, problem, order, beside=beside if slow else None)
+        ).step_ns
+        for name, order in (("large", large), ("fifo", fifo))
+        for slow in (False, True)
+    }
+    assert took["fifo", True] > took["fifo", False] + MS
+    # One bucket leaves when compute is over.
+    assert took["large", True] == pytest.approx(took["large", False], rel=0.01)
 
 
 def test_other_collectives_and_memory_stay() -> None:

@@ -107,6 +107,7 @@ def _of_graph(
     needs: dict[str, float],
     changes: Sequence[Change],
 ) -> Case:
+    from augury.build.recorded import TRANSFERS_AT_ONCE
     from augury.rewrite.network import fit_network
     from augury.rewrite.piece_costs import extra_beside, piece_costs
     from augury.rewrite.scheduled import apply_order
@@ -130,7 +131,9 @@ def _of_graph(
         baseline_order=recorded_order(graph, problem),
         noise=noise_of(before),
         measured_ns=measured_ns,
-        rewritten=lambda order: apply_order(changed, known, problem, order, beside=beside),
+        rewritten=lambda order: apply_order(
+            changed, known, problem, order, beside=beside, at_once=TRANSFERS_AT_ONCE
+        ),
         ledger=ledger,
     )
 

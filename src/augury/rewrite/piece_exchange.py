@@ -18,7 +18,8 @@ ALMOST_STILL = 0.05
 
 
 class PieceExchange:
-    """``graph`` is the recorded one, ``edit`` what becomes of it."""
+    """``graph`` is the recorded one, ``edit`` what becomes of it; ``at_once``: how many pieces are
+    under way at a time and share the link."""
 
     def __init__(
         self,
@@ -28,9 +29,10 @@ class PieceExchange:
         problem: Problem,
         order: Order,
         beside: TransferCost | None,
+        at_once: int,
     ) -> None:
         self._graph, self._edit, self._costs, self._beside = graph, edit, costs, beside
-        self._threads: dict[int, int] = {}
+        self._at_once, self._threads = at_once, dict[int, int]()
         self._pieces, self._latency_ns = order.pieces, problem.network.latency_ns
         self._behind = held_up_by(order)
 
@@ -46,8 +48,9 @@ class PieceExchange:
         marks: dict[int, int] = {}
         sent: list[int] = []
         arrived: list[int] = []
+        called = NONE
         for number, piece in enumerate(self._pieces):
-            after = set(sent[-1:])
+            after = {called} if called != NONE else set()
             if piece.op in FIRST_OPS:
                 after |= {made_by[part.gradient] for part in piece.slices}
             else:
@@ -56,7 +59,17 @@ class PieceExchange:
                 after.add(arrived[self._behind[number]])
             if piece.not_before_ns:
                 after.add(self._mark(parts, piece.not_before_ns, marks))
-            after = self._begin(parts, piece.size_bytes, step, after)
+            if self._at_once > 1:
+                # Nobody overtakes who has not been called for.
+                called = self._delay("called for", parts, 0, step, sorted(after))
+                after = {called}
+            extra_ns = self._beside.time_ns(piece.size_bytes) if self._beside else 0.0
+            # What small ones take beside compute is known of one behind the other.
+            ahead = number - (1 if extra_ns else self._at_once)
+            if ahead >= 0:
+                after.add(sent[ahead])
+            if extra_ns:
+                after = {self._begin(parts, extra_ns, step, after)}
             share = 1.0 if piece.op == OpKind.ALL_REDUCE else 0.5
             whole_ns = self._costs[kind].time_ns(piece.size_bytes) * residual * share
             sent.append(
@@ -75,11 +88,8 @@ class PieceExchange:
             arrived.append(self._delay("on its way", parts, self._latency_ns, step, sent[-1:]))
         return arrived
 
-    def _begin(self, parts: StepParts, size_bytes: int, step: int, after: set[int]) -> set[int]:
+    def _begin(self, parts: StepParts, extra_ns: float, step: int, after: set[int]) -> int:
         """What a piece takes before it progresses while its rank computes, and hardly else."""
-        extra_ns = self._beside.time_ns(size_bytes) if self._beside else 0.0
-        if extra_ns <= 0:
-            return after
         if parts.rank not in self._threads:
             self._threads[parts.rank] = thread = self._edit.named_resource(
                 "communication waits for a core",
@@ -89,7 +99,7 @@ class PieceExchange:
                 discipline=Discipline.FIFO,
             )
             self._edit.interfere((thread, parts.thread, round(ALMOST_STILL * RATE_ONE)))
-        begun = self._edit.op(
+        return self._edit.op(
             "wait for a core",
             kind=OpKind.DELAY,
             rank=parts.rank,
@@ -98,7 +108,6 @@ class PieceExchange:
             step=step,
             after=after,
         )
-        return {begun}
 
     def _residual(self, carried: list[int], kind: OpKind) -> float:
         """How this step's collectives differed from what the model says of their sizes."""
@@ -120,7 +129,7 @@ class PieceExchange:
     def _delay(
         self, name: str, parts: StepParts, work_ns: int, step: int, after: Sequence[int]
     ) -> int:
-        if not work_ns and after:
+        if not work_ns and len(after) == 1:
             return after[0]
         return self._edit.op(
             name,

@@ -34,20 +34,25 @@ def apply_order(
     order: Order,
     *,
     beside: TransferCost | None = None,
+    at_once: int = 1,
 ) -> Graph:
-    """Pieces take the place of the recorded collectives of gradients, strictly one behind the
-    other. With a barrier the optimizer follows when all have arrived. Without one every gradient
+    """Pieces take the place of the recorded collectives of gradients, strictly in their order.
+    With a barrier the optimizer follows when all have arrived. Without one every gradient
     is applied by itself in the next step: when forward waits for it, or earlier, if the thread has
     nothing else to do. A step then ends with its backward, and what is still under way counts with
     the next one. Everything else stays as it was recorded. ``costs`` and ``beside`` are what pieces
-    cost (rewrite/piece_costs.py)."""
+    cost (rewrite/piece_costs.py). Those called for may be under way ``at_once`` and share the
+    link, as gloo's threads do it: the next one comes when the one so many places before it has
+    arrived."""
     verify_order(order, problem)
     if problem.network.scheme is not Scheme.ALL_REDUCE:
         raise InputError(
             "recorded ranks reduce gradients among themselves, and the order is for servers",
             remedy="make the order from the run",
         )
-    return keep_processor_time(graph, _Scheduling(graph, costs, problem, order, beside).graph())
+    return keep_processor_time(
+        graph, _Scheduling(graph, costs, problem, order, beside, at_once).graph()
+    )
 
 
 class _Scheduling:
@@ -58,6 +63,7 @@ class _Scheduling:
         problem: Problem,
         order: Order,
         beside: TransferCost | None,
+        at_once: int,
     ) -> None:
         self._problem, self._order = problem, order
         self._old, self._parts = graph, parts_of(graph)
@@ -67,7 +73,7 @@ class _Scheduling:
             for place in self._following.values()
         }
         self._edit = GraphEdit(self._with_less_work())
-        self._exchange = PieceExchange(graph, self._edit, costs, problem, order, beside)
+        self._exchange = PieceExchange(graph, self._edit, costs, problem, order, beside, at_once)
         self._updates = MovedUpdates(graph, self._edit, problem, order)
 
     def graph(self) -> Graph:
