@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.oracle.published import FIGURE, rows, works
 
 from augury.oracle.cluster_presets import ABCI
 from augury.oracle.fit import fit
@@ -13,6 +12,7 @@ from augury.oracle.fit_published import PUBLISHED
 from augury.oracle.strategy import Options
 from augury.oracle.validate import Compared, compare, project, rank
 from augury.oracle.validate_table import every_other, read_table
+from tests.oracle.published import FIGURE, rows, works
 
 
 def _accuracy(compared: list[Compared], strategy: str | None = None) -> float:

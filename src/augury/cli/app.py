@@ -10,7 +10,7 @@ import typer
 
 VERBS = (
     "run", "import", "replay", "whatif", "schedule",
-    "wire", "diff", "report", "synth", "demo", "doctor",
+    "oracle", "validate", "wire", "diff", "report", "synth", "demo", "doctor",
 )  # fmt: skip
 """Each is the function of that name in the module of that name; `import` is `import_` there."""
 

@@ -37,8 +37,9 @@ def find_machine(name_or_path: str | os.PathLike[str]) -> Machine:
 
 def load_machine(path: str | os.PathLike[str]) -> Machine:
     path = Path(path)
+    data = _parsed(path)
     try:
-        file = msgspec.convert(_parsed(path), _File)
+        file = msgspec.convert(data, _File)
         return Machine(
             name=file.name,
             device=_device(file.device),
@@ -47,8 +48,6 @@ def load_machine(path: str | os.PathLike[str]) -> Machine:
             input_bandwidth_bytes_per_s=file.input_bandwidth_bytes_per_s,
         )
     except (msgspec.ValidationError, InputError) as error:
-        if isinstance(error, LimitError):
-            raise
         raise InputError(
             f"{path} does not describe a cluster: {error}",
             remedy="give [device] and one [[level]] after the other; docs/oracle.md has an example,"

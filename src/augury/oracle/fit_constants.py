@@ -55,7 +55,7 @@ CONSTANTS = (
     _ratio("filter_contention", 0.05, 20, "the same of split filters across nodes"),
     _ratio("channel_contention", 0.05, 20, "the same of split channels across nodes"),
     _ratio("gradient_contention", 0.05, 20, "the same of the exchange of gradients"),
-    _ratio("halo_contention", 0.05, 400, "the same of halos: packed, and staged through the host"),
+    _amount("staging_s_per_byte", 1e-7, 1e-9, "of halos: packed, and passed through the host"),
     _amount("crossing_s", 0.1, 2e-2, "waiting per tier of switches crossed, beyond the first"),
     _amount("group_messages", 2, 1, "share of layers exchanged on their own by data+filter"),
     _amount("spatial_messages", 2, 1, "the same by data+spatial"),
@@ -76,7 +76,7 @@ class Constants:
     filter_contention: float = 1.0
     channel_contention: float = 1.0
     gradient_contention: float = 1.0
-    halo_contention: float = 1.0
+    staging_s_per_byte: float = 0.0
     crossing_s: float = 0.0
     group_messages: float = 0.0
     spatial_messages: float = 0.0

@@ -10,6 +10,8 @@ from augury.oracle.limits import Judged
 
 SURE_Z = 1.645
 """Nine times in ten."""
+ALIKE = 0.01
+"""Of strategies this close the plainest is chosen: the one that is listed first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +25,10 @@ class Choice:
     index: int
     step_s: float
     sample_s: float
+    alike: tuple[str, ...]
+    """Others that are as fast."""
     runner_up: str | None
+    """The fastest that is not."""
     margin_pct: float | None
     """By how much the runner-up takes longer."""
     confidence_pct: float | None
@@ -56,11 +61,12 @@ def _choose(judged: Sequence[Judged], index: int) -> Choice | None:
     )
     if not found:
         return None
-    sample_s, place = found[0]
+    alike = [one for one in found if one[0] <= found[0][0] * (1 + ALIKE)]
+    sample_s, place = min(alike, key=lambda one: one[1])
     best = judged[place]
     runner_up = margin_pct = confidence_pct = None
-    if len(found) > 1:
-        second_s, second = found[1]
+    if len(found) > len(alike):
+        second_s, second = found[len(alike)]
         runner_up = judged[second].estimate.strategy
         margin_pct = 100 * (second_s / sample_s - 1)
         confidence_pct = 100 * _chance(best, judged[second], second_s / sample_s)
@@ -71,6 +77,7 @@ def _choose(judged: Sequence[Judged], index: int) -> Choice | None:
         index=index,
         step_s=float(best.step_s[index]),
         sample_s=sample_s,
+        alike=tuple(judged[p].estimate.strategy for _, p in alike if p != place),
         runner_up=runner_up,
         margin_pct=margin_pct,
         confidence_pct=confidence_pct,

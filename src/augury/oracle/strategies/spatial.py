@@ -67,7 +67,7 @@ def halo_exchange(case: Case, *, num: F8, samples: F8) -> tuple[Part, dict[str, 
     items = np.array([tiling.halo_items for tiling in tilings])[where]
     exchanges = np.array([tiling.num_exchanges for tiling in tilings], float)[where]
     level = machine.level_of(num)
-    beta = machine.seconds_per_byte(level) * case.constants.halo_contention
+    beta = machine.seconds_per_byte(level) + case.constants.staging_s_per_byte
     size_bytes = samples * items * work.precision.item_bytes
     time_s = 2 * (2 * exchanges * machine.latency_s(level) + size_bytes * beta)
     part = Part(

@@ -1,0 +1,161 @@
+"""Strategies by number of devices, for the eyes."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, TextIO
+
+from augury.core.units import NS_PER_S, format_bytes, format_ns
+from augury.report.console import columns, make_console, title
+from augury.report.oracle_result import OracleResult, OracleRow, Recommendation
+from augury.report.safe_text import safe
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def render_oracle(result: OracleResult, file: TextIO) -> None:
+    console = make_console(file)
+    with console.capture() as capture:
+        _head(console, result)
+        _steps(console, result)
+        _fastest(console, result)
+        _refused(console, result)
+        for line in _verdict(result):
+            console.print(line)
+    file.writelines(f"{line.rstrip(' ')}\n" for line in capture.get().splitlines())
+
+
+def _head(console: Console, result: OracleResult) -> None:
+    from rich.text import Text
+
+    line = Text(safe(result.model, max_chars=console.width), style="bold")
+    line.append(
+        f"  {result.num_layers} layers, {result.num_parameters / 1e6:.1f} M parameters,"
+        f" {_time(result.sample_s)} a sample on one {safe(result.device)} ({result.precision})",
+        style="not bold",
+    )
+    console.print(line)
+    console.print(
+        f"{safe(result.cluster)}, {format_bytes(result.memory_limit_bytes)} a device;"
+        f" constants: {safe(result.constants, max_chars=120)}"
+    )
+
+
+def _steps(console: Console, result: OracleResult) -> None:
+    """Fastest in bold; what cannot be is a dash."""
+    from rich.text import Text
+
+    title(console, "Time per step", "by strategy and number of devices; - cannot be")
+    numbers = sorted({row.devices for row in result.rows})
+    batches = {row.devices: row.global_batch for row in result.rows}
+    best = {one.devices: one.strategy for one in result.fastest}
+    for some in _chunks(numbers, console.width):
+        table = columns("devices", *(f">{number}" for number in some))
+        table.add_row("batch", *(str(batches[number]) for number in some), style="dim")
+        for strategy in dict.fromkeys(row.strategy for row in result.rows):
+            cells = []
+            for number in some:
+                row = _find(result, strategy, number)
+                is_best = best.get(number) == strategy
+                text = _time(row.step_s) if row is not None and row.feasible else "-"
+                cells.append(Text(text, style="bold" if is_best else ""))
+            table.add_row(strategy, *cells)
+        console.print(table)
+
+
+def _fastest(console: Console, result: OracleResult) -> None:
+    if not result.fastest:
+        return
+    title(console, "Fastest", "share: of devices that only compute; margin: to the next")
+    has_epoch = any(row.epoch_s is not None for row in result.rows)
+    has_cost = any(row.cost_per_epoch is not None for row in result.rows)
+    table = columns(
+        ">devices", "strategy", ">step", ">share", ">memory",
+        *([">epoch"] if has_epoch else []), *([">cost"] if has_cost else []),
+        "~bottleneck", ">margin", ">sure",
+    )  # fmt: skip
+    for one in result.fastest:
+        row = _find(result, one.strategy, one.devices)
+        assert row is not None
+        table.add_row(
+            str(one.devices),
+            one.strategy,
+            _time(row.step_s),
+            f"{row.efficiency_pct:.0f} %",
+            format_bytes(row.memory_bytes),
+            *([_time(row.epoch_s or 0)] if has_epoch else []),
+            *([f"{row.cost_per_epoch or 0:.2f}"] if has_cost else []),
+            row.bottleneck,
+            "" if one.margin_pct is None else f"{one.margin_pct:.0f} %",
+            "" if one.confidence_pct is None else f"{one.confidence_pct:.0f} %",
+        )
+    console.print(table)
+
+
+def _refused(console: Console, result: OracleResult) -> None:
+    refused: dict[tuple[str, str], list[OracleRow]] = {}
+    for row in result.rows:
+        if row.why is not None:
+            # Of reasons that differ only in their figures the first is shown.
+            alike = re.sub(r"[\d.,]+( [kMGT]?B)?", "", row.why)
+            refused.setdefault((row.strategy, alike), []).append(row)
+    if not refused:
+        return
+    title(console, "Cannot be")
+    table = columns("strategy", "devices", "~why")
+    for (strategy, _), rows in refused.items():
+        first, last = rows[0].devices, rows[-1].devices
+        span = str(first) if first == last else f"{first} to {last}"
+        table.add_row(strategy, span, safe(rows[0].why or "", max_chars=300))
+    console.print(table)
+
+
+def _verdict(result: OracleResult) -> list[str]:
+    best = result.recommended
+    if best is None:
+        return ["", "No strategy can be used."]
+    row = _find(result, best.strategy, best.devices)
+    assert row is not None
+    low, high = row.interval_s
+    return [
+        "",
+        f"recommended: {_with_axes(row)} on {best.devices} devices,"
+        f" {best.samples_per_s:,.0f} samples/s; {_time(best.step_s)} a step,"
+        f" 90 % sure of {_time(low)} to {_time(high)}",
+        f"  {_margin(best)}; bottleneck: {row.bottleneck}; limit: {safe(row.limit)}",
+    ]
+
+
+def _margin(best: Recommendation) -> str:
+    alike = f"as fast: {', '.join(best.alike)}; " if best.alike else ""
+    if best.runner_up is None or best.margin_pct is None or best.confidence_pct is None:
+        return f"{alike}nothing else can be used there"
+    return (
+        f"{alike}{best.margin_pct:.0f} % ahead of {best.runner_up},"
+        f" {best.confidence_pct:.0f} % sure of that order"
+    )
+
+
+def _with_axes(row: OracleRow) -> str:
+    degrees = [f"{name} {number}" for name, number in row.axes.items() if number > 1]
+    return f"{row.strategy} ({', '.join(degrees)})" if len(row.axes) > 1 else row.strategy
+
+
+def _find(result: OracleResult, strategy: str, devices: int) -> OracleRow | None:
+    for row in result.rows:
+        if row.strategy == strategy and row.devices == devices:
+            return row
+    return None
+
+
+def _chunks(numbers: list[int], width: int) -> list[list[int]]:
+    """As many columns side by side as there is room for."""
+    per_table = max(1, (width - 14) // 9)
+    return [numbers[i : i + per_table] for i in range(0, len(numbers), per_table)]
+
+
+def _time(value_s: float) -> str:
+    if value_s >= 7200:
+        return f"{value_s / 3600:.3g} h"
+    return format_ns(value_s * NS_PER_S)
