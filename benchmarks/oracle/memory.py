@@ -1,5 +1,5 @@
 """``python -m benchmarks.oracle.memory``: memory of a training step as the oracle foretells it from
-the module alone, against what a real step on the CPU holds; JSON lines, signed errors in per cent."""
+the module alone, against what a real step on the CPU holds; one JSON line each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ CASES = (
 
 
 def main() -> int:
-    return 0 if all([check(*case) for case in CASES]) else 5
+    held = [check(*case) for case in CASES]
+    return 0 if all(held) else 5
 
 
 def check(name: str, batch: int, optimizer: Optimizer) -> bool:

@@ -250,6 +250,51 @@ def test_module_and_factory_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert caught.value.remedy
 
 
+class WithTensorsOfItsOwn(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(4, 4)
+        self.scale = torch.ones(4)
+
+    def forward(self, x):
+        steps = int(torch.arange(3).max())  # a real one
+        return self.body(x) * self.scale + steps
+
+
+class OnTheDevice(WithTensorsOfItsOwn):
+    def forward(self, x):
+        return self.body(x) + torch.arange(4)
+
+
+@pytest.mark.parametrize("make", [WithTensorsOfItsOwn, OnTheDevice])
+def test_tensors_that_are_no_parameters(make):
+    assert read_module(make(), ["4"]).num_parameters == 20
+
+
+def test_a_module_may_be_called_often():
+    class Unrolled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cell = nn.Linear(4, 4)
+
+        def forward(self, x):
+            for _ in range(70):
+                x = torch.tanh(self.cell(x))
+            return x
+
+    model = read_module(Unrolled(), ["4"])
+    assert len(model.layers) == 140
+    assert model.num_parameters == 20
+
+
+def test_items_are_of_the_parameters_type():
+    whole, half = (
+        read_module(nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 4)).to(kind), ["4"])
+        for kind in (torch.float32, torch.bfloat16)
+    )
+    assert whole.layers == half.layers
+
+
 class Deciding(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -262,6 +307,11 @@ class Deciding(nn.Module):
 class Masking(Deciding):
     def forward(self, x):
         return self.body(x)[x > 0]
+
+
+class OneByOne(Deciding):
+    def forward(self, x):
+        return torch.stack([self.body(sample) for sample in x])
 
 
 class Untrained(Deciding):
@@ -279,6 +329,7 @@ class Broken(Deciding):
     [
         (Deciding, "4", "Deciding"),
         (Masking, "4", "Masking"),
+        (OneByOne, "4", "each sample"),
         (Untrained, "4", "depends on parameters"),
         (Broken, "4", "missing"),
         (Residual, "4x16x16", "first"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,22 +55,28 @@ def read_module(
 ) -> Model:
     """The module is left as it is. In its forward the first extent of every input is the batch."""
     _require_torch()
+    import torch
+
     from augury.oracle.reader_module import first_line, without_weights
     from augury.oracle.reader_trace import LayerTrace, example_inputs
 
     name = name or type(module).__name__
     shapes = [parse_shape(text) for text in input_shapes]
-    trace = LayerTrace(without_weights(module), example_inputs(shapes, batch), name=name)
-    try:
-        layers = trace.run()
-    except InputError:
-        raise
-    except Exception as error:
-        raise InputError(
-            f"{name} cannot be run without data; in {trace.where}: {first_line(error)}",
-            remedy="forward must not depend on values (item(), if on a tensor, boolean masks), nor "
-            "name a device; check the input shapes, or write the model as JSON",
-        ) from error
+    failed: list[InputError] = []
+    # Tensors that forward itself makes may have to be real, or must not be.
+    for makes_real_ones in (True, False):
+        shape_only = without_weights(module)
+        trace = LayerTrace(shape_only, example_inputs(shape_only, shapes, batch), name=name)
+        try:
+            with nullcontext() if makes_real_ones else torch.device("meta"):
+                layers = trace.run()
+            break
+        except InputError:
+            raise
+        except Exception as error:
+            failed.append(_cannot_run(name, trace.where, first_line(error)))
+    else:
+        raise failed[0]
     if not 1 <= len(layers) <= MAX_LAYERS:
         raise InputError(
             f"nothing that {name} gives depends on parameters to be trained",
@@ -78,15 +85,23 @@ def read_module(
     return Model(name=name, layers=tuple(layers), input_shape=shapes[0][0])
 
 
+def _cannot_run(name: str, where: str, why: str) -> InputError:
+    return InputError(
+        f"{name} cannot be run without data; in {where}: {why}",
+        remedy="forward must not depend on values (item(), if on a tensor, boolean masks), nor "
+        "name a device; check the input shapes, or write the model as JSON",
+    )
+
+
 def parse_shape(text: str) -> tuple[Shape, str]:
     """Extents, and the type of the numbers."""
-    found = re.fullmatch(r"(\d{1,9}(?:x\d{1,9})*)(?::(float32|int64))?", text.strip())
+    found = re.fullmatch(r"(\d{1,9}(?:x\d{1,9})*)(?::(int64))?", text.strip())
     extents = tuple(int(part) for part in found.group(1).split("x")) if found else ()
     if found is None or not all(1 <= extent <= _MAX_EXTENT for extent in extents):
         raise InputError(
             f"{text!r} is not a shape", remedy="write it as 3x224x224, or 128:int64 for integers"
         )
-    return extents, found.group(2) or "float32"
+    return extents, found.group(2) or "float"
 
 
 def _text(shape: Shape) -> str:

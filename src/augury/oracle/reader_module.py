@@ -69,7 +69,13 @@ def without_weights(module: nn.Module) -> nn.Module:
         id(parameter): nn.Parameter(_shape_of(parameter), requires_grad=parameter.requires_grad)
         for parameter in module.parameters()
     }
-    memo |= {id(buffer): _shape_of(buffer) for buffer in module.buffers()}
+    plain = [
+        value
+        for inner in module.modules()
+        for value in vars(inner).values()
+        if isinstance(value, Tensor)
+    ]
+    memo |= {id(tensor): _shape_of(tensor) for tensor in (*module.buffers(), *plain)}
     try:
         shapes = copy.deepcopy(module, memo)
     except Exception as error:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from augury.core.errors import InputError
 from augury.core.model import ModelLayer
 from augury.oracle.reader_layers import LayerDraft
 from augury.oracle.reader_ops import ELEMENTWISE, Operation, operation, tensors
@@ -48,6 +49,8 @@ class LayerTrace(TorchDispatchMode):  # type: ignore[misc]
             id(storage_of(parameter)): parameter.numel() for parameter in module.parameters()
         }
         already_there = [*inputs, *module.parameters(), *module.buffers()]
+        own = [one.element_size() for one in already_there if one.is_floating_point()]
+        self._item_bytes = int(own[0]) if own else 4
         self._storages = LiveStorages(self._batch, already_there)
         self._layers: list[LayerDraft] = []
         self._calls: Counter[str] = Counter()
@@ -76,7 +79,7 @@ class LayerTrace(TorchDispatchMode):  # type: ignore[misc]
             self._in_backward = True
             if trained:
                 torch.autograd.backward(trained, [torch.empty_like(one) for one in trained])
-        return self._finished(int(self._inputs[0].element_size())) if trained else []
+        return self._finished(self._item_bytes) if trained else []
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -109,7 +112,8 @@ class LayerTrace(TorchDispatchMode):  # type: ignore[misc]
         if layer is None:
             return
         layer.add_forward(done, self._storages.held, self._batch)
-        for tensor in done.inputs:
+        # A view of a parameter is not its use.
+        for tensor in done.inputs if done.moves_data else ():
             layer.num_parameters += self._unclaimed.pop(id(storage_of(tensor)), 0)
 
     def _layer_of(self, done: Operation) -> LayerDraft | None:
@@ -178,6 +182,7 @@ class LayerTrace(TorchDispatchMode):  # type: ignore[misc]
             self._frames.pop()
 
     def _finished(self, item_bytes: int) -> list[ModelLayer]:
+        self._refuse_single_samples()
         finished, kept_bytes = [], 0
         for layer in self._layers:
             if not layer.is_empty:
@@ -189,9 +194,28 @@ class LayerTrace(TorchDispatchMode):  # type: ignore[misc]
                 kept_bytes += layer.kept_bytes
         return finished
 
+    def _refuse_single_samples(self) -> None:
+        """Layers that compute, though on nothing that grows with the batch, as many as it has."""
+        single = Counter(
+            layer.name.partition("#")[0]
+            for layer in self._layers
+            if layer.forward.flops and not layer.forward.moved_bytes
+        )
+        for name, num_calls in single.items():
+            if num_calls >= self._batch:
+                raise InputError(
+                    f"{self._name} calls {name} for each sample of a batch by itself",
+                    remedy="let forward treat the samples of a batch together",
+                )
 
-def example_inputs(shapes: Sequence[tuple[tuple[int, ...], str]], batch: int) -> list[Tensor]:
+
+def example_inputs(
+    module: nn.Module, shapes: Sequence[tuple[tuple[int, ...], str]], batch: int
+) -> list[Tensor]:
+    """Numbers that are not whole are of the parameters' own type."""
+    own = (parameter.dtype for parameter in module.parameters() if parameter.is_floating_point())
+    kinds = {"float": next(own, torch.float32), "int64": torch.int64}
     return [
-        torch.empty((batch, *extents), dtype=getattr(torch, numbers), device="meta")
+        torch.empty((batch, *extents), dtype=kinds[numbers], device="meta")
         for extents, numbers in shapes
     ]
