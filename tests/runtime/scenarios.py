@@ -38,7 +38,7 @@ from tests.runtime.trainings import (
     problem_of,
 )
 
-STEPS = 4
+STEPS = 3
 
 
 def _train(training: Training) -> None:

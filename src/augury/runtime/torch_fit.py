@@ -21,15 +21,15 @@ _OTHER_STEPS = {"LBFGS", "SparseAdam"}
 """They evaluate the model within a step, or take sparse gradients."""
 
 
-def why_not(model: Any, optimizer: Any, plan: Plan) -> str | None:
-    """The first reason, as the end of a sentence."""
+def why_never(model: Any, optimizer: Any) -> str | None:
+    """Whatever the plan: the first reason, as the end of a sentence."""
     for reason in _against_model(model):
         return reason
-    for reason in _against_optimizer(model, optimizer):
-        return reason
-    for reason in _against_plan(model, plan):
-        return reason
-    return None
+    return next(_against_optimizer(model, optimizer), None)
+
+
+def why_not(model: Any, plan: Plan) -> str | None:
+    return next(_against_plan(model, plan), None)
 
 
 def planned_parameters(model: Any, plan: Plan) -> list[Any]:
@@ -78,8 +78,18 @@ def _is_compiled(model: Any) -> bool:
         return False
     wrapper = compiler.OptimizedModule
     return any(isinstance(module, wrapper) for module in model.modules()) or any(
-        issubclass(type(thing), wrapper) and thing._orig_mod is model for thing in gc.get_objects()
+        thing._orig_mod is model for thing in _living(wrapper)
     )
+
+
+def _living(kind: type) -> list[Any]:
+    """All there are in the program. By type: asking an instance may run code of the program's."""
+    kinds: set[type] = set()
+    new = {kind}
+    while new:
+        kinds |= new
+        new = {below for above in new for below in type.__subclasses__(above)} - kinds
+    return [thing for thing in gc.get_objects() if type(thing) in kinds]
 
 
 def _against_optimizer(model: Any, optimizer: Any) -> Iterator[str]:
@@ -97,9 +107,8 @@ def _against_optimizer(model: Any, optimizer: Any) -> Iterator[str]:
         yield "the optimizer has none of its parameters"
     rivals = [
         other
-        for other in gc.get_objects()
-        if issubclass(type(other), torch.optim.Optimizer)
-        and other is not optimizer
+        for other in _living(torch.optim.Optimizer)
+        if other is not optimizer
         and PART_OF not in vars(other)
         and any(id(p) in exchanged for group in _groups(other) for p in group["params"])
     ]

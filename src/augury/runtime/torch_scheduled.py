@@ -23,7 +23,7 @@ from augury.runtime.torch_agree import agree, own_group
 from augury.runtime.torch_backward import TellOfBackward
 from augury.runtime.torch_control import Control
 from augury.runtime.torch_exchange import Exchange
-from augury.runtime.torch_fit import planned_parameters, why_not
+from augury.runtime.torch_fit import planned_parameters, why_never, why_not
 from augury.runtime.torch_hooks import Hook, Replaced
 from augury.runtime.torch_steps import Steps
 from augury.runtime.torch_updates import Updates
@@ -81,7 +81,10 @@ class Scheduled:
                 return
 
     def _fit(self, plan: Plan) -> None:
-        reason = why_not(self._model, self._optimizer, plan)
+        reason = None
+        if not self._hooks:
+            reason = why_never(self._model, self._optimizer)
+        reason = reason or why_not(self._model, plan)
         if reason is not None:
             raise InputError(reason, remedy="make a plan for this training")
 
