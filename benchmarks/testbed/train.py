@@ -108,6 +108,8 @@ class Trainer:
             self._schedule = schedule_training(self._planned, self._optimizer, plan)
         else:
             self._schedule.switch(plan)
+        if self._schedule.reason is not None:
+            raise ValueError(f"the plan is not followed: {self._schedule.reason}")
         return self._planned
 
     def train(self, num_steps: int) -> dict[str, list[int]]:
