@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from augury.core.errors import InputError
+from augury.core.errors import InputError, UsageError
 from augury.core.graph import NONE
 from augury.core.kinds import MemoryKind, OpKind, Phase, StepState, StreamKind
 from augury.core.model import LayerKind, Model, ModelLayer
@@ -15,7 +15,7 @@ from augury.core.trace import Events, MemoryUse, RankFacts, Steps, Streams, Trac
 from augury.ingest.run import open_run
 from augury.ingest.vocabulary import MODULE_RANGE
 from augury.oracle.reader import load_model
-from augury.oracle.reader_run import model_from_run
+from augury.oracle.reader_run import model_from_run, with_times
 from augury.oracle.reader_times import layer_times
 from tests.build.recorded_runs import rows
 from tests.capture.jobs import record
@@ -178,6 +178,8 @@ def test_runs_that_do_not_tell():
         model_from_run(written().trace(), 0)
     with pytest.raises(InputError, match="devices"):
         model_from_run(written().trace(StreamKind.DEVICE), 1)
+    with pytest.raises(UsageError, match="batch"):
+        with_times(model_from_run(written().trace(), 1), Path("run"), None)
     bare = Written()
     bare.step(StepState.TIMED, node("net.conv", 100))
     with pytest.raises(InputError, match="detail"):
@@ -225,7 +227,7 @@ def test_a_real_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     trace = open_run(out)
     monkeypatch.chdir(tmp_path)
     model = load_model("recorded_net:make", input_shapes=["3x16x16"])
-    timed, alone = model_from_run(trace, 4, model=model), model_from_run(trace, 4)
+    timed, alone = with_times(model, out, 4), model_from_run(trace, 4)
     assert [layer.name for layer in timed.layers] == [
         "0", "1.conv", "1.norm", "1.relu", "1:add", "1.relu#2", "2", "4",
     ]  # fmt: skip

@@ -47,6 +47,13 @@ def oracle(
         list[str] | None,
         typer.Option(metavar="SHAPE", help="Of one sample, as 3x224x224; for every input."),
     ] = None,
+    times: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="A recorded run of the model: its layers' times."),
+    ] = None,
+    times_batch: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Samples of a rank in a step of it.")
+    ] = None,
     samples: Annotated[
         int | None, typer.Option(min=1, metavar="D", help="Of an epoch: tells its time and cost.")
     ] = None,
@@ -102,6 +109,7 @@ def oracle(
     from augury.oracle.layers_cost import Work
     from augury.oracle.memory import Optimizer
     from augury.oracle.reader import load_model
+    from augury.oracle.reader_run import with_times
     from augury.oracle.strategies.known import STRATEGIES, find_strategy
     from augury.oracle.strategy import Options
     from augury.oracle.sweep import Batch, parse_devices, sweep
@@ -119,6 +127,7 @@ def oracle(
     machine.device.flops(Precision(precision))
     with working(f"reading {model}"):
         found = load_model(model, input_shapes=input_shape or [])
+        found = with_times(found, times, times_batch)
     copies = Optimizer(optimizer).state_items
     work = Work.of(found, machine.device, Precision(precision), optimizer_copies=copies)
     options = Options(

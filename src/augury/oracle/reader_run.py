@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
-from augury.core.errors import InputError
+from augury.core.errors import InputError, UsageError
 from augury.core.kinds import MemoryKind
 from augury.core.model import LayerKind, Model, ModelLayer
 from augury.core.trace import Trace
+from augury.ingest.run import open_run
 from augury.oracle.reader_times import LayerTimes, layer_times
 
 _KINDS = (
@@ -20,6 +22,18 @@ _KINDS = (
     (LayerKind.NORMALISATION, ("norm",)),
     (LayerKind.POOLING, ("pool",)),
 )
+
+
+def with_times(model: Model, run: Path | None, batch: int | None) -> Model:
+    """As it is where no run is named."""
+    if run is None and batch is None:
+        return model
+    if run is None or batch is None:
+        raise UsageError(
+            "a run's times are of no use without its batch, and the other way round",
+            remedy="give --times RUN and --times-batch N, the samples of one rank in one step",
+        )
+    return model_from_run(open_run(run), batch, model=model)
 
 
 def model_from_run(
