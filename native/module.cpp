@@ -292,7 +292,8 @@ NB_MODULE(_native, m) {
       .def("evaluate", &NativeProblem::evaluate, "link"_a, "is_last"_a, "after"_a, "lag_ns"_a,
            "not_before_ns"_a, "hold_ns"_a, "size_bytes"_a, "first"_a, "gradient"_a,
            "slice_bytes"_a, "latency_ns"_a, "window_bytes"_a, "has_barrier"_a,
-           "start_ns"_a.none(), "arrive_ns"_a.none(), "arrived_ns"_a.none());
+           "start_ns"_a = nb::none(), "arrive_ns"_a = nb::none(),
+           "arrived_ns"_a = nb::none());
   m.def("least_step", &least_step, "head_ns"_a, "tail_ns"_a, "work_ns"_a, "overhead_ns"_a,
         "is_pipelined"_a, "at_least_ns"_a);
   m.def("unsorted_remainder", &unsorted_remainder, "first"_a, "dst"_a);

@@ -88,7 +88,8 @@ def _shares(random: _Random, layers: tuple[Layer, ...]) -> _Floats:
     work = np.array([layer.work for layer in layers])
     work = (1 - _LAUNCHING) * work / work.sum() + _LAUNCHING / len(layers)
     work = work * random.lognormal(0, 0.3, len(layers))
-    return work / work.sum()
+    shares: _Floats = work / work.sum()
+    return shares
 
 
 def _releases(

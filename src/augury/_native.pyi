@@ -47,9 +47,9 @@ class NativeProblem:
         latency_ns: int,
         window_bytes: int,
         has_barrier: bool,
-        start_ns: NDArray[int64] | None,
-        arrive_ns: NDArray[int64] | None,
-        arrived_ns: NDArray[int64] | None,
+        start_ns: NDArray[int64] | None = None,
+        arrive_ns: NDArray[int64] | None = None,
+        arrived_ns: NDArray[int64] | None = None,
     ) -> tuple[int, int]: ...
 
 def draw_blueprint(graph: NativeGraph) -> Blueprint: ...

@@ -139,7 +139,7 @@ def test_a_clock_that_is_too_short_is_said():
 
 
 def test_without_the_kernel(monkeypatch):
-    monkeypatch.setattr("augury.schedule.evaluate.NativeProblem", None)
+    monkeypatch.setattr("augury.schedule.evaluate._native", None)
     problem = problem_of([10, 50], [100, 40], scheme=Scheme.ALL_REDUCE)
     order = whole_tensors(problem, [1, 0])
     flat = flat_order(order, problem.network)

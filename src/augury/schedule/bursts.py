@@ -19,6 +19,10 @@ LEAST_SHARE = 0.8
 cut through one normal distribution explains 0.64 of it, through a uniform one 0.75."""
 LEAST_RATIO = 5.0
 """Between the geometric means of the two kinds."""
+LEAST_JUMP = 4.0
+LEAST_BELOW = 0.3
+"""Where bursts are few, their gaps explain little; but no gap is then between the kinds, over a
+factor like this, and within bursts lie at least so many of all gaps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,5 +68,8 @@ def _longest_within(gaps_ns: NDArray[np.float64], *, noise_ns: float) -> float:
     cut = int(explained.argmax())
     share = explained[cut] / ((logs - logs.mean()) ** 2).sum()
     if share < LEAST_SHARE or high[cut] - low[cut] < np.log(LEAST_RATIO):
-        return 0.0
+        is_wide = (np.diff(logs) >= np.log(LEAST_JUMP)) & (below >= LEAST_BELOW * number)
+        if not is_wide.any():
+            return 0.0
+        cut = int(is_wide.argmax())
     return float(np.exp((logs[cut] + logs[cut + 1]) / 2))

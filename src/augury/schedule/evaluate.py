@@ -3,7 +3,7 @@ otherwise. Exact to the nanosecond, by the kernel where it was built, else by th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,9 @@ from augury.schedule.line import Line, flat_line
 from augury.schedule.reference import times_of
 
 try:
-    from augury._native import NativeProblem
+    from augury import _native
 except ImportError:  # no compiler where this was installed
-    NativeProblem = None  # type: ignore[assignment, misc]
+    _native = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -56,22 +56,24 @@ class Evaluator:
         flat = self._flat
         network = problem.network
         self._problem = problem
-        self._native = NativeProblem and NativeProblem(
-            flat.release_ns,
-            flat.update_ns,
-            flat.size_bytes,
-            flat.segment_ns,
-            flat.begin_ns,
-            network.overhead_ns,
-            network.ns_per_byte,
-            network.server_ns_per_byte,
-            network.latency_ns,
-        )
+        self._native = None
+        if _native is not None:
+            self._native = _native.NativeProblem(
+                flat.release_ns,
+                flat.update_ns,
+                flat.size_bytes,
+                flat.segment_ns,
+                flat.begin_ns,
+                network.overhead_ns,
+                network.ns_per_byte,
+                network.server_ns_per_byte,
+                network.latency_ns,
+            )
 
     def step_ns(self, order: FlatOrder) -> int:
         if self._native is None:
             return times_of(self._flat, order).step_ns
-        return self._native.evaluate(*_native_arguments(order), None, None, None)[0]
+        return self._native.evaluate(**_columns(order))[0]
 
     def line_step_ns(self, line: Line, cuts: I8, back: I8 | None = None) -> int:
         """As ``step_ns`` of ``flat_line``, without making one: a search asks very often."""
@@ -92,7 +94,10 @@ class Evaluator:
             arrived_ns[:] = times.arrived_ns
         else:
             found = self._native.evaluate(
-                *_native_arguments(order), start_ns, arrive_ns, arrived_ns
+                **_columns(order),
+                start_ns=start_ns,
+                arrive_ns=arrive_ns,
+                arrived_ns=arrived_ns,
             )
         on_pull_link = order.link.astype(bool)
         return Outcome(
@@ -108,19 +113,5 @@ class Evaluator:
         )
 
 
-def _native_arguments(order: FlatOrder) -> tuple[Any, ...]:
-    return (
-        order.link,
-        order.is_last,
-        order.after,
-        order.lag_ns,
-        order.not_before_ns,
-        order.hold_ns,
-        order.size_bytes,
-        order.first,
-        order.gradient,
-        order.slice_bytes,
-        order.latency_ns,
-        order.window_bytes,
-        order.has_barrier,
-    )
+def _columns(order: FlatOrder) -> dict[str, Any]:
+    return {field.name: getattr(order, field.name) for field in fields(order)}

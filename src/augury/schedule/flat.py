@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from augury.core.errors import InputError
 from augury.core.kinds import OpKind
@@ -57,7 +59,9 @@ def flat_problem(problem: Problem) -> FlatProblem:
         release_ns=np.array([gradient.release_ns for gradient in gradients], np.int64),
         update_ns=np.array([gradient.update_ns for gradient in gradients], np.int64),
         size_bytes=np.array([gradient.size_bytes for gradient in gradients], np.int64),
-        segment_ns=np.diff(np.array([0, *needs, problem.forward_ns], np.int64)),
+        segment_ns=np.array(
+            [later - need for need, later in pairwise([0, *needs, problem.forward_ns])], np.int64
+        ),
         begin_ns=problem.backward_ns + problem.between_ns,
     )
 
@@ -99,10 +103,11 @@ def server_ns(network: Network, size_bytes: I8) -> I8:
     return _whole(network.server_ns_per_byte * size_bytes)
 
 
-def _whole(exact_ns: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> I8:
+def _whole(exact_ns: NDArray[np.floating[Any]]) -> I8:
     if exact_ns.sum() > MAX_CLOCK_NS:
         raise InputError(
             "communication would take longer than the clock reaches",
             remedy="check the network's bandwidth and the gradients' sizes",
         )
-    return np.ceil(exact_ns).astype(np.int64)
+    whole_ns: I8 = np.ceil(exact_ns).astype(np.int64)
+    return whole_ns

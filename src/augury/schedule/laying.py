@@ -25,8 +25,7 @@ class Laying:
         self._laid_bytes = 0
 
     def left_ns(self) -> Floats:
-        left_ns: Floats = self._left_bytes * self.terms.ns_per_byte
-        return left_ns
+        return (self._left_bytes * self.terms.ns_per_byte).astype(np.float64)
 
     def fill_gap(self, now_ns: float, room_ns: float, most_ns: float = inf) -> None:
         """What is there ``now_ns``, as much as fits; in equal messages of at most ``most_ns``,

@@ -56,7 +56,7 @@ def terms_of(problem: Problem) -> Terms:
         release_ns=np.array([gradient.release_ns for gradient in gradients], np.float64),
         size_bytes=size_bytes,
         item_bytes=np.array([gradient.item_bytes for gradient in gradients], np.int64),
-        work_ns=ns_per_byte * size_bytes,
+        work_ns=(ns_per_byte * size_bytes).astype(np.float64),
         forward_ns=problem.forward_ns - need_ns,
         update_ns=np.array([gradient.update_ns for gradient in gradients], np.float64),
         ns_per_byte=ns_per_byte,
