@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from augury.cli.main import main
 from augury.core.errors import InputError
 from augury.core.model import LayerKind, Model
 from augury.oracle.reader import load_model, parse_shape, read_module
@@ -257,7 +258,9 @@ class WithTensorsOfItsOwn(nn.Module):
         self.scale = torch.ones(4)
 
     def forward(self, x):
-        steps = int(torch.arange(3).max())  # a real one
+        weight = torch.ones(2, 2) @ torch.ones(2, 2)  # real ones
+        steps = int(weight.mean((0, 1)))
+        assert steps == 2
         return self.body(x) * self.scale + steps
 
 
@@ -356,3 +359,22 @@ def test_models_that_nobody_knows():
     assert "resnet50" in caught.value.remedy
     with pytest.raises(InputError, match="inputs of"):
         load_model("my_net:make")
+
+
+def test_the_command_line_says_so_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "deciding_net.py").write_text(
+        "import torch\n"
+        "class Net(torch.nn.Linear):\n"
+        "    def __init__(self):\n"
+        "        super().__init__(4, 4)\n"
+        "    def forward(self, x):\n"
+        "        return super().forward(x) if x.sum() > 0 else x\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    what = ["--model", "deciding_net:Net", "--input-shape", "4", "--global-batch", "8"]
+    assert main(["oracle", "--cluster", "cpu", *what]) == 3
+    said = capsys.readouterr().err
+    assert "deciding_net:Net" in said
+    assert "remedy" in said

@@ -57,8 +57,8 @@ def read_module(
     _require_torch()
     import torch
 
-    from augury.oracle.reader_module import first_line, without_weights
-    from augury.oracle.reader_trace import LayerTrace, example_inputs
+    from augury.oracle.reader_module import example_inputs, first_line, without_weights
+    from augury.oracle.reader_trace import LayerTrace
 
     name = name or type(module).__name__
     shapes = [parse_shape(text) for text in input_shapes]

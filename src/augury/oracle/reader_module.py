@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,18 @@ def without_weights(module: nn.Module) -> nn.Module:
 
 def _shape_of(tensor: Tensor) -> Tensor:
     return torch.empty(tensor.shape, dtype=tensor.dtype, device=_META)
+
+
+def example_inputs(
+    module: nn.Module, shapes: Sequence[tuple[Shape, str]], batch: int
+) -> list[Tensor]:
+    """Numbers that are not whole are of the parameters' own type."""
+    own = (parameter.dtype for parameter in module.parameters() if parameter.is_floating_point())
+    kinds = {"float": next(own, torch.float32), "int64": torch.int64}
+    return [
+        torch.empty((batch, *extents), dtype=kinds[numbers], device=_META)
+        for extents, numbers in shapes
+    ]
 
 
 def first_line(error: BaseException) -> str:

@@ -93,7 +93,10 @@ class LayerTrace(TorchDispatchMode):  # type: ignore[misc]
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        result = SHORTCUTS.get(func, func)(*args, **(kwargs or {}))
+        # Of real tensors, which forward may have made, numbers count.
+        has_shapes_only = all(tensor.is_meta for tensor in tensors(args))
+        compute = SHORTCUTS.get(func, func) if has_shapes_only else func
+        result = compute(*args, **(kwargs or {}))
         done = operation(func, args, kwargs or {}, result)
         for tensor in done.outputs:
             self._storages.see(tensor)
@@ -207,15 +210,3 @@ class LayerTrace(TorchDispatchMode):  # type: ignore[misc]
                     f"{self._name} calls {name} for each sample of a batch by itself",
                     remedy="let forward treat the samples of a batch together",
                 )
-
-
-def example_inputs(
-    module: nn.Module, shapes: Sequence[tuple[tuple[int, ...], str]], batch: int
-) -> list[Tensor]:
-    """Numbers that are not whole are of the parameters' own type."""
-    own = (parameter.dtype for parameter in module.parameters() if parameter.is_floating_point())
-    kinds = {"float": next(own, torch.float32), "int64": torch.int64}
-    return [
-        torch.empty((batch, *extents), dtype=kinds[numbers], device="meta")
-        for extents, numbers in shapes
-    ]
