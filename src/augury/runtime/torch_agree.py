@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from contextlib import suppress
 from typing import Any
 
 import torch
@@ -24,16 +23,6 @@ def agree(reason: str | None, plan: Plan) -> str | None:
         if theirs is not None:
             return str(theirs)
     return None if len({plan for _, plan in said}) == 1 else "ranks were given different plans"
-
-
-def own_group(model: Any) -> Any:
-    """Of the same ranks, and as patient; DDP's own would make its broadcasts queue behind
-    gradients."""
-    timeout = None
-    with suppress(Exception):
-        backend = model.process_group._get_backend(torch.device("cpu"))
-        timeout = backend.options._timeout
-    return distributed.new_group(backend="gloo", timeout=timeout)
 
 
 def share_plan(plan: Plan | None, group: Any, size_bytes: int) -> bytes:

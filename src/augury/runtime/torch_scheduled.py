@@ -19,11 +19,12 @@ from augury.runtime.ending import AtExit
 from augury.runtime.meter import Meter, StepLog
 from augury.runtime.replan import Replanner
 from augury.runtime.say import say
-from augury.runtime.torch_agree import agree, own_group
+from augury.runtime.torch_agree import agree
 from augury.runtime.torch_backward import TellOfBackward
 from augury.runtime.torch_control import Control
 from augury.runtime.torch_exchange import Exchange
 from augury.runtime.torch_fit import planned_parameters, why_never, why_not
+from augury.runtime.torch_group import own_group
 from augury.runtime.torch_hooks import Hook, Replaced
 from augury.runtime.torch_steps import Steps
 from augury.runtime.torch_updates import Updates
