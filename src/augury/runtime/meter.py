@@ -24,7 +24,7 @@ class StepLog:
     step_ns: int = 0
     """From this step's backward to the next one's."""
     own_ns: int = 0
-    """CPU time of the main thread in the runtime itself: without copies, waits and updates."""
+    """In the runtime itself, on the main thread: without copies, waits and updates."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class Meter:
             self._now.own_ns += spent_ns
 
     def own(self, action: Callable[..., Any], *args: Any) -> Any:
-        """Calls it, and counts its CPU time as the runtime's own."""
+        """Calls it, and counts what it takes as the runtime's own."""
         if self._now is None:
             return action(*args)
         return self._counted(1, action, *args)
@@ -93,12 +93,12 @@ class Meter:
         return self._counted(-1, action, *args)
 
     def _counted(self, sign: int, action: Callable[..., Any], *args: Any) -> Any:
-        log, began_ns = self._now, time.thread_time_ns()
+        log, began_ns = self._now, time.perf_counter_ns()
         try:
             return action(*args)
         finally:
             if log is not None:
-                log.own_ns += sign * (time.thread_time_ns() - began_ns)
+                log.own_ns += sign * (time.perf_counter_ns() - began_ns)
 
     def note_piece(self, number: int) -> Callable[[Any], None] | None:
         """To be called when the piece that is issued now has arrived; None: nobody looks."""

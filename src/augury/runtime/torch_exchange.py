@@ -1,12 +1,13 @@
 """One step's gradients under a Plan: put in, sent, waited for, applied, given back.
 
-Parameters are updated in units, one for each module that owns some. A unit's place is that of the
-gradient that the next forward needs first.
+Parameters are updated in units, one for each module that owns some: numbered in the order in which
+the next forward needs them.
 """
 
 from __future__ import annotations
 
 import time
+from bisect import insort
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -20,11 +21,15 @@ from augury.runtime.torch_buffers import Buffers
 from augury.runtime.torch_pieces import Sender
 from augury.runtime.torch_updates import Updates, undisturbed
 
+BATCH_BYTES = 1 << 17
+"""Updates of less than this are done in one go with others that can be done: what an optimizer
+takes for each call would be most of it."""
+
 
 @dataclass(slots=True)
 class Unit:
-    place: int
     members: list[int]
+    size_bytes: int
 
 
 class Exchange:
@@ -38,7 +43,7 @@ class Exchange:
         self._updates = updates
         self._group = group
         self._buffers = Buffers(plan.problem, plan.order, parameters, group.size())
-        self.sender = Sender(plan, self._buffers, group, self.meter)
+        self.sender = Sender(plan, self._buffers, group, self.meter, self._on_arrival)
         self.units = _units(model, parameters)
         self.unit_of = {
             id(parameters[n]): unit for unit, one in enumerate(self.units) for n in one.members
@@ -51,7 +56,11 @@ class Exchange:
         self._used: Any = None
         """Which gradients any rank has made, where not all need to be."""
         self._agreed: Any = None
-        self._left: list[int] = []
+        self._left: set[int] = set()
+        """Units that are not up to date."""
+        self._num_missing: list[int] = []
+        self._ready: list[int] = []
+        """Units of which everything has arrived, the one that is needed first first."""
 
     @property
     def has_agreed(self) -> bool:
@@ -68,7 +77,9 @@ class Exchange:
         self._given = [(None, 0)] * len(self.parameters)
         self._made_up = set()
         self._used = None
-        self._left = sorted(range(len(self.units)), key=lambda unit: self.units[unit].place)
+        self._left = set(range(len(self.units)))
+        self._num_missing = [len(unit.members) for unit in self.units]
+        self._ready = []
 
     def put(self, number: int) -> None:
         """Backward has made a gradient."""
@@ -113,7 +124,7 @@ class Exchange:
         """Waits until nothing is under way, for nothing."""
         while not self.sender.is_done:
             self.sender.wait_next()
-        self._left = []
+        self._left = set()
 
     def wait_unit(self, unit: int) -> None:
         """Until its parameters are up to date; updates others while it waits."""
@@ -121,10 +132,10 @@ class Exchange:
             return
         with undisturbed():
             while unit in self._left:
-                if self._is_there(unit):
-                    self._update(unit)
-                else:
+                if self._num_missing[unit]:
                     self._use_time()
+                else:
+                    self._update(unit)
 
     def wait_for(self, parameter_ids: Iterable[int]) -> None:
         for unit in {self.unit_of[one] for one in parameter_ids}:
@@ -137,7 +148,7 @@ class Exchange:
                 self._use_time()
             while not self.sender.is_done:
                 self.sender.wait_next()
-            late = [*self._left]
+            late = sorted(self._left)
             self._apply(late)
             if in_turn:
                 self._give_back(late)
@@ -145,23 +156,30 @@ class Exchange:
     def _use_time(self) -> None:
         """The update that is needed first, of those that can be done; with none, waits."""
         self.sender.poll()
-        for unit in self._left:
-            if self._is_there(unit):
-                self._update(unit)
-                return
-        self.sender.wait_next()
+        if self._ready:
+            self._update(self._ready[0])
+        else:
+            self.sender.wait_next()
+
+    def _on_arrival(self, number: int) -> None:
+        unit = self.unit_of[id(self.parameters[number])]
+        self._num_missing[unit] -= 1
+        if not self._num_missing[unit]:
+            insort(self._ready, unit)
 
     def _update(self, unit: int) -> None:
-        self._apply([unit])
-        self._give_back([unit])
-
-    def _is_there(self, unit: int) -> bool:
-        return all(self.sender.has_arrived(number) for number in self.units[unit].members)
+        self._ready.remove(unit)
+        units, size_bytes = [unit], self.units[unit].size_bytes
+        while self._ready and size_bytes < BATCH_BYTES:
+            units.append(self._ready.pop(0))
+            size_bytes += self.units[units[-1]].size_bytes
+        self._apply(units)
+        self._give_back(units)
 
     def _apply(self, units: list[int]) -> None:
         numbers = [n for unit in units for n in self.units[unit].members]
         gradients = [self.meter.work(self._to_apply, n) for n in numbers]
-        self._left = [unit for unit in self._left if unit not in units]
+        self._left.difference_update(units)
         self.meter.work(self._updates.apply, [self.parameters[n] for n in numbers], gradients)
 
     def _to_apply(self, number: int) -> Any:
@@ -174,7 +192,7 @@ class Exchange:
         kept = [parameter.grad for parameter in self.parameters]
         for number, parameter in enumerate(self.parameters):
             parameter.grad = self._to_apply(number)
-        self._left = []
+        self._left = set()
         return kept
 
     def swap_out(self, kept: list[Any]) -> None:
@@ -215,5 +233,6 @@ def _units(model: Any, parameters: list[Any]) -> list[Unit]:
     for module in model.module.modules():
         members = [number_of.pop(id(p)) for p in module._parameters.values() if id(p) in number_of]
         if members:
-            units.append(Unit(min(members), sorted(members)))
-    return units
+            size_bytes = sum(parameters[number].nbytes for number in members)
+            units.append(Unit(sorted(members), size_bytes))
+    return sorted(units, key=lambda unit: unit.members[0])

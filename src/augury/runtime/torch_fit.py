@@ -88,7 +88,10 @@ def _living(kind: type) -> list[Any]:
     new = {kind}
     while new:
         kinds |= new
-        new = {below for above in new for below in type.__subclasses__(above)} - kinds
+        below: set[type] = set()
+        for above in new:
+            below.update(type.__subclasses__(above))
+        new = below - kinds
     return [thing for thing in gc.get_objects() if type(thing) in kinds]
 
 

@@ -7,8 +7,8 @@ them right after it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 import torch
@@ -27,16 +27,16 @@ PART_OF = "_augury_part_of"
 """Tells such an optimizer from those that the program made."""
 
 
-@contextmanager
-def undisturbed() -> Iterator[None]:
+def undisturbed() -> AbstractContextManager[Any]:
     """Work of ours amid the user's forward: modes that are meant for that do not concern it."""
-    with ExitStack() as stack:
-        stack.enter_context(torch._C.DisableTorchFunction())
-        if torch.is_inference_mode_enabled():
-            stack.enter_context(torch.inference_mode(False))
-        if torch.is_autocast_enabled("cpu"):
-            stack.enter_context(torch.autocast("cpu", enabled=False))
-        yield
+    if not (torch.is_inference_mode_enabled() or torch.is_autocast_enabled("cpu")):
+        plain: AbstractContextManager[Any] = torch._C.DisableTorchFunction()
+        return plain
+    stack = ExitStack()
+    stack.enter_context(torch._C.DisableTorchFunction())
+    stack.enter_context(torch.inference_mode(False))
+    stack.enter_context(torch.autocast("cpu", enabled=False))
+    return stack
 
 
 class Updates:
@@ -100,7 +100,10 @@ class Updates:
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = gradient
         try:
-            with record_function(self.range_name):
+            if torch.autograd._profiler_enabled():
+                with record_function(self.range_name):
+                    self._step(self._part)
+            else:
                 self._step(self._part)
         finally:
             for parameter, gradient in zip(parameters, kept, strict=True):
