@@ -84,8 +84,7 @@ class Machine:
 
     def level_of(self, span: F8) -> I8:
         """The lowest level that holds ``span`` neighbouring devices."""
-        found = np.searchsorted(self._sizes, span)
-        return np.minimum(found, len(self.levels) - 1)
+        return self._sizes.searchsorted(span)
 
     def latency_s(self, level: I8) -> F8:
         return self._latencies[level]
@@ -101,7 +100,8 @@ class Machine:
 
     @cached_property
     def _sizes(self) -> F8:
-        return np.array([level.devices for level in self.levels], float)
+        """The topmost holds any number: asking for more is refused elsewhere, in words."""
+        return np.array([*(level.devices for level in self.levels[:-1]), np.inf])
 
     @cached_property
     def _latencies(self) -> F8:

@@ -92,19 +92,19 @@ def _bottleneck(
     estimate: Estimate, step_s: F8, refused: Mask, too_large: Mask, is_nearly_full: Mask
 ) -> I1:
     """The largest loss; what cannot be at all has its own names."""
-    largest_s = NOTICEABLE * step_s
-    found = np.where(is_nearly_full, _NUMBER[Reason.FRAGMENTATION], _NUMBER[Reason.NONE])
-    losses = [*estimate.losses.items(), (Reason.CONGESTION, estimate.waiting_s)]
-    sums: dict[Reason, F8] = dict(losses)
+    sums: dict[Reason, F8] = {**estimate.losses, Reason.CONGESTION: estimate.waiting_s}
     for part in estimate.parts:
         before = sums.get(part.reason)
         sums[part.reason] = part.exposed_s if before is None else before + part.exposed_s
-    for reason, lost_s in sums.items():
-        is_larger = lost_s > largest_s
-        found = np.where(is_larger, _NUMBER[reason], found)
-        largest_s = np.where(is_larger, lost_s, largest_s)
-    found = np.where(too_large, _NUMBER[Reason.MEMORY], found)
-    return np.where(refused, _NUMBER[Reason.COUNT], found).astype(np.int8)
+    lost_s = np.array(list(sums.values()))
+    largest = lost_s.argmax(axis=0)
+    found = np.array([_NUMBER[reason] for reason in sums])[largest]
+    is_small = lost_s.max(axis=0) <= NOTICEABLE * step_s
+    found[is_small] = _NUMBER[Reason.NONE]
+    found[is_small & is_nearly_full] = _NUMBER[Reason.FRAGMENTATION]
+    found[too_large] = _NUMBER[Reason.MEMORY]
+    found[refused] = _NUMBER[Reason.COUNT]
+    return found.astype(np.int8)
 
 
 def _reading_s(case: Case) -> F8 | None:

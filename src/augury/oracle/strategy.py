@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Literal, Protocol
 
 import numpy as np
@@ -46,6 +47,11 @@ class Case:
     devices: F8
     batch: F8
     """Global."""
+
+    @cached_property
+    def level(self) -> I8:
+        """That holds all devices."""
+        return self.machine.level_of(self.devices)
 
     @property
     def group(self) -> int:
@@ -134,10 +140,9 @@ def sample_compute_s(case: Case) -> float:
     return case.constants.compute_ratio * (work.sample_s + again)
 
 
-def waiting_s(case: Case, span: F8) -> F8:
+def waiting_s(case: Case) -> F8:
     """Every tier of switches beyond the first adds its share."""
-    tiers = case.machine.level_of(span) - 1
-    return case.constants.crossing_s * np.maximum(0, tiers)
+    return case.constants.crossing_s * np.maximum(0, case.level - 1)
 
 
 def hidden_behind_backward(case: Case, time_s: F8, compute_s: F8) -> F8:

@@ -77,26 +77,27 @@ def memory_by_kind(
             "activations": reuse * taken * restarted_items(work),
             "transient": item_bytes * taken * peaks.transient.max(),
         }
-    kept = reuse * taken * peaks.kept[:, None]
-    transient = item_bytes * taken * peaks.transient[:, None]
-    gradient = WEIGHT_BYTES * peaks.gradient[:, None] * weights + np.zeros_like(taken)
-    at = np.argmax(kept + transient + gradient, axis=0), np.arange(len(taken))
+    kept, transient = reuse * peaks.kept, item_bytes * peaks.transient
+    gradient = WEIGHT_BYTES * peaks.gradient
+    at = ((kept + transient)[:, None] * taken + gradient[:, None] * weights).argmax(axis=0)
     return memory | {
-        "gradients": gradient[at],
-        "activations": kept[at],
-        "transient": transient[at],
+        "gradients": gradient[at] * weights,
+        "activations": kept[at] * taken,
+        "transient": transient[at] * taken,
     }
 
 
 def restarted_items(work: Work) -> float:
-    """Of a sample, when recomputing: what segments start from and the largest segment."""
+    """Of a sample, when recomputing: what segments start from and the largest segment; of a model
+    with few layers, all of it."""
     known = work.remembered.get("segments")
     if not isinstance(known, float):
         num_segments = max(1, round(len(work.saved_items) ** 0.5))
         upto = np.cumsum(work.saved_items)
         edges = np.searchsorted(upto, upto[-1] * np.arange(1, num_segments) / num_segments)
         kept = float(work.input_items[np.unique(edges)].sum())
-        known = kept + float(np.diff(np.concatenate(([0.0], upto[edges], upto[-1:]))).max())
+        largest = float(np.diff(np.concatenate(([0.0], upto[edges], upto[-1:]))).max())
+        known = min(kept + largest, float(upto[-1]))
         work.remembered["segments"] = known
     return known
 

@@ -37,7 +37,7 @@ class Channel:
                 contention=case.constants.channel_contention,
                 pieces=False,
             ),
-            waiting_s=waiting_s(case, devices),
+            waiting_s=waiting_s(case),
             memory_bytes=memory_by_kind(case, batch, weights=1 / devices),
             max_devices=np.full_like(devices, case.work.min_channels),
             limit="the fewest channels of a layer behind the first",

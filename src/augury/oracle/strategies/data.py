@@ -36,10 +36,9 @@ class Data:
                     num=devices,
                     size_bytes=gradient_bytes(case),
                     compute_s=compute_s,
-                    span=devices,
                 )
             ],
-            waiting_s=waiting_s(case, devices),
+            waiting_s=waiting_s(case),
             memory_bytes=memory_by_kind(case, samples, is_exchanged=True),
             max_devices=batch,
             limit="one sample a device",

@@ -15,13 +15,12 @@ def gradient_exchange(
     num: F8,
     size_bytes: float,
     compute_s: F8,
-    span: F8,
     messages: float = 1,
     flows: float = 1,
 ) -> Part:
-    """A ring of ``num`` devices, one of ``flows`` side by side, that spans ``span`` devices."""
+    """A ring of ``num`` devices spread over all, one of ``flows`` side by side."""
     machine = case.machine
-    level = machine.level_of(span)
+    level = case.level
     beta = machine.seconds_per_byte(level) * case.constants.gradient_contention
     if not case.options.is_bare and flows > 1:
         beta = beta * machine.sharing(level, np.full_like(num, flows))

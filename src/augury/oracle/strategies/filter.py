@@ -38,7 +38,7 @@ class Filter:
                 contention=case.constants.filter_contention,
                 pieces=True,
             ),
-            waiting_s=waiting_s(case, devices),
+            waiting_s=waiting_s(case),
             memory_bytes=memory_by_kind(case, batch, weights=1 / devices),
             max_devices=np.full_like(devices, case.work.min_filters),
             limit="the fewest filters of a layer",

@@ -34,7 +34,7 @@ class Pipeline:
         compute_s = batch * (1 + fill) * slowest_s + update_s
         even_s = batch * ratio * work.sample_s / devices
         machine = case.machine
-        level = machine.level_of(devices)
+        level = case.level
         size_bytes = batch / micro * of_stages("boundary_items") * work.precision.item_bytes
         hops = np.maximum(0.0, devices + micro - 2) * chunks
         alpha, beta = machine.latency_s(level), machine.seconds_per_byte(level)
@@ -54,7 +54,7 @@ class Pipeline:
                     exposed_s=time_s,
                 )
             ],
-            waiting_s=waiting_s(case, devices),
+            waiting_s=waiting_s(case),
             memory_bytes=_memory(case, of_stages, micro),
             max_devices=np.full_like(devices, len(work.model.layers)),
             limit="one layer a stage",

@@ -24,7 +24,7 @@ class Tiling:
 
 
 def tiling_of(work: Work, num: int) -> Tiling:
-    """With the least to exchange."""
+    """With the least to exchange, and no more neighbours than needed."""
     known = work.remembered.get(("tiling", num))
     if isinstance(known, Tiling):
         return known
@@ -33,7 +33,10 @@ def tiling_of(work: Work, num: int) -> Tiling:
     fits = bool(options)
     if not fits:
         options = [(1,) * (len(smallest) - 1) + (num,)]
-    best = min((_tiling(work, cuts, fits) for cuts in options), key=lambda one: one.halo_items)
+    best = min(
+        (_tiling(work, cuts, fits) for cuts in options),
+        key=lambda one: (one.halo_items, max(one.cuts)),
+    )
     work.remembered["tiling", num] = best
     return best
 

@@ -47,7 +47,7 @@ class Zero:
         """Gradients are scattered, parameters gathered: once behind the update, or, where nobody
         keeps them, layer by layer in forward and again in backward."""
         machine, devices = case.machine, case.devices
-        level = machine.level_of(devices)
+        level = case.level
         alpha = machine.latency_s(level)
         beta = machine.seconds_per_byte(level) * case.constants.gradient_contention
         size_bytes = gradient_bytes(case)

@@ -1,0 +1,129 @@
+"""How many configurations the oracle judges in a second of CPU: a whole sweep at once, and one at
+a time. A configuration is a strategy, a number of devices and a batch; judging it gives its time,
+its communications, its memory, whether it can be, and its bottleneck.
+
+    python -m benchmarks.oracle.sweep
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Callable
+
+import numpy as np
+
+from augury.core.model import LayerKind, Model, ModelLayer
+from augury.oracle.cluster_presets import ABCI
+from augury.oracle.fit_published import PUBLISHED
+from augury.oracle.layers_cost import Work
+from augury.oracle.limits import judge
+from augury.oracle.strategies.known import STRATEGIES
+from augury.oracle.strategy import Case, Options
+from benchmarks.measure import at_least, cpu_seconds, report
+
+ROUNDS = 7
+NUM_SINGLE = 200
+
+
+def main() -> int:
+    work = Work.of(deep_model(), ABCI.device)
+    every, each = all_at_once(work), one_by_one(work)
+    held = [
+        report("oracle_sweep_per_s", per_second(*every), "1/s", at_least(100_000), num=every[1]),
+        report("oracle_single_per_s", per_second(*each), "1/s", at_least(3_000), num=each[1]),
+    ]
+    return 0 if all(held) else 5
+
+
+def per_second(run: Callable[[], object], number: int) -> float:
+    run()
+    return number / statistics.median(cpu_seconds(run) for _ in range(ROUNDS))
+
+
+def all_at_once(work: Work) -> tuple[Callable[[], object], int]:
+    case = make_case(work)
+
+    def run() -> None:
+        for strategy in STRATEGIES:
+            judge(strategy.evaluate(case), case)
+
+    return run, len(STRATEGIES) * len(case.devices)
+
+
+def one_by_one(work: Work) -> tuple[Callable[[], object], int]:
+    case = make_case(work)
+    singles = [
+        make_case(work, case.devices[i : i + 1], case.batch[i : i + 1]) for i in range(NUM_SINGLE)
+    ]
+
+    def run() -> None:
+        for single in singles:
+            for strategy in STRATEGIES:
+                judge(strategy.evaluate(single), single)
+
+    return run, len(STRATEGIES) * NUM_SINGLE
+
+
+def make_case(
+    work: Work,
+    devices: np.ndarray[tuple[int], np.dtype[np.float64]] | None = None,
+    batch: np.ndarray[tuple[int], np.dtype[np.float64]] | None = None,
+) -> Case:
+    """Unless told: 9 numbers of devices by 256 batches."""
+    if devices is None or batch is None:
+        grid = np.meshgrid(2.0 ** np.arange(2, 11), 64.0 * np.arange(1, 257))
+        devices, batch = (axis.ravel() for axis in grid)
+    return Case(
+        work=work,
+        machine=ABCI,
+        constants=PUBLISHED,
+        options=Options(),
+        devices=devices,
+        batch=batch,
+    )
+
+
+def deep_model(num_blocks: int = 53) -> Model:
+    """As many layers as ResNet-50 has, without the framework that it would be read with."""
+    layers = []
+    for block in range(num_blocks):
+        channels, extent = 64 << (4 * block // num_blocks), 56 >> (4 * block // num_blocks)
+        shape = (channels, extent, extent)
+        items = channels * extent * extent
+        flops = 2 * 9 * channels * items
+        layers.append(
+            ModelLayer(
+                name=f"conv{block}",
+                kind=LayerKind.CONVOLUTION,
+                input_shape=shape,
+                output_shape=shape,
+                kernel=(3, 3),
+                stride=(1, 1),
+                padding=(1, 1),
+                num_parameters=9 * channels * channels,
+                forward_flops=flops,
+                backward_flops=2 * flops,
+                forward_items=2 * items,
+                backward_items=4 * items,
+                saved_items=items,
+            )
+        )
+        for kind in (LayerKind.NORMALISATION, LayerKind.ELEMENTWISE):
+            layers.append(
+                ModelLayer(
+                    name=f"{kind}{block}",
+                    kind=kind,
+                    input_shape=shape,
+                    output_shape=shape,
+                    num_parameters=2 * channels if kind is LayerKind.NORMALISATION else 0,
+                    forward_items=2 * items,
+                    backward_items=3 * items,
+                    saved_items=items,
+                )
+            )
+    return Model(name="deep", layers=tuple(layers), input_shape=(64, 56, 56))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""The oracle against llm-analysis, an evaluation each, in one process and in turn.
+
+    python -m benchmarks.oracle.versus
+
+llm-analysis (Apache-2.0) is installed from PyPI into build/, without what only its downloads of
+models need. One of its evaluations is a training configuration of OPT-1.3B: time and memory, on
+numbers of samples that vary; its logging is off.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from augury.oracle.cluster_presets import ABCI
+from augury.oracle.layers_cost import Work
+from benchmarks.measure import at_least, ratio, report, say
+from benchmarks.oracle.sweep import all_at_once, deep_model
+
+PEER = ("llm-analysis==0.2.2", "fire==0.5.0", "six", "termcolor")
+FOLDER = Path("build/llm-analysis")
+NUM_EVALUATIONS = 200
+ROUNDS = 5
+
+
+def main() -> int:
+    peer = llm_analysis()
+    ours, number = all_at_once(Work.of(deep_model(), ABCI.device))
+    ours()
+    found = ratio(peer, ours, rounds=ROUNDS).scaled(number / NUM_EVALUATIONS)
+    held = report(
+        "oracle_vs_llm_analysis", found.value, "x", at_least(50), low=found.low, high=found.high
+    )
+    return 0 if held else 5
+
+
+def llm_analysis() -> Callable[[], object]:
+    install()
+    sys.path.insert(0, str(FOLDER.resolve()))
+    logging.disable(logging.CRITICAL)
+    analysis: Any = importlib.import_module("llm_analysis.analysis")
+    config: Any = importlib.import_module("llm_analysis.config")
+    planner = analysis.LLMAnalysis(
+        config.get_model_config_by_name("facebook_opt-1.3b"),
+        config.get_gpu_config_by_name("v100-sxm-32gb"),
+        config.get_dtype_config_by_name("w16a16e16"),
+        config.ParallelismConfig(tp_size=1, pp_size=1, dp_size=8),
+    )
+
+    def run() -> None:
+        for number in range(NUM_EVALUATIONS):
+            planner.training(batch_size_per_gpu=1 + number % 8, total_num_tokens=1e9, seq_len=512)
+
+    return run
+
+
+def install() -> None:
+    if not (FOLDER / "llm_analysis").is_dir():
+        say("installing llm-analysis, once")
+        pip = [sys.executable, "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
+        subprocess.run([*pip, "--no-deps", "--target", str(FOLDER), *PEER], check=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

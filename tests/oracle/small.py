@@ -1,0 +1,92 @@
+"""A small network, counted by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from augury.core.model import LayerKind, Model, ModelLayer
+from augury.oracle.cluster import Level, Machine
+from augury.oracle.device import Device, Precision
+from augury.oracle.fit_constants import BARE, Constants
+from augury.oracle.layers_cost import Work
+from augury.oracle.limits import Judged, judge
+from augury.oracle.strategies.known import find_strategy
+from augury.oracle.strategy import Case, Options
+
+DEVICE = Device(
+    name="plain",
+    flops_per_s={Precision.FP32: 1e12, Precision.FP16: 4e12},
+    memory_bandwidth_bytes_per_s=1e12,
+    memory_bytes=1 << 40,
+    compute_efficiency=1.0,
+    memory_efficiency=1.0,
+)
+MACHINE = Machine(
+    name="two levels",
+    device=DEVICE,
+    levels=(
+        Level(name="node", devices=4, latency_ns=1_000, bandwidth_bytes_per_s=10**10),
+        Level(name="network", devices=64, latency_ns=10_000, bandwidth_bytes_per_s=10**9, links=2),
+    ),
+)
+
+
+def convolution(name: str, channels: int, filters: int, extent: int, **more: object) -> ModelLayer:
+    return ModelLayer(
+        name=name,
+        kind=LayerKind.CONVOLUTION,
+        input_shape=(channels, extent, extent),
+        output_shape=(filters, extent, extent),
+        kernel=(3, 3),
+        stride=(1, 1),
+        padding=(1, 1),
+        num_parameters=9 * channels * filters,
+        forward_flops=2_000_000,
+        backward_flops=4_000_000,
+        saved_items=channels * extent * extent,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+MODEL = Model(
+    name="small",
+    layers=(
+        convolution("first", 3, 8, 16),
+        convolution("second", 8, 16, 16),
+        convolution("third", 16, 16, 16),
+        ModelLayer(
+            name="last",
+            kind=LayerKind.LINEAR,
+            input_shape=(16 * 16 * 16,),
+            output_shape=(10,),
+            num_parameters=16 * 16 * 16 * 10,
+            forward_flops=1_000_000,
+            backward_flops=2_000_000,
+            saved_items=16 * 16 * 16,
+        ),
+    ),
+    input_shape=(3, 16, 16),
+)
+
+
+def case(
+    devices: list[int],
+    batch: list[int],
+    *,
+    constants: Constants = BARE,
+    model: Model = MODEL,
+    machine: Machine = MACHINE,
+    **options: object,
+) -> Case:
+    return Case(
+        work=Work.of(model, machine.device),
+        machine=machine,
+        constants=constants,
+        options=Options(**options),  # type: ignore[arg-type]
+        devices=np.array(devices, float),
+        batch=np.array(batch, float),
+    )
+
+
+def judged(strategy: str, asked: Case) -> Judged:
+    return judge(find_strategy(strategy).evaluate(asked), asked)
