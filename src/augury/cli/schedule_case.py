@@ -112,6 +112,7 @@ def _of_graph(
     from augury.rewrite.piece_costs import extra_beside, piece_costs
     from augury.rewrite.scheduled import apply_order
     from augury.rewrite.scheduled_problem import recorded_order, recorded_problem
+    from augury.schedule.bucket_list import bucket_caps
 
     ledger = Ledger()
     costs: Costs = fit_network(graph, calibration)
@@ -123,6 +124,20 @@ def _of_graph(
     changed, known = graph, piece_costs(costs, calibration, ledger)
     before = replay_graph(graph)
     problem = recorded_problem(before, known, needs=needs, beside=beside, ledger=ledger)
+    stock = piece_costs(costs, calibration, Ledger(), at_once=TRANSFERS_AT_ONCE)
+
+    def rewritten(order: Order) -> Graph:
+        """Buckets of stock DDP share the link, pieces of a plan do not."""
+        is_stock = bucket_caps(problem, order) is not None
+        return apply_order(
+            changed,
+            stock if is_stock else known,
+            problem,
+            order,
+            beside=beside,
+            at_once=TRANSFERS_AT_ONCE if is_stock else 1,
+        )
+
     return Case(
         problem=problem,
         num_ranks=graph.num_ranks,
@@ -131,9 +146,7 @@ def _of_graph(
         baseline_order=recorded_order(graph, problem),
         noise=noise_of(before),
         measured_ns=measured_ns,
-        rewritten=lambda order: apply_order(
-            changed, known, problem, order, beside=beside, at_once=TRANSFERS_AT_ONCE
-        ),
+        rewritten=rewritten,
         ledger=ledger,
     )
 

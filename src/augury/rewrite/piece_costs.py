@@ -1,9 +1,9 @@
 """What a piece costs that others precede and follow: not what a collective takes alone.
 
-Two are under way at a time, so what a collective takes beyond its bytes is partly hidden behind
-its neighbours. And where ranks have few processors to themselves, communication that runs beside
-compute waits for them, round by round: that is measured (``--calibrate``), and charged to pieces
-only while their rank computes.
+Stock DDP's buckets are under way two at a time, so what a collective takes beyond its bytes is
+partly hidden behind its neighbours; the pieces of a plan go one at a time. And where ranks have
+few processors to themselves, communication that runs beside compute waits for them, round by
+round: that is measured (``--calibrate``), and charged to pieces only while their rank computes.
 """
 
 from __future__ import annotations
@@ -28,12 +28,15 @@ SHOWN = 2 / 3
 """What is left of a small collective's time where another one is under way beside it."""
 
 
-def piece_costs(costs: Costs, calibration: Sequence[Calibration], ledger: Ledger) -> Costs:
-    """How long pieces hold the link while no rank computes. No more bytes in a second than large
-    ones have, whatever a rate limit lets through after a rest. Where nobody measured what small
-    ones cost, something is assumed."""
+def piece_costs(
+    costs: Costs, calibration: Sequence[Calibration], ledger: Ledger, *, at_once: int = 1
+) -> Costs:
+    """How long pieces hold the link while no rank computes, so many ``at_once``. No more bytes in
+    a second than large ones have, whatever a rate limit lets through after a rest. Where nobody
+    measured what small ones cost, something is assumed."""
     if calibration:
-        return {kind: _at_least(cost, shown=SHOWN) for kind, cost in costs.items()}
+        shown = SHOWN if at_once > 1 else 1.0
+        return {kind: _at_least(cost, shown=shown) for kind, cost in costs.items()}
     cheap = [kind for kind, cost in costs.items() if min(cost.times_ns) < ASSUMED_OVERHEAD_NS]
     ledger.note(
         "overhead-assumed",
