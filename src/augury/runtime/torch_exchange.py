@@ -6,7 +6,6 @@ the next forward needs them.
 
 from __future__ import annotations
 
-import time
 from bisect import insort
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -70,10 +69,10 @@ class Exchange:
     def is_applied(self) -> bool:
         return not self._left
 
-    def begin(self) -> None:
-        now_ns = time.perf_counter_ns()
-        self.meter.begin(now_ns)
-        self.sender.begin(now_ns)
+    def begin(self, start_ns: int) -> None:
+        """A backward brings its first gradient; it started then."""
+        self.meter.begin(start_ns)
+        self.sender.begin(start_ns)
         self._given = [(None, 0)] * len(self.parameters)
         self._made_up = set()
         self._used = None

@@ -7,6 +7,7 @@ forward, only what is looked at. When forward ends nothing is under way.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -50,6 +51,7 @@ class Steps:
         """A backward is, or it has failed."""
         self._is_told = False
         """The running backward will tell when it is over."""
+        self._began_ns = 0
         self._is_flying = False
         self._is_due = False
         self._is_in_forward = False
@@ -92,7 +94,7 @@ class Steps:
     def _begin(self, exchange: Exchange) -> None:
         if not self._is_flying:
             self._is_flying = True
-            exchange.begin()
+            exchange.begin(self._began_ns if self._is_told else time.perf_counter_ns())
 
     def _end_backward(self) -> None:
         """Autograd has done everything that it could do."""
@@ -110,6 +112,7 @@ class Steps:
 
     def before_backward(self) -> None:
         self._is_told = True
+        self._began_ns = time.perf_counter_ns()
 
     def failed_backward(self) -> None:
         """The other ranks count on this one's pieces, be they worth nothing."""
