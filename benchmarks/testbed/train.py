@@ -105,7 +105,8 @@ class Trainer:
 
         if self._planned is None or self._schedule is None:
             self._planned = DistributedDataParallel(self._module)
-            self._schedule = schedule_training(self._planned, self._optimizer, plan)
+            # What is measured is the plan, not what would become of it.
+            self._schedule = schedule_training(self._planned, self._optimizer, plan, replan=False)
         else:
             self._schedule.switch(plan)
         if self._schedule.reason is not None:
