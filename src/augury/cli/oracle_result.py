@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from augury.core.errors import InfeasibleError
 from augury.oracle.limits import REASONS
 from augury.oracle.recommend import Choice, interval_s, recommend, recommend_each
+from augury.oracle.strategy import Reason
 from augury.report.oracle_result import OracleResult, OracleRow, PartResult, Recommendation
 
 if TYPE_CHECKING:
@@ -35,10 +36,11 @@ def result_of(judged: Sequence[Judged], *, samples: int | None) -> OracleResult:
 
 
 def refuse_if_nothing_fits(result: OracleResult) -> None:
-    """Names what binds the strategy that comes closest: the one that needs least memory."""
+    """Names what binds the strategy that comes closest: of those that only lack memory the one that
+    lacks least."""
     if result.recommended is not None:
         return
-    closest = min(result.rows, key=lambda row: row.memory_bytes)
+    closest = min(result.rows, key=lambda row: (row.bottleneck != Reason.MEMORY, row.memory_bytes))
     raise InfeasibleError(
         f"no strategy can be used: {closest.strategy} on {closest.devices} devices: {closest.why}",
         remedy="give more devices or memory, a smaller batch that divides, --recompute, or a lower"

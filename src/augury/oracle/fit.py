@@ -127,22 +127,32 @@ def _fit(predictor: Predictor) -> Constants:
     step_s = _of(predictor.rows, "measured_step_s")
     has_compute = np.isfinite(compute_s)
 
-    def residuals(x: F8) -> F8:
-        found = predictor.predict(_constants(x))
+    def errors(x: F8, fitted: Sequence[Constant]) -> F8:
+        found = predictor.predict(_constants(x, fitted))
         return np.concatenate(
             [
                 np.log(found.step_s / step_s),
                 np.log(found.compute_s[has_compute] / compute_s[has_compute]),
-                PULL * x,
             ]
         )
 
-    low, high = (np.array([_coordinate(one, edge) for one in _FITTED]) for edge in (0, 1))
-    start = np.clip(np.full(len(_FITTED), 0.01), low, high)
+    # What the rows do not speak of stays exactly neutral.
+    neutral = errors(np.zeros(0), ())
+    spoken_of = [
+        one for one in _FITTED if not np.array_equal(errors(np.full(1, 0.1), (one,)), neutral)
+    ]
+    if not spoken_of:
+        return BARE
+    low, high = (np.array([_coordinate(one, edge) for one in spoken_of]) for edge in (0, 1))
     found = least_squares(
-        residuals, start, bounds=(low, high), loss="soft_l1", f_scale=OUTLIER, max_nfev=400
+        lambda x: np.concatenate([errors(x, spoken_of), PULL * x]),
+        np.clip(np.full(len(spoken_of), 0.01), low, high),
+        bounds=(low, high),
+        loss="soft_l1",
+        f_scale=OUTLIER,
+        max_nfev=400,
     )
-    return _constants(found.x)
+    return _constants(found.x, spoken_of)
 
 
 def _log_errors(predictor: Predictor, constants: Constants) -> F8:
@@ -156,15 +166,19 @@ def _memory_reuse(predictor: Predictor, constants: Constants) -> float:
     known = np.isfinite(measured)
     if not known.any():
         return 1.0
-    found = predictor.predict(constants)
-    rest = found.memory_bytes - found.activation_bytes
-    ratio = float(np.median((measured - rest)[known] / found.activation_bytes[known]))
-    return min(2.0, max(0.05, ratio))
+    reuse = 1.0
+    for _ in range(10):
+        # At which moment the peak lies depends on it, too.
+        found = predictor.predict(replace(constants, memory_reuse=reuse))
+        rest = found.memory_bytes - found.activation_bytes
+        ratio = float(np.median((measured - rest)[known] / found.activation_bytes[known]))
+        reuse = min(2.0, max(0.05, reuse * ratio))
+    return reuse
 
 
-def _constants(x: F8) -> Constants:
+def _constants(x: F8, fitted: Sequence[Constant]) -> Constants:
     values: dict[str, Any] = {}
-    for constant, coordinate in zip(_FITTED, x.tolist(), strict=True):
+    for constant, coordinate in zip(fitted, x.tolist(), strict=True):
         moved = coordinate * constant.unit
         value = constant.neutral * float(np.exp(moved)) if constant.is_ratio else moved
         values[constant.name] = min(constant.high, max(constant.low, value))
