@@ -3,23 +3,23 @@ network carries how fast, what its forward needs when."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from math import gcd
 
 import numpy as np
 
 from augury.core.errors import InputError
-from augury.core.graph import Graph
-from augury.core.kinds import OpKind
+from augury.core.graph import RATE_ONE, Graph
+from augury.core.kinds import OpKind, ResourceKind
 from augury.core.ledger import Ledger, Severity
 from augury.core.plan import Order, Piece, Slice
-from augury.core.problem import Gradient, Network, Problem
+from augury.core.problem import Gradient, Problem
 from augury.core.timeline import Timeline
 from augury.costs.transfers import TransferCost
 from augury.rewrite.link_fit import fit_link
 from augury.rewrite.network import Costs
-from augury.rewrite.step_parts import StepParts, parts_of
+from augury.rewrite.step_parts import parts_of
+from augury.rewrite.step_times import StepTimes
 
 LARGEST_ITEM_BYTES = 16
 """Of the numbers that tensors are made of: a slice is whole items, whatever they are."""
@@ -35,19 +35,16 @@ def recorded_problem(
     beside: TransferCost | None = None,
     ledger: Ledger,
 ) -> Problem:
-    """``timeline`` is the replay of the recorded graph: times as they were, compute and
-    communication slowing each other. ``costs`` and ``beside`` are what pieces cost. ``needs``: by
+    """``timeline`` is the replay of the recorded graph. Backward is taken as it would go with
+    communication beside it all along, which is what scheduling is after; forward as it goes by
+    itself, which no order can better. ``costs`` and ``beside`` are what pieces cost. ``needs``: by
     name of the parameter, the share of forward that goes by before it is needed; what is missing
     is guessed, and noted."""
     graph = timeline.graph
     parts = parts_of(graph)
-    seen = [_Seen(timeline, own, parts.get((own.rank, own.next_step))) for own in parts.values()]
-    backward_ns = _middle([one.backward_ns for one in seen])
-    forward_ns = _middle([one.forward_ns for one in seen])
-    releases: dict[str, list[int]] = defaultdict(list)
-    for one in seen:
-        for name, release_ns in one.release_ns.items():
-            releases[name].append(release_ns)
+    seen = [
+        StepTimes(timeline, own, parts.get((own.rank, own.next_step))) for own in parts.values()
+    ]
     sizes = seen[0].sizes
     if any(one.sizes != sizes for one in seen):
         raise InputError(
@@ -56,6 +53,11 @@ def recorded_problem(
         )
     shares = _shares(list(sizes), needs, ledger)
     total_bytes = sum(sizes.values())
+    carried = int(graph.gradients.carried_by[0])
+    kind, stream = OpKind(int(graph.ops.kind[carried])), int(graph.ops.resource[carried])
+    alone_ns = _middle([one.backward_ns for one in seen])
+    slower = _slower_beside(graph, alone_ns, round(costs[kind].ns_per_byte * total_bytes))
+    backward_ns, forward_ns = round(alone_ns * slower), _middle([one.forward_ns for one in seen])
     after_ns = _middle([one.update_ns + one.copy_ns for one in seen])
     # Of parameters that are needed together, the one whose gradient comes last is the first.
     made = {name: place for place, name in enumerate(sizes)}
@@ -64,8 +66,10 @@ def recorded_problem(
             name=name,
             size_bytes=sizes[name],
             item_bytes=gcd(sizes[name], LARGEST_ITEM_BYTES),
-            release_ns=min(max(0, _middle(releases[name])), backward_ns),
-            spread_ns=_spread(releases[name]),
+            release_ns=min(
+                round(_middle([one.release_ns[name] for one in seen]) * slower), backward_ns
+            ),
+            spread_ns=_spread([one.seen_release_ns[name] for one in seen]),
             need_ns=round(shares[name] * forward_ns),
             update_ns=round(after_ns * sizes[name] / total_bytes),
         )
@@ -77,12 +81,12 @@ def recorded_problem(
         backward_ns=backward_ns,
         between_ns=between_ns,
         forward_ns=forward_ns,
-        network=_network(
-            timeline,
-            costs,
-            beside,
-            next(iter(parts.values())),
-            beside_ns=backward_ns,
+        network=fit_link(
+            costs[kind],
+            total_bytes=total_bytes,
+            slowed=_slowed_on(timeline, stream),
+            beside=beside,
+            beside_ns=backward_ns + forward_ns,
         ),
     )
 
@@ -105,30 +109,6 @@ def recorded_order(graph: Graph, problem: Problem) -> Order:
     return Order(policy="recorded", pieces=tuple(pieces), has_barrier=True)
 
 
-class _Seen:
-    """What one rank's step showed."""
-
-    def __init__(self, timeline: Timeline, own: StepParts, following: StepParts | None) -> None:
-        graph, start_ns, end_ns = timeline.graph, timeline.start_ns, timeline.end_ns
-
-        def took_ns(ops: Sequence[int]) -> int:
-            return int((end_ns[list(ops)] - start_ns[list(ops)]).sum())
-
-        began_ns = int(start_ns[own.backward[0]])
-        rows, gradients = own.rows, graph.gradients
-        names = [graph.strings[int(name)] for name in gradients.name[rows].tolist()]
-        self.sizes = dict(zip(names, gradients.size_bytes[rows].tolist(), strict=True))
-        made_ns = (end_ns[gradients.made_by[rows]] - began_ns).tolist()
-        self.release_ns = dict(zip(names, made_ns, strict=True))
-        self.backward_ns = int(end_ns[own.backward[-1]]) - began_ns
-        self.forward_ns = (
-            int(end_ns[own.forward[-1]] - start_ns[own.forward[0]]) if own.forward else 0
-        )
-        # Where recording goes on elsewhere, what this step began with stands for the next one's.
-        self.between_ns = took_ns(own.rest) + took_ns((following or own).before)
-        self.copy_ns, self.update_ns = took_ns(own.copies), took_ns(own.updates)
-
-
 def _shares(names: list[str], needs: Mapping[str, float], ledger: Ledger) -> dict[str, float]:
     """Where nobody saw the modules, forward is taken for backward the other way round."""
     unknown = [name for name in names if name not in needs]
@@ -147,27 +127,24 @@ def _shares(names: list[str], needs: Mapping[str, float], ledger: Ledger) -> dic
     return {name: needs[name] for name in names}
 
 
-def _network(
-    timeline: Timeline,
-    costs: Costs,
-    beside: TransferCost | None,
-    own: StepParts,
-    *,
-    beside_ns: int,
-) -> Network:
-    """As it runs beside compute, in the mixture that was recorded."""
-    graph = timeline.graph
-    carried = int(graph.gradients.carried_by[own.rows[0]])
-    kind, stream = OpKind(int(graph.ops.kind[carried])), int(graph.ops.resource[carried])
-    work_ns = int(graph.ops.work_ns[graph.ops.resource == stream].sum())
-    slowed = max(1.0, int(timeline.use.busy_ns[stream]) / max(1, work_ns))
-    return fit_link(
-        costs[kind],
-        total_bytes=int(graph.gradients.size_bytes[own.rows].sum()),
-        slowed=slowed,
-        beside=beside,
-        beside_ns=beside_ns,
+def _slower_beside(graph: Graph, alone_ns: int, communication_ns: int) -> float:
+    """How many times as long backward takes with communication beside it, as long as there is
+    any."""
+    rules, kinds = graph.interference, graph.resources.kind
+    slowed = (kinds[rules.victim] == ResourceKind.COMPUTE) & (
+        kinds[rules.aggressor] == ResourceKind.COMMUNICATION
     )
+    if not slowed.any():
+        return 1.0
+    rate = float(np.median(rules.rate[slowed])) / RATE_ONE
+    return min(1 / rate, 1 + (1 - rate) * communication_ns / max(1, alone_ns))
+
+
+def _slowed_on(timeline: Timeline, stream: int) -> float:
+    """How many times as long collectives took beside compute, in the mixture that was recorded."""
+    ops = timeline.graph.ops
+    work_ns = int(ops.work_ns[ops.resource == stream].sum())
+    return max(1.0, int(timeline.use.busy_ns[stream]) / max(1, work_ns))
 
 
 def _middle(values: Sequence[int]) -> int:
