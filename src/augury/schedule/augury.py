@@ -21,8 +21,9 @@ class Augury:
     and the urgent ones are pulled first. No barrier. The best of several such orders is improved
     by small changes.
 
-    Where times are known to be spread, orders are judged by the mean over what may happen, and
-    some leave a margin in gaps.
+    Orders of the same step may differ much in what they come to if the network is slower than
+    foretold: some leave a margin in gaps, and what would be counts a little. Where times are known
+    to be spread, the mean over what may happen decides.
 
     Never worse than another policy, as foretold: unless ours is so near the bound that no order
     can be better by more than ``near``, the others' are compiled too, and the best is taken.

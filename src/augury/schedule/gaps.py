@@ -54,12 +54,12 @@ def fill_gaps(
     tail_ns: Floats,
     *,
     bound_ns: float,
-    deviations: float = 0.0,
+    slower: float = 1.0,
+    early_ns: float = 0.0,
     width: int = 2,
 ) -> list[Filled]:
     """The ``width`` best ways up to the last release, best first. Messages are to be done by the
-    next release even if that comes so many standard deviations early, and the network is slower
-    by as many."""
+    next release even if that comes early, and if the network is slower."""
     beside_ns = tail_ns + terms.overhead_ns + terms.latency_ns
     ways: list[list[Filled]] = [[] for _ in points_ns]
     ways[0].append(Filled(0.0, 0.0, terms.work_ns, ()))
@@ -69,7 +69,7 @@ def fill_gaps(
             there_ns = np.where(is_there, way.rest_ns, 0.0)
             total_ns = float(there_ns.sum())
             room_ns = points_ns[here + 1 :] - (now_ns + terms.overhead_ns)
-            room_ns = (room_ns - deviations * terms.spread_ns) / (1 + deviations * terms.spread)
+            room_ns = (room_ns - early_ns) / slower
             # Of all gaps that everything fits into the first is as good as any.
             fits = int(np.searchsorted(room_ns, total_ns)) + 1
             tight = int(np.searchsorted(room_ns[:fits], 0.0, side="right"))

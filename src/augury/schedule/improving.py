@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from heapq import heappop, heappush
 
 import numpy as np
@@ -10,25 +9,15 @@ import numpy as np
 from augury.core.problem import Problem, Scheme
 from augury.core.table import I8
 from augury.schedule.evaluate import Evaluator
-from augury.schedule.judging import Judge
-from augury.schedule.line import Line, flat_line
+from augury.schedule.judging import Candidate, Judge
+from augury.schedule.line import flat_line
 
 MOVES = (-0.5, 0.5, -0.2, 0.2)
 """Of the message that becomes shorter."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Candidate:
-    mean_ns: float
-    line: Line
-    cuts: I8
-    back: I8 | None = None
-
-    def is_better_than(self, other: Candidate | None) -> bool:
-        """Of equally good ones, that with fewer messages."""
-        if other is None or self.mean_ns != other.mean_ns:
-            return other is None or self.mean_ns < other.mean_ns
-        return len(self.cuts) < len(other.cuts)
+def better(one: Candidate, other: Candidate) -> Candidate:
+    return other if other.cost_ns < one.cost_ns else one
 
 
 def improve(judge: Judge, best: Candidate, *, good_enough_ns: float, most_tries: int) -> Candidate:
@@ -38,25 +27,23 @@ def improve(judge: Judge, best: Candidate, *, good_enough_ns: float, most_tries:
         if tries <= 0:
             return best
         tries -= 1
-        best = _tried(judge, best, np.delete(best.cuts, nth))
+        best = better(best, judge.judged(best.line, np.delete(best.cuts, nth)))
     for move in MOVES:
         nth = 0
         while nth < len(best.cuts) - 1:
-            if tries <= 0 or best.mean_ns <= good_enough_ns:
+            if tries <= 0 or best.step_ns <= good_enough_ns:
                 return best
             tries -= 1
-            before = best.cuts[nth - 1] if nth else 0
-            shorter = best.cuts[nth] - before if move < 0 else best.cuts[nth + 1] - best.cuts[nth]
-            moved = best.cuts.copy()
-            moved[nth] += int(move * shorter)
-            best = _tried(judge, best, best.line.aligned(moved))
+            best = better(best, judge.judged(best.line, _moved(best, nth, move)))
             nth += 1
     return best
 
 
-def _tried(judge: Judge, best: Candidate, cuts: I8) -> Candidate:
-    new = Candidate(judge.mean_ns(best.line, cuts), best.line, cuts)
-    return new if new.is_better_than(best) else best
+def _moved(best: Candidate, nth: int, move: float) -> I8:
+    before, cut, after = (int(at) for at in np.concatenate([[0], best.cuts])[nth : nth + 3])
+    cuts = best.cuts.copy()
+    cuts[nth] += int(move * (cut - before if move < 0 else after - cut))
+    return best.line.aligned(cuts)
 
 
 def with_urgent_pulls(judge: Judge, best: Candidate) -> Candidate:
@@ -81,6 +68,4 @@ def with_urgent_pulls(judge: Judge, best: Candidate) -> Candidate:
             seen += 1
         back.append(heappop(waiting)[1])
         now_ns += hold_ns[back[-1]]
-    pulled = np.array(back, np.int64)
-    new = Candidate(judge.mean_ns(best.line, best.cuts, pulled), best.line, best.cuts, pulled)
-    return new if new.is_better_than(best) else best
+    return better(best, judge.judged(best.line, best.cuts, np.array(back, np.int64)))

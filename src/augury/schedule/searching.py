@@ -8,16 +8,17 @@ from math import inf
 from augury.core.problem import Problem
 from augury.schedule.bound import lower_bound
 from augury.schedule.gaps import Filled, fill_gaps, start_points
-from augury.schedule.improving import Candidate, improve, with_urgent_pulls
-from augury.schedule.judging import Judge
+from augury.schedule.improving import better, improve, with_urgent_pulls
+from augury.schedule.judging import Candidate, Judge, is_spread
 from augury.schedule.laying import Laying
 from augury.schedule.rest import cut_rest
 from augury.schedule.terms import Floats, terms_of
 
 GOOD_ENOUGH = 1.001
-"""Of the bound: the search ends there."""
-SHARES_BEHIND = (1.0, 0.0)
-"""Of updates behind a gradient that will be done after it has come: all, or none."""
+"""Of the bound: cuts are not moved further then."""
+WAYS = ((1.0, 1.0, 2), (1.0, 1.25, 1), (1.0, 1.6, 1), (0.0, 1.0, 1))
+"""Which share of the updates behind a gradient will be done after it has come; how much slower
+than foretold the network may be in gaps; how many orders of that kind."""
 SMALLER = 1.6
 LEAST_SHARE = 1 / 400
 """How message sizes are tried with a parameter server, down to which share of the largest."""
@@ -34,27 +35,20 @@ class Search:
         self.bound_ns = lower_bound(problem)
         self._points_ns = start_points(problem, self.terms)
 
-    @property
-    def good_enough_ns(self) -> float:
-        """Only a step that is certain is held against the bound."""
-        return GOOD_ENOUGH * self.bound_ns if self.judge.is_certain else 0.0
-
     def run(self) -> Candidate:
         best = self._judged(self._all_at_once())
         for tail_ns, way in self._ways():
             for most_ns in self._sizes(way):
                 laying = self._laid(tail_ns, way, most_ns, best)
                 if laying is not None:
-                    new = self._judged(laying)
-                    best = new if new.is_better_than(best) else best
-            if best.mean_ns <= self.good_enough_ns:
-                break
-        best = improve(self.judge, best, good_enough_ns=self.good_enough_ns, most_tries=MOST_TRIES)
+                    best = better(best, self._judged(laying))
+        # Only a step that is certain is held against the bound.
+        good_enough_ns = 0.0 if is_spread(self.problem) else GOOD_ENOUGH * self.bound_ns
+        best = improve(self.judge, best, good_enough_ns=good_enough_ns, most_tries=MOST_TRIES)
         return with_urgent_pulls(self.judge, best)
 
     def _judged(self, laying: Laying) -> Candidate:
-        line, cuts = laying.line()
-        return Candidate(self.judge.mean_ns(line, cuts), line, cuts)
+        return self.judge.judged(*laying.line())
 
     def _all_at_once(self) -> Laying:
         laying = Laying(self.terms)
@@ -62,19 +56,21 @@ class Search:
         return laying
 
     def _ways(self) -> Iterator[tuple[Floats, Filled]]:
-        shares = SHARES_BEHIND if self.terms.update_ns.any() else SHARES_BEHIND[:1]
-        margins = (0.0,) if self.judge.is_certain else (0.0, 1.0)
-        for share in shares:
-            tail_ns = self.terms.tail_ns(share)
-            for deviations in margins:
-                for way in fill_gaps(
-                    self.terms,
-                    self._points_ns,
-                    tail_ns,
-                    bound_ns=self.bound_ns,
-                    deviations=deviations,
-                ):
-                    yield tail_ns, way
+        terms = self.terms
+        for share, slower, width in WAYS:
+            if share < 1.0 and not terms.update_ns.any():
+                continue
+            tail_ns = terms.tail_ns(share)
+            for way in fill_gaps(
+                terms,
+                self._points_ns,
+                tail_ns,
+                bound_ns=self.bound_ns,
+                slower=max(slower, 1 + terms.spread if slower > 1.0 else 1.0),
+                early_ns=terms.spread_ns if slower > 1.0 else 0.0,
+                width=width,
+            ):
+                yield tail_ns, way
 
     def _laid(self, tail_ns: Floats, way: Filled, most_ns: float, best: Candidate) -> Laying | None:
         """None if the rest cannot be cut so that it would beat the best so far."""
@@ -89,7 +85,7 @@ class Search:
                 left_ns,
                 tail_ns,
                 begin_ns=float(self._points_ns[-1]),
-                between_ns=(float(self.bound_ns), BESIDE * best.mean_ns),
+                between_ns=(float(self.bound_ns), BESIDE * best.step_ns),
                 most_ns=most_ns,
             )
         if sizes_ns is None:
