@@ -79,6 +79,7 @@ def _piece(piece: PieceResult, y: int, end_ns: int) -> Iterator[str]:
         f'<rect x="{x:.1f}" y="{y + 2}" width="{width:.1f}" height="{ROW - 4}"'
         f' fill="{COLOURS[0]}"><title>{_text(about)}</title></rect>'
     )
+    yield _label(LEFT - 6, y + ROW - 3, format_bytes(piece.size_bytes), anchor="end")
     yield _line(x + width, middle, tail, middle, COLOURS[0])
     released = _x(piece.release_ns, end_ns)
     yield _line(released, y + 1, released, y + ROW - 1, RELEASED, width=2)

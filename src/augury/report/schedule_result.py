@@ -72,7 +72,7 @@ class ScheduleResult(msgspec.Struct, frozen=True, kw_only=True):
     measured_step_ns: int | None
     bound_ns: int
     headroom_pct: float
-    """What the bound is below the evaluated baseline."""
+    """What the bound is below the baseline, replayed or evaluated, whichever is faster."""
     noise_pct: float
     """A gain below this does not show among the run's own variations."""
     can_pay: bool
