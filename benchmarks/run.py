@@ -36,6 +36,8 @@ from benchmarks.measure import (
     report,
     say,
 )
+from benchmarks.oracle import sweep as oracle_sweep
+from benchmarks.oracle import versus as oracle_versus
 
 
 def main() -> int:
@@ -47,6 +49,8 @@ def main() -> int:
         memory(),
         *screening(),
         *commands(),
+        oracle_sweep.main() == 0,
+        oracle_versus.main() == 0,
     ]
     return 0 if all(held) else 5
 

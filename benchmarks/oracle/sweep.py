@@ -7,6 +7,7 @@ its communications, its memory, whether it can be, and its bottleneck.
 
 from __future__ import annotations
 
+import importlib.util
 import statistics
 import sys
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from augury.oracle.layers_cost import Work
 from augury.oracle.limits import judge
 from augury.oracle.strategies.known import STRATEGIES
 from augury.oracle.strategy import Case, Options
-from benchmarks.measure import at_least, cpu_seconds, report
+from benchmarks.measure import at_least, at_most, cpu_seconds, cpu_seconds_of_command, report, say
 
 ROUNDS = 7
 NUM_SINGLE = 200
@@ -33,7 +34,18 @@ def main() -> int:
         report("oracle_sweep_per_s", per_second(*every), "1/s", at_least(100_000), num=every[1]),
         report("oracle_single_per_s", per_second(*each), "1/s", at_least(3_000), num=each[1]),
     ]
+    held += from_module_to_table()
     return 0 if all(held) else 5
+
+
+def from_module_to_table() -> list[bool]:
+    """ResNet-50 from its ``nn.Module``, all strategies at all scales, start of Python included."""
+    if importlib.util.find_spec("torch") is None:
+        say("no torch here: no model to read")
+        return []
+    asked = ["--model", "resnet50", "--cluster", "abci", "--global-batch", "1024"]
+    spent_s = cpu_seconds_of_command(sys.executable, "-m", "augury", "oracle", *asked, rounds=3)
+    return [report("oracle_resnet50_cpu", spent_s, "s", at_most(10))]
 
 
 def per_second(run: Callable[[], object], number: int) -> float:

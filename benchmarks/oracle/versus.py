@@ -29,7 +29,11 @@ ROUNDS = 5
 
 
 def main() -> int:
-    peer = llm_analysis()
+    try:
+        peer = llm_analysis()
+    except subprocess.CalledProcessError:
+        say("llm-analysis cannot be installed: nothing to compare with")
+        return 5
     ours, number = all_at_once(Work.of(deep_model(), ABCI.device))
     ours()
     found = ratio(peer, ours, rounds=ROUNDS).scaled(number / NUM_EVALUATIONS)

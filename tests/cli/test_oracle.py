@@ -102,6 +102,17 @@ def test_options_change_what_they_say(model: str, capsys: pytest.CaptureFixture[
     assert stages["rows"][0]["axes"] == {"pipeline": 2, "micro_batches": 8}
 
 
+def test_levels_are_as_fast_as_collectives_were_timed(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    timed = tmp_path / "timed.csv"
+    timed.write_text("collective,devices,size_bytes,time_s\nall_reduce,4,1000,1\n")
+    args = ("--model", model, "--devices", "4", "--global-batch", "64", "--strategy", "data")
+    slow = _json(capsys, *args, "--collectives", str(timed))["rows"][0]
+    assert slow["comm_s"] > 1000 * _json(capsys, *args)["rows"][0]["comm_s"]
+    assert _oracle(capsys, *args, "--collectives", str(tmp_path))[0] == 3
+
+
 def test_a_picture(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     plot = tmp_path / "sweep.svg"
     args = ("--model", model, "--devices", "4:64", "--global-batch", "64", "--plot", str(plot))

@@ -15,6 +15,7 @@ from augury.cli.say import next_command, say
 from augury.core.files import new_file
 
 if TYPE_CHECKING:
+    from augury.oracle.cluster import Machine
     from augury.oracle.fit_constants import Constants
 
 
@@ -33,6 +34,13 @@ def oracle(
             metavar="NAME|FILE.toml", help="abci, v100, a100, h100, mi300x, cpu, or a description."
         ),
     ],
+    collectives: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN|FILE",
+            help="Timed collectives: a run recorded with --calibrate, nccl-tests' output, a CSV.",
+        ),
+    ] = None,
     devices: Annotated[
         str,
         typer.Option(metavar="N:M|N,M,...", help="From one to the other in doublings, or listed."),
@@ -104,7 +112,6 @@ def oracle(
     if plot is not None:
         check_target(plot, (".svg",), force=force)
     from augury.core.units import parse_bytes
-    from augury.oracle.cluster_file import find_machine
     from augury.oracle.device import Precision
     from augury.oracle.layers_cost import Work
     from augury.oracle.memory import Optimizer
@@ -122,7 +129,7 @@ def oracle(
         else [find_strategy(name) for name in dict.fromkeys(strategy.split(","))]
     )
     limit_bytes = parse_bytes(memory) if memory is not None else None
-    machine = find_machine(cluster)
+    machine = measured_machine(cluster, collectives)
     known = find_constants(constants)
     machine.device.flops(Precision(precision))
     with working(f"reading {model}"):
@@ -169,6 +176,21 @@ def oracle(
     if plot is not None:
         say(f"wrote {plot}")
     next_command("validate", "oracle", "--measured", "MEASURED.csv", "--cluster", cluster)
+
+
+def measured_machine(cluster: str, collectives: Path | None) -> Machine:
+    """With its levels as fast as collectives were timed on them."""
+    from augury.oracle.cluster_file import find_machine
+    from augury.oracle.cluster_fit import read_timings, timings_of, with_timings
+
+    machine = find_machine(cluster)
+    if collectives is None:
+        return machine
+    if collectives.is_dir():
+        from augury.ingest.run import open_run
+
+        return with_timings(machine, timings_of(open_run(collectives)))
+    return with_timings(machine, read_timings(collectives))
 
 
 def find_constants(name: str) -> Constants:

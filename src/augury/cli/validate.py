@@ -44,6 +44,13 @@ def validate(
     cluster: Annotated[
         str, typer.Option(metavar="NAME|FILE.toml", help="Where it was measured.")
     ] = "abci",
+    collectives: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN|FILE",
+            help="Timed collectives: a run recorded with --calibrate, nccl-tests' output, a CSV.",
+        ),
+    ] = None,
     precision: Annotated[
         Literal["fp32", "tf32", "fp16", "bf16"], typer.Option(help="Of compute and activations.")
     ] = "fp32",
@@ -76,9 +83,8 @@ def validate(
         check_target(out, (".json",), force=force)
     if every_other is not None and fit is None:
         raise UsageError("--every-other says what to fit on", remedy="give --fit as well")
-    from augury.cli.oracle import find_constants
+    from augury.cli.oracle import find_constants, measured_machine
     from augury.cli.validate_result import result_of
-    from augury.oracle.cluster_file import find_machine
     from augury.oracle.device import Precision
     from augury.oracle.fit import fit as fit_constants
     from augury.oracle.fit_constants import save_constants
@@ -88,7 +94,7 @@ def validate(
     from augury.oracle.validate_table import every_other as half_of
     from augury.oracle.validate_table import read_table
 
-    machine = find_machine(cluster)
+    machine = measured_machine(cluster, collectives)
     compared = _of_model(read_table(measured), model, measured)
     fitted_on: list[Row] = []
     if fit is not None:

@@ -98,13 +98,13 @@ def _bottleneck(
         sums[part.reason] = part.exposed_s if before is None else before + part.exposed_s
     lost_s = np.array(list(sums.values()))
     largest = lost_s.argmax(axis=0)
-    found = np.array([_NUMBER[reason] for reason in sums])[largest]
+    found: I1 = np.array([_NUMBER[reason] for reason in sums], np.int8)[largest]
     is_small = lost_s.max(axis=0) <= NOTICEABLE * step_s
     found[is_small] = _NUMBER[Reason.NONE]
     found[is_small & is_nearly_full] = _NUMBER[Reason.FRAGMENTATION]
     found[too_large] = _NUMBER[Reason.MEMORY]
     found[refused] = _NUMBER[Reason.COUNT]
-    return found.astype(np.int8)
+    return found
 
 
 def _reading_s(case: Case) -> F8 | None:
