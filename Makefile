@@ -26,7 +26,7 @@ help: ## list the targets
 install: $(INSTALLED) ## make .venv with augury, its kernel and the tools
 	@echo "ready: $(BIN)/augury --help"
 
-demo: $(TORCH) ## record a real training of two processes, replay it, foretell a change
+demo: $(TORCH) ## record a real training of two processes, replay it, plan, follow the plan, compare
 	@$(BIN)/augury demo --force --out build/demo
 	@echo "(augury is $(BIN)/augury here)"
 

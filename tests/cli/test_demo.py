@@ -1,12 +1,21 @@
 import json
 from pathlib import Path
 
+from augury.core.plan_file import load_plan
 from tests.cli.conftest import Runner
 
 
-def test_records_and_replays_a_real_training(run: Runner) -> None:
+def test_the_whole_loop_on_a_real_training(run: Runner) -> None:
     document = json.loads(run("demo", "--out", "d", "--json").out)
     assert document["run"] == "d/run"
+    assert load_plan(Path(document["plan"])).num_ranks == 2
+    assert len(document["schedule"]["policies"]) == 9
+    diff = document["diff"]
+    assert diff["before"]["num_ranks"] == diff["after"]["num_ranks"] == 2
+    assert diff["after"]["step_ns"] > 0
+    assert diff["policy"] == document["schedule"]["best"]
+    again = run("diff", "d/run", "d/planned-run", "--plan", "d/plan.json", "--json")
+    assert json.loads(again.out)["result"] == diff
     result = document["result"]
     assert result["num_ranks"] == 2
     assert result["num_steps"] == 18  # two windows of ten, the first step of each left out

@@ -1,8 +1,7 @@
-"""``augury demo``: the loop on a real training of two processes; or on a made-up run."""
+"""``augury demo``: the whole loop on a real training; or a replay of a made-up run."""
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from augury.cli.exports import describe, write_timeline
-from augury.cli.graphs import import_numpy, predicted_interval, read_recorded, replay_graph
+from augury.cli.graphs import import_numpy, predicted_interval, replay_graph
 from augury.cli.options import Force, Json
 from augury.cli.progress import working
 from augury.cli.say import next_command, say
@@ -20,9 +19,8 @@ from augury.report.formats import DEFAULT_MAX_EVENTS
 
 if TYPE_CHECKING:
     from augury.core.graph import Graph
+    from augury.report.result import ReplayResult
 
-_WINDOWS = "10:20,30:40"
-_NUM_STEPS = 55
 _STRAGGLER = 5
 _SLOWER = 1.4
 
@@ -37,66 +35,87 @@ def demo(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Record a real training of two processes, replay it, foretell a change."""
+    """Record a real training of two processes, replay it, plan, follow the plan, compare."""
     is_real = not made_up and find_spec("torch") is not None
     _prepare(out, force=force)
     import_numpy()
-    graph, source = _recorded(out, force=force) if is_real else _made_up(out, force=force)
-    timeline = replay_graph(graph)
-    written = write_timeline(
-        timeline, out / "timeline.json", force=force, max_events=DEFAULT_MAX_EVENTS, title="demo"
-    )
-    from augury.report.summarize import summarize
+    if is_real:
+        _whole_loop(out, force=force, json=json)
+    else:
+        _replay_made_up(out, asked=made_up, force=force, json=json)
 
-    summary = summarize(timeline, interval_ns=predicted_interval(timeline))
+
+def _whole_loop(out: Path, *, force: bool, json: bool) -> None:
+    from augury.cli.demo_loop import introduction, open_demo
+
+    demo = open_demo(out, force=force)
+    if not json:
+        say(*introduction(demo), "")
+    summary, told = _replayed(demo.record(), out, force=force)
+    if not json:
+        _show(summary, demo.run)
+        say("", *told, "", "Which order of gradients would be better?", "")
+    plans = demo.make_plan()
+    if not json:
+        from augury.report.schedule import render_schedule
+
+        render_schedule(plans, sys.stdout, name=demo.run.name)
+        say("", "The same training once more, as planned:", "")
+    found = demo.follow_plan()
     if json:
         from augury.report.as_json import encode_document
 
-        key = "run" if is_real else "graph"
         print(
             encode_document(
-                **{key: str(source)}, timeline=str(out / "timeline.json"), result=summary
+                run=str(demo.run),
+                timeline=str(out / "timeline.json"),
+                result=summary,
+                plan=str(demo.plan),
+                schedule=plans,
+                planned_run=str(demo.planned_run),
+                diff=found,
             )
         )
         return
+    from augury.report.diff import render_diff
+
+    render_diff(found, sys.stdout, before=demo.run.name, after=demo.planned_run.name)
+    next_command("whatif", demo.run, "--bandwidth", "0.1x")
+
+
+def _replay_made_up(out: Path, *, asked: bool, force: bool, json: bool) -> None:
+    graph, source = _made_up(out, force=force)
+    summary, told = _replayed(graph, out, force=force)
+    if json:
+        from augury.report.as_json import encode_document
+
+        print(
+            encode_document(graph=str(source), timeline=str(out / "timeline.json"), result=summary)
+        )
+        return
+    say(*_of_made_up(graph, asked=asked), "")
+    _show(summary, source)
+    say("", *_where_to_look(), *told)
+    next_command("replay", source, "--json")
+
+
+def _replayed(graph: Graph, out: Path, *, force: bool) -> tuple[ReplayResult, list[str]]:
+    """And what is to be said of the timeline that was written."""
+    from augury.report.summarize import summarize
+
+    timeline = replay_graph(graph)
+    path = out / "timeline.json"
+    written = write_timeline(
+        timeline, path, force=force, max_events=DEFAULT_MAX_EVENTS, title="demo"
+    )
+    summary = summarize(timeline, interval_ns=predicted_interval(timeline))
+    return summary, list(describe(path, written))
+
+
+def _show(summary: ReplayResult, source: Path) -> None:
     from augury.report.terminal import render
 
-    say(*(_of_recorded() if is_real else _of_made_up(graph, asked=made_up)), "")
     render(summary, sys.stdout, name=source.name)
-    say("", *([] if is_real else _where_to_look()), *describe(out / "timeline.json", written))
-    if is_real:
-        next_command("whatif", source, "--bandwidth", "0.1x")
-    else:
-        next_command("replay", source, "--json")
-
-
-def _recorded(out: Path, *, force: bool) -> tuple[Graph, Path]:
-    from augury.capture.launcher import launch
-    from augury.capture.run_folder import prepare_folder
-    from augury.capture.settings import Settings, parse_windows
-
-    folder = prepare_folder(out / "run", force=force, rank=None)
-    job = [
-        *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
-        *(str(Path(__file__).with_name("demo_training.py")), str(_NUM_STEPS)),
-    ]
-    settings = Settings(out=str(folder), windows=parse_windows(_WINDOWS), calibrate=True)
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # or torchrun warns that it sets that itself
-    with working(f"training with two processes for {_NUM_STEPS} steps, recording 20"):
-        code = launch(job, settings)
-    if code:
-        raise AuguryError(
-            f"the training ended with {code}", remedy="look at its output above, or add --made-up"
-        )
-    return read_recorded(folder)[0], out / "run"
-
-
-def _of_recorded() -> list[str]:
-    return [
-        f"A real training, recorded without a change to it: two processes, {_NUM_STEPS} steps, a",
-        "small convolutional net, gradients averaged by DDP over loopback. The steps that were",
-        "recorded are replayed, and held against those that nobody watched.",
-    ]
 
 
 def _made_up(out: Path, *, force: bool) -> tuple[Graph, Path]:

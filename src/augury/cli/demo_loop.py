@@ -1,0 +1,143 @@
+"""The whole loop on a real training of two processes: record, replay, plan, apply, verify."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from augury.cli.demo_network import (
+    GBIT_EACH_WAY,
+    behind_slow_network,
+    can_have_slow_network,
+)
+from augury.cli.graphs import read_recorded
+from augury.cli.progress import working
+from augury.core.errors import AuguryError
+
+if TYPE_CHECKING:
+    from augury.core.graph import Graph
+    from augury.diagnose.compare import Comparison
+    from augury.report.schedule_result import ScheduleResult
+
+WINDOWS = "10:20,30:40"
+NUM_STEPS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """``out`` is the folder in which everything lands."""
+
+    out: Path
+    force: bool
+    is_slow: bool
+
+    @property
+    def run(self) -> Path:
+        return self.out / "run"
+
+    @property
+    def plan(self) -> Path:
+        return self.out / "plan.json"
+
+    @property
+    def planned_run(self) -> Path:
+        return self.out / "planned-run"
+
+    def record(self) -> Graph:
+        return read_recorded(self._train(self.run, f"{NUM_STEPS} steps, recording 20"))[0]
+
+    def make_plan(self) -> ScheduleResult:
+        from augury.cli.schedule_assess import assess_all, best_of, plan_of, result_of
+        from augury.cli.schedule_case import open_case, other_network
+        from augury.core.plan_file import save_plan
+        from augury.schedule.bound import lower_bound
+        from augury.schedule.policies import POLICIES
+
+        case = open_case(self.run, max_bytes="4GB", changes=[], other=other_network(None, None))
+        bound_ns = lower_bound(case.problem)
+        assessed = assess_all(case, POLICIES, bound_ns)
+        save_plan(plan_of(case, best_of(assessed), bound_ns), self.plan, force=self.force)
+        return result_of(case, assessed, bound_ns)
+
+    def follow_plan(self) -> Comparison:
+        from augury.core.plan_file import load_plan
+        from augury.diagnose.compare import compare_runs
+        from augury.ingest.run import open_run
+        from augury.runtime.inject import VARIABLE
+
+        folder = self._train(
+            self.planned_run,
+            f"{NUM_STEPS} steps as planned",
+            {VARIABLE: os.path.realpath(self.plan)},
+        )
+        with working("comparing"):
+            return compare_runs(open_run(self.run), open_run(folder), load_plan(self.plan))
+
+    def _train(self, out: Path, what: str, told: dict[str, str] | None = None) -> Path:
+        from augury.capture.launcher import launch
+        from augury.capture.run_folder import prepare_folder
+        from augury.capture.settings import Settings, parse_windows
+
+        folder = prepare_folder(out, force=self.force, rank=None)
+        settings = Settings(out=str(folder), windows=parse_windows(WINDOWS), calibrate=True)
+        with working(f"training with two processes for {what}"), _environment(told or {}):
+            code = launch(self._job(), settings)
+        if code:
+            raise AuguryError(
+                f"the training ended with {code}",
+                remedy="look at its output above, or add --made-up",
+            )
+        return folder
+
+    def _job(self) -> list[str]:
+        job = [
+            *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
+            *("--nproc-per-node", "2"),
+            *(str(Path(__file__).with_name("demo_training.py")), str(NUM_STEPS)),
+        ]
+        return behind_slow_network(job) if self.is_slow else job
+
+
+def open_demo(out: Path, *, force: bool) -> Demo:
+    return Demo(out, force, can_have_slow_network())
+
+
+def introduction(demo: Demo) -> list[str]:
+    network = (
+        f"a network of {GBIT_EACH_WAY} Gbit/s, which lasts as long as the demo"
+        if demo.is_slow
+        else "loopback"
+    )
+    return [
+        f"A real training, recorded without a change to it: two processes, {NUM_STEPS} steps, a",
+        f"small convolutional net, gradients averaged by DDP over {network}.",
+        "The steps that were recorded are replayed, and held against those that nobody watched.",
+    ]
+
+
+@contextmanager
+def _environment(told: dict[str, str]) -> Iterator[None]:
+    """Of the processes started meanwhile. Loopback by name: in a network of its own a host does
+    not find itself by its name, and torch would warn of that. One thread: or torchrun warns that
+    it sets that itself."""
+    told = {
+        "GLOO_SOCKET_IFNAME": "lo",
+        "TORCH_CPP_LOG_LEVEL": "ERROR",
+        "OMP_NUM_THREADS": "1",
+        **told,
+    }
+    before = {name: os.environ.get(name) for name in told}
+    os.environ.update(told)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
