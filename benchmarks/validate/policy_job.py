@@ -150,7 +150,7 @@ class _Gate:
     def took_ns(self, block: int) -> float:
         """The median step before ``block``."""
         times: dict[str, Any] = json.loads((self._folder / f"ready-{block}").read_text())
-        stamps = times["stamps_ns"][times["warm_up"] :]
+        stamps: list[int] = times["stamps_ns"][times["warm_up"] :]
         return median(b - a for a, b in pairwise(stamps))
 
     def _answer(self, words: str) -> None:
