@@ -33,6 +33,7 @@ from augury.capture.torch_facts import DetailProbes, job_facts
 from augury.capture.torch_windows import Mode, TorchWindow
 from augury.capture.wire import keep_wire
 from augury.capture.wire_pack import drop_former, pack_own
+from augury.core.rest import rest
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -148,6 +149,7 @@ class StepRecorder:
             self._step_cpu.append([step, *self._cpu.read()])
 
     def _between_steps(self, step: int) -> None:
+        self._attempt(rest)
         if self._is_wired:
             # Handshakes and calibration too: they tell of clocks and links.
             self._attempt(lambda: keep_wire(True))

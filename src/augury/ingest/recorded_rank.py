@@ -69,6 +69,10 @@ def read_rank(folder: Path, record: RankRecord, workshop: Workshop, ledger: Ledg
             rank.collectives.append(item)
     calls = _inside(record, views)
     alone = of_calls(rank.collectives, calls, ledger)
+    for item in rank.collectives:
+        if item.call is not None:
+            # All ranks ask in the same step, be it in another one that they get it.
+            item.step = int(step_at(record, np.array([item.call.start_ns]))[0])
     of_ddp(rank.collectives, record.ddp, ledger)
     sizes_by_position(rank.collectives, shaped)
     unsized(rank.collectives, ledger)
@@ -84,6 +88,11 @@ def read_rank(folder: Path, record: RankRecord, workshop: Workshop, ledger: Ledg
         rank.drafts.append(_draft(record, view, workshop))
     _draft_calls(rank, alone, workshop)
     return rank
+
+
+def _closed_ns(record: RankRecord, window: Window) -> int:
+    """When the job was let go after the window's last step."""
+    return max((at_ns for step, at_ns in record.resumed if step == window.last), default=0)
 
 
 def _open(folder: Path, window: Window, ledger: Ledger) -> KinetoTrace | None:
@@ -110,7 +119,13 @@ def _look(
     starts = step_starts(record)
     if window.first < len(starts):
         outside |= trace.start_ns < starts[window.first]
+    late = np.zeros(len(step), dtype=bool)
+    late[[*trace.named(GLOO)]] = True
+    # Without a barrier a step's last collectives may run when it is over.
+    late &= outside & (step > window.last) & (trace.start_ns < _closed_ns(record, window))
+    outside &= ~late
     step[outside] = NONE
+    step[late] = window.last
     far = outside & (np.abs(trace.start_ns - (record.step_end_ns or [0])[-1]) > 10**15)
     ledger.note(
         "outside-window",

@@ -1,4 +1,4 @@
-"""What is under way is waited for before the program ends."""
+"""What is under way is waited for before the program ends, and before it is measured."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import weakref
 from contextlib import suppress
 from typing import Any
 
+from augury.core.rest import at_rest
+
 
 class AtExit:
     """Does not keep what it is for."""
@@ -14,9 +16,11 @@ class AtExit:
     def __init__(self, handle: Any) -> None:
         self._handle = weakref.ref(handle)
         atexit.register(self._end)
+        at_rest.add(self._end)
 
     def remove(self) -> None:
         atexit.unregister(self._end)
+        at_rest.discard(self._end)
 
     def _end(self) -> None:
         handle = self._handle()

@@ -14,6 +14,8 @@ WEIGHT = 0.5
 MUCH = 1.35
 """By this factor things have changed."""
 STEPS_IN_A_ROW = 2
+ENOUGH = 0.2
+"""Of a step's bytes, to go by them alone."""
 _HALVES = (OpKind.REDUCE_SCATTER, OpKind.ALL_GATHER)
 
 
@@ -36,25 +38,34 @@ def observe(log: StepLog, plan: Plan) -> Observed:
 
 
 def _ns_per_byte(log: StepLog, plan: Plan) -> float | None:
-    """Over the times in which the link had something to do: from the first piece that was issued
-    while nothing was under way to the moment when all had arrived."""
-    overhead_ns, latency_ns = plan.problem.network.overhead_ns, plan.problem.network.latency_ns
-    seen = sorted(
-        (issued, arrived, piece.size_bytes, 0.5 if piece.op in _HALVES else 1.0)
-        for issued, arrived, piece in zip(
-            log.issued_ns, log.arrived_ns, plan.order.pieces, strict=True
-        )
-        if issued >= 0 and arrived > issued
-    )
-    busy_ns, num_bytes, until = 0.0, 0.0, -1
-    for issued, arrived, size_bytes, share in seen:
-        busy_ns += max(0, arrived - max(issued, until)) - share * overhead_ns
-        busy_ns -= latency_ns if issued > until else 0
-        num_bytes += share * size_bytes
+    """What a piece took since the one before it had arrived. Pieces that did not have to queue
+    behind another also wait for the slowest rank: they count only where there is nothing else to
+    go by."""
+    network = plan.problem.network
+    queued, alone, until = _Sum(), _Sum(), -1
+    for number, piece in enumerate(plan.order.pieces):
+        issued, arrived = log.issued_ns[number], log.arrived_ns[number]
+        if issued < 0 or arrived <= issued:
+            continue
+        share = 0.5 if piece.op in _HALVES else 1.0
+        into, fixed_ns = queued, share * network.overhead_ns
+        if issued > until:
+            into, until, fixed_ns = alone, issued, fixed_ns + network.latency_ns
+        into.time_ns += arrived - until - fixed_ns
+        into.size_bytes += share * piece.size_bytes
         until = max(until, arrived)
-    if num_bytes == 0 or busy_ns <= 0:
+    total_bytes = queued.size_bytes + alone.size_bytes
+    if queued.size_bytes < ENOUGH * total_bytes:
+        queued = _Sum(queued.time_ns + alone.time_ns, total_bytes)
+    if queued.size_bytes == 0 or queued.time_ns <= 0:
         return None
-    return busy_ns / num_bytes
+    return queued.time_ns / queued.size_bytes
+
+
+@dataclass(slots=True)
+class _Sum:
+    time_ns: float = 0.0
+    size_bytes: float = 0.0
 
 
 class Drift:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from augury.core.plan import Plan
 from augury.core.plan_file import encode_plan
+from augury.core.problem import Problem
 from augury.runtime.meter import Meter
 from augury.runtime.monitor import Drift, observe
 from augury.runtime.say import say
@@ -33,18 +34,27 @@ class Replanner:
         problem = self._drift.changed_problem()
         if problem is None:
             return None
+        why, old = self._drift.why, self._plan.order
         try:
-            from augury.schedule.policies import find_policy  # noqa: PLC0415
-
-            order = find_policy(self._plan.order.policy).compile(problem)
+            new, is_better = self._made_for(problem)
         except Exception as error:
             say(f"cannot plan anew: {error}")
             self._can = False
             return None
-        new = replace(self._plan, problem=problem, order=order, foretold=None)
+        self._plan, self._drift = new, Drift(new)
+        if not is_better:
+            say(f"planned anew: {why}; the order stays the best that is known")
+            return None
         self.size_bytes = len(encode_plan(new))
-        say(
-            f"planned anew: {self._drift.why}; {len(order.pieces)} pieces instead of "
-            f"{len(self._plan.order.pieces)}"
-        )
+        say(f"planned anew: {why}; {len(new.order.pieces)} pieces instead of {len(old.pieces)}")
         return new
+
+    def _made_for(self, problem: Problem) -> tuple[Plan, bool]:
+        """By the same policy; and whether its order is better than the one there is."""
+        from augury.schedule.evaluate import step_ns  # noqa: PLC0415
+        from augury.schedule.policies import find_policy  # noqa: PLC0415
+
+        order = find_policy(self._plan.order.policy).compile(problem)
+        is_better = step_ns(problem, order) < step_ns(problem, self._plan.order)
+        order = order if is_better else self._plan.order
+        return replace(self._plan, problem=problem, order=order, foretold=None), is_better

@@ -42,6 +42,7 @@ class Control:
         self._work = distributed.broadcast(self._word, 0, group=self._group, async_op=True)
 
     def wait(self) -> None:
+        """Until nothing of it is under way."""
         if self._work is not None:
             self._work.wait()
 

@@ -63,6 +63,8 @@ class Steps:
 
     def follow(self, exchange: Exchange | None, control: Control | None) -> None:
         """From now on; nothing may be under way."""
+        if self._control is not None and not self._is_broken:
+            self._control.wait()
         self._exchange, self._control = exchange, control
         self._is_expected = False
         self._watch.stop()
@@ -273,6 +275,8 @@ class Steps:
             self._wait(exchange.drop)
         exchange.give_back_all()
         self._rest()
+        if self._control is not None:
+            self._wait(self._control.wait)
 
     # --- forward
 
@@ -281,9 +285,11 @@ class Steps:
         if exchange is None or self._model._join_config.enable:
             self._is_in_forward = False
             return
+        if self._is_broken:
+            raise RuntimeError("an exchange of gradients has failed before: parameters are stale")
         if self._is_flying and not self._is_due:
             self.flush()
-        if self._is_flying and not self._is_broken:
+        if self._is_flying:
             if self._touched is None:
                 self._num_touches = 0
             if exchange.is_applied:
