@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from augury.core.model import Model
 from augury.oracle.cluster_presets import ABCI
 from augury.oracle.device import Precision
 from augury.oracle.layers_cost import Work
@@ -27,3 +28,11 @@ def works() -> dict[str, Work]:
     from augury.oracle.reader import load_model
 
     return works_for(rows(), load_model, ABCI, Precision.FP32)
+
+
+@cache
+def resnet50_224() -> Model:
+    pytest.importorskip("torch")
+    from augury.oracle.reader import load_model
+
+    return load_model("resnet50", input_shapes=["3x224x224"])

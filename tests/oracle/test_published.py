@@ -5,14 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from augury.oracle.cluster_presets import ABCI
+from augury.oracle.cluster_presets import A100, ABCI, V100
+from augury.oracle.device import Device, Precision
 from augury.oracle.fit import fit
 from augury.oracle.fit_constants import BARE, Constants
 from augury.oracle.fit_published import PUBLISHED
+from augury.oracle.layers_cost import Work
 from augury.oracle.strategy import Options
 from augury.oracle.validate import Compared, compare, project, rank
 from augury.oracle.validate_table import every_other, read_table
-from tests.oracle.published import FIGURE, rows, works
+from tests.oracle.published import FIGURE, resnet50_224, rows, works
 
 
 def _accuracy(compared: list[Compared], strategy: str | None = None) -> float:
@@ -29,6 +31,24 @@ def halves() -> list[Constants]:
 def test_a_sample_takes_what_was_published():
     assert works()["ResNet50"].sample_s == pytest.approx(3.1195e-3, rel=0.02)
     assert works()["VGG16"].sample_s == pytest.approx(8.2456e-3, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "images_per_s", "within"),
+    [
+        (V100, Precision.FP32, 367, 0.05),
+        (V100, Precision.FP16, 1200, 0.15),
+        (A100, Precision.TF32, 938, 0.15),
+        (A100, Precision.FP16, 2470, 0.15),
+    ],
+    ids=lambda value: getattr(value, "name", str(value)),
+)
+def test_one_device_makes_about_as_many_images_a_second_as_published(
+    device: Device, precision: Precision, images_per_s: float, within: float
+):
+    """NVIDIA's own figures of ResNet-50 v1.5 at 224 x 224."""
+    work = Work.of(resnet50_224(), device, precision)
+    assert 1 / work.sample_s == pytest.approx(images_per_s, rel=within)
 
 
 def test_bare_equations_project_data_parallelism_as_published():

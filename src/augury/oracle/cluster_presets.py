@@ -8,7 +8,8 @@ from augury.oracle.device import Device, Precision
 
 _GB = 10**9
 
-# Efficiencies of the V100 follow from two published times of a whole sample: docs/oracle.md.
+# Efficiencies of V100 and A100 follow from published times of whole networks; those of newer
+# devices are the A100's, a little lower as peaks have grown faster: docs/oracle.md.
 V100 = Device(
     name="V100",
     flops_per_s={Precision.FP32: 15.7e12, Precision.FP16: 125e12},
@@ -27,7 +28,8 @@ A100 = Device(
     },
     memory_bandwidth_bytes_per_s=2039 * _GB,
     memory_bytes=80 << 30,
-    compute_efficiency=0.5,
+    compute_efficiency=0.37,
+    memory_efficiency=0.55,
 )
 H100 = Device(
     name="H100",
@@ -39,7 +41,8 @@ H100 = Device(
     },
     memory_bandwidth_bytes_per_s=3350 * _GB,
     memory_bytes=80 << 30,
-    compute_efficiency=0.45,
+    compute_efficiency=0.35,
+    memory_efficiency=0.55,
 )
 MI300X = Device(
     name="MI300X",
@@ -51,7 +54,8 @@ MI300X = Device(
     },
     memory_bandwidth_bytes_per_s=5300 * _GB,
     memory_bytes=192 << 30,
-    compute_efficiency=0.4,
+    compute_efficiency=0.3,
+    memory_efficiency=0.5,
 )
 CPU = Device(
     name="CPU",
