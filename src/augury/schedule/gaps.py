@@ -16,7 +16,7 @@ from augury.core.problem import Problem
 from augury.schedule.bursts import find_bursts
 from augury.schedule.terms import Floats, Terms
 
-MAX_POINTS = 40
+MAX_POINTS = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)

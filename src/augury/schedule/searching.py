@@ -36,12 +36,14 @@ class Search:
         self._points_ns = start_points(problem, self.terms)
 
     def run(self) -> Candidate:
-        best = self._judged(self._all_at_once())
+        best, best_size_ns = self._judged(self._all_at_once()), 0.0
         for tail_ns, way in self._ways():
-            for most_ns in self._sizes(way):
+            for most_ns in self._sizes(way, best_size_ns):
                 laying = self._laid(tail_ns, way, most_ns, best)
                 if laying is not None:
-                    best = better(best, self._judged(laying))
+                    new = self._judged(laying)
+                    if better(best, new) is new:
+                        best, best_size_ns = new, most_ns
         # Only a step that is certain is held against the bound.
         good_enough_ns = 0.0 if is_spread(self.problem) else GOOD_ENOUGH * self.bound_ns
         best = improve(self.judge, best, good_enough_ns=good_enough_ns, most_tries=MOST_TRIES)
@@ -93,13 +95,16 @@ class Search:
         laying.lay_rest(sizes_ns)
         return laying
 
-    def _sizes(self, way: Filled) -> Iterator[float]:
-        """With a parameter server small messages are pulled while others are pushed."""
+    def _sizes(self, way: Filled, best_size_ns: float) -> Iterator[float]:
+        """With a parameter server small messages are pulled while others are pushed. Once some
+        size was best, only its neighbours are tried in other ways."""
         if not self.terms.is_served:
             yield inf
-            return
-        largest_ns = max([way.left_ns, *(room_ns for _, room_ns in way.messages)])
-        size_ns = largest_ns
-        while size_ns >= max(self.terms.overhead_ns / 4, LEAST_SHARE * largest_ns, 1.0):
-            yield size_ns
-            size_ns /= SMALLER
+        elif best_size_ns:
+            yield from (best_size_ns, best_size_ns / SMALLER, best_size_ns * SMALLER)
+        else:
+            largest_ns = max([way.left_ns, *(room_ns for _, room_ns in way.messages)])
+            size_ns = largest_ns
+            while size_ns >= max(self.terms.overhead_ns / 4, LEAST_SHARE * largest_ns, 1.0):
+                yield size_ns
+                size_ns /= SMALLER
