@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from augury.core.problem import Problem
+from augury.core.table import I8
 from augury.schedule.bursts import find_bursts
 from augury.schedule.terms import Floats, Terms
 
@@ -62,42 +63,38 @@ def fill_gaps(
     next release even if that comes early, and if the network is slower."""
     beside_ns = tail_ns + terms.overhead_ns + terms.latency_ns
     ways: list[list[Filled]] = [[] for _ in points_ns]
-    ways[0].append(Filled(0.0, 0.0, terms.work_ns, ()))
+    ways[0].append(Filled(bound_ns, float(terms.work_ns.sum()), terms.work_ns, ()))
     for here, now_ns in enumerate(points_ns[:-1].tolist()):
         is_there = terms.release_ns <= now_ns
+        room_ns = (points_ns[here + 1 :] - now_ns - terms.overhead_ns - early_ns) / slower
         for way in _best(ways[here], width):
             there_ns = np.where(is_there, way.rest_ns, 0.0)
-            total_ns = float(there_ns.sum())
-            room_ns = points_ns[here + 1 :] - (now_ns + terms.overhead_ns)
-            room_ns = (room_ns - early_ns) / slower
-            # Of all gaps that everything fits into the first is as good as any.
-            fits = int(np.searchsorted(room_ns, total_ns)) + 1
-            tight = int(np.searchsorted(room_ns[:fits], 0.0, side="right"))
-            room_ns = room_ns[tight:fits]
-            if total_ns == 0.0:
-                room_ns = room_ns[:0]
+            useful = _useful(room_ns, float(there_ns.sum()))
+            sent_ns = np.zeros((1 + len(useful), len(there_ns)))
             before_ns = np.cumsum(there_ns) - there_ns
-            rest_ns = np.concatenate(
-                [
-                    way.rest_ns[None, :],
-                    way.rest_ns - np.clip(room_ns[:, None] - before_ns, 0.0, there_ns),
-                ]
-            )
+            np.clip(room_ns[useful, None] - before_ns, 0.0, there_ns, out=sent_ns[1:])
+            rest_ns = way.rest_ns - sent_ns
             left_ns = np.cumsum(rest_ns, axis=1)
-            targets = [here + 1, *range(here + 1 + tight, here + 1 + tight + len(room_ns))]
-            promise_ns = (left_ns + beside_ns).max(axis=1) + points_ns[targets]
-            rooms = [None, *room_ns.tolist()]
-            for row, target in enumerate(targets):
-                room = rooms[row]
+            # In the first row nothing is sent until the next release.
+            targets = np.concatenate([[0], useful]) + here + 1
+            promises_ns = (left_ns + beside_ns).max(axis=1) + points_ns[targets]
+            for row, target in enumerate(targets.tolist()):
+                messages = way.messages
+                if row:
+                    messages = (*messages, (now_ns, float(room_ns[useful[row - 1]])))
+                promise_ns = max(bound_ns, float(promises_ns[row]))
                 ways[target].append(
-                    Filled(
-                        max(bound_ns, float(promise_ns[row])),
-                        float(left_ns[row, -1]),
-                        rest_ns[row],
-                        way.messages if room is None else (*way.messages, (now_ns, room)),
-                    )
+                    Filled(promise_ns, float(left_ns[row, -1]), rest_ns[row], messages)
                 )
     return _best(ways[-1], width)
+
+
+def _useful(room_ns: Floats, there_ns: float) -> I8:
+    """Gaps that anything fits into. Of those that all fits into, the first is as good as any."""
+    if there_ns == 0.0:
+        return np.arange(0)
+    too_small = int(np.searchsorted(room_ns, 0.0, side="right"))
+    return np.arange(too_small, min(len(room_ns), int(np.searchsorted(room_ns, there_ns)) + 1))
 
 
 def _best(ways: list[Filled], width: int) -> list[Filled]:

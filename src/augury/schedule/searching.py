@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import inf
+from typing import NamedTuple
 
 from augury.core.problem import Problem
 from augury.schedule.bound import lower_bound
@@ -16,15 +17,26 @@ from augury.schedule.terms import Floats, terms_of
 
 GOOD_ENOUGH = 1.001
 """Of the bound: cuts are not moved further then."""
-WAYS = ((1.0, 1.0, 2), (1.0, 1.25, 1), (1.0, 1.6, 1), (0.0, 1.0, 1))
-"""Which share of the updates behind a gradient will be done after it has come; how much slower
-than foretold the network may be in gaps; how many orders of that kind."""
 SMALLER = 1.6
 LEAST_SHARE = 1 / 400
 """How message sizes are tried with a parameter server, down to which share of the largest."""
 MOST_TRIES = 120
 BESIDE = 1.003
 """How far what deadlines say may lie from what evaluation says."""
+
+
+class Kind(NamedTuple):
+    """Of orders to look for."""
+
+    share_behind: float
+    """Of the updates behind a gradient, how many will be done after it has come."""
+    slower: float
+    """How much slower than foretold the network may be in gaps."""
+    width: int
+    """How many of them."""
+
+
+KINDS = (Kind(1.0, 1.0, 2), Kind(1.0, 1.25, 1), Kind(1.0, 1.6, 1), Kind(0.0, 1.0, 1))
 
 
 class Search:
@@ -59,18 +71,19 @@ class Search:
 
     def _ways(self) -> Iterator[tuple[Floats, Filled]]:
         terms = self.terms
-        for share, slower, width in WAYS:
-            if share < 1.0 and not terms.update_ns.any():
+        for kind in KINDS:
+            if kind.share_behind < 1.0 and not terms.update_ns.any():
                 continue
-            tail_ns = terms.tail_ns(share)
+            is_careful = kind.slower > 1.0
+            tail_ns = terms.tail_ns(kind.share_behind)
             for way in fill_gaps(
                 terms,
                 self._points_ns,
                 tail_ns,
                 bound_ns=self.bound_ns,
-                slower=max(slower, 1 + terms.spread if slower > 1.0 else 1.0),
-                early_ns=terms.spread_ns if slower > 1.0 else 0.0,
-                width=width,
+                slower=max(kind.slower, 1 + terms.spread) if is_careful else 1.0,
+                early_ns=terms.spread_ns if is_careful else 0.0,
+                width=kind.width,
             ):
                 yield tail_ns, way
 
