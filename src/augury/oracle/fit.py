@@ -187,7 +187,7 @@ def _constants(x: F8, fitted: Sequence[Constant]) -> Constants:
 
 def _coordinate(constant: Constant, edge: int) -> float:
     value = constant.high if edge else constant.low
-    return float(np.log(value)) if constant.is_ratio else value / constant.unit
+    return (float(np.log(value)) if constant.is_ratio else value) / constant.unit
 
 
 def _columns(estimate: Estimate) -> list[F8]:

@@ -30,9 +30,9 @@ class Constant:
     about: str
 
 
-def _ratio(name: str, low: float, high: float, about: str) -> Constant:
+def _ratio(name: str, low: float, high: float, about: str, *, unit: float = 1.0) -> Constant:
     return Constant(
-        name=name, neutral=1.0, low=low, high=high, unit=1.0, is_ratio=True, about=about
+        name=name, neutral=1.0, low=low, high=high, unit=unit, is_ratio=True, about=about
     )
 
 
@@ -43,7 +43,8 @@ def _amount(name: str, high: float, unit: float, about: str) -> Constant:
 
 
 CONSTANTS = (
-    _ratio("compute_ratio", 0.3, 3, "compute in the job over compute of the layers one by one"),
+    # Unlike the others it is known beforehand: layers are measured, or set by measured totals.
+    _ratio("compute_ratio", 0.3, 3, "compute in the job over that of its layers", unit=0.02),
     _amount("filter_redundancy", 3, 1, "share of compute that does not shrink with split filters"),
     _amount("channel_redundancy", 3, 1, "the same of split channels"),
     _amount(
