@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from augury.core.plan import Order
 from augury.core.problem import Problem
-from augury.schedule.evaluate import step_ns
+from augury.schedule.judging import expected_ns
 from augury.schedule.line import order_of_line
 from augury.schedule.rivals import RIVALS
 from augury.schedule.searching import Search
@@ -36,10 +36,7 @@ class Augury:
         search = Search(problem)
         best = search.run()
         ours = order_of_line(self.name, problem, best.line, best.cuts, best.back)
-        ours_ns = step_ns(problem, ours)
-        if ours_ns <= (1 + self.near) * search.bound_ns:
+        if best.step_ns <= (1 + self.near) * search.bound_ns:
             return ours
-        theirs = min(
-            (rival.compile(problem) for rival in RIVALS), key=lambda order: step_ns(problem, order)
-        )
-        return ours if ours_ns <= step_ns(problem, theirs) else replace(theirs, policy=self.name)
+        theirs = [replace(rival.compile(problem), policy=self.name) for rival in RIVALS]
+        return min([ours, *theirs], key=lambda order: expected_ns(problem, order))

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from augury.core.plan import Order
 from augury.core.problem import Gradient, Problem
 from augury.core.table import I8
 from augury.schedule.bursts import find_bursts
-from augury.schedule.evaluate import Evaluator
+from augury.schedule.evaluate import Evaluator, step_ns
 from augury.schedule.line import Line
 
 MISTAKEN = (1.25, 1.6, 0.75)
@@ -50,6 +51,14 @@ class Judge:
         )
         cost_ns = mean_ns + MESSAGE_WEIGHT * len(cuts) * steps_ns[0]
         return Candidate(line, cuts, back, steps_ns[0], cost_ns)
+
+
+def expected_ns(problem: Problem, order: Order) -> float:
+    """The step that an order is believed to come to."""
+    if not is_spread(problem):
+        return step_ns(problem, order)
+    steps_ns = [step_ns(may_be, order) for may_be, _ in what_may_be(problem)]
+    return sum(steps_ns) / len(steps_ns)
 
 
 def is_spread(problem: Problem) -> bool:
