@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from augury.core.errors import UsageError
-from augury.oracle.fit_constants import BARE_SPREAD, Constants
+from augury.oracle.fit_constants import BARE_SPREAD, ELSEWHERE_SPREAD, Constants
 from augury.oracle.layers_cost import Work
 from augury.oracle.limits import REASONS
 from augury.oracle.recommend import interval_s, recommend, recommend_each
@@ -166,11 +166,15 @@ def test_the_fastest_number_of_devices_is_recommended():
 
 
 def test_intervals_widen_with_what_is_not_known():
-    constants = Constants(spread={"data": 0.1, "filter": 0.3})
+    constants = Constants(spread={"data": 0.1, "filter": 0.3}, cluster=MACHINE.name)
     data, filters, zero = _sweep([4], Batch(total=64), "data,filter,zero1", constants=constants)
     for one, spread in ((data, 0.1), (filters, 0.3), (zero, 0.3)):
         low, high = interval_s(one, 0)
         assert math.log(high / low) == pytest.approx(2 * 1.645 * spread)
+    elsewhere = replace(constants, cluster="another")
+    (data,) = _sweep([4], Batch(total=64), "data", constants=elsewhere)
+    low, high = interval_s(data, 0)
+    assert math.log(high / low) == pytest.approx(2 * 1.645 * math.hypot(0.1, ELSEWHERE_SPREAD))
     (bare,) = _sweep([4], Batch(total=64), "data")
     low, high = interval_s(bare, 0)
     assert math.log(high / low) == pytest.approx(2 * 1.645 * BARE_SPREAD)

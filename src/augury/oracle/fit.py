@@ -118,6 +118,7 @@ def fit(
         whole,
         memory_reuse=reuse,
         spread=spread or {row.strategy: 0.1 for row in measured},
+        cluster=machine.name,
         fitted_on=f"{len(measured)} measurements of {models} on {machine.name}",
     )
 

@@ -12,6 +12,8 @@ from augury.core.files import new_file
 
 SCHEMA_VERSION = 1
 MAX_FILE_BYTES = 64 << 10
+ELSEWHERE_SPREAD = 0.2
+"""Added on a cluster that nobody measured: efficiencies of devices are guessed to about that."""
 BARE_SPREAD = 0.5
 """Of the logarithm of a time that the bare equations foretell: they are 58 % accurate on the
 published figure."""
@@ -84,6 +86,8 @@ class Constants:
     memory_reuse: float = 1.0
     spread: dict[str, float] = field(default_factory=dict)
     """Standard deviation of the logarithm of a foretold time, by strategy."""
+    cluster: str = ""
+    """That they were fitted on."""
     fitted_on: str = ""
     """In words; empty for bare equations."""
 

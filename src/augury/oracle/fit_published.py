@@ -30,5 +30,6 @@ PUBLISHED = Constants(
         "data_filter": 0.122,
         "data_spatial": 0.09406,
     },
+    cluster="abci",
     fitted_on="30 measurements of ResNet50 on abci",
 )

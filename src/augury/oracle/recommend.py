@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from augury.oracle.fit_constants import ELSEWHERE_SPREAD
 from augury.oracle.limits import Judged
 
 SURE_Z = 1.645
@@ -48,7 +49,10 @@ def recommend(judged: Sequence[Judged]) -> Choice | None:
 
 def interval_s(judged: Judged, index: int) -> tuple[float, float]:
     """Nine times in ten the step is within."""
-    spread = judged.case.constants.spread_of(judged.estimate.strategy)
+    case = judged.case
+    spread = case.constants.spread_of(judged.estimate.strategy)
+    if case.constants.spread and case.constants.cluster != case.machine.name:
+        spread = math.hypot(spread, ELSEWHERE_SPREAD)
     step_s, factor = float(judged.step_s[index]), math.exp(SURE_Z * spread)
     return step_s / factor, step_s * factor
 
@@ -85,7 +89,8 @@ def _choose(judged: Sequence[Judged], index: int) -> Choice | None:
 
 
 def _chance(best: Judged, second: Judged, ratio: float) -> float:
-    """Errors of two strategies are taken for independent, which is the cautious way."""
+    """Errors of two strategies are taken for independent, which is the cautious way; how fast the
+    cluster's devices really are concerns both."""
     constants = best.case.constants
     spread = math.hypot(
         constants.spread_of(best.estimate.strategy), constants.spread_of(second.estimate.strategy)
