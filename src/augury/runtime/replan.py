@@ -41,12 +41,9 @@ class Replanner:
             say(f"cannot plan anew: {error}")
             self._can = False
             return None
-        self._plan, self._drift = new, Drift(new)
-        if not is_better:
-            say(f"planned anew: {why}; the order stays the best that is known")
-            return None
+        pieces = f"{len(new.order.pieces)} pieces instead of {len(old.pieces)}"
+        say(f"planned anew: {why}; {pieces if is_better else 'no better order was found'}")
         self.size_bytes = len(encode_plan(new))
-        say(f"planned anew: {why}; {len(new.order.pieces)} pieces instead of {len(old.pieces)}")
         return new
 
     def _made_for(self, problem: Problem) -> tuple[Plan, bool]:

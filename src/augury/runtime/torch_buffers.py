@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,6 +11,19 @@ from augury.core.kinds import OpKind
 from augury.core.plan import Order
 from augury.core.problem import Problem
 from augury.runtime.layout import Layout, lay_out
+
+MESSAGE_BYTES = 1 << 19
+"""Of an exchange of shares. All-reduces cut what they send by themselves; one large message each
+way at a time is slowed by the other one's: what acknowledges it has to queue behind that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Half:
+    """A part of a piece, the shares of it that other ranks sent, and their sum: this rank's."""
+
+    whole: Any
+    shares: Any
+    own: Any
 
 
 class Buffers:
@@ -25,21 +39,19 @@ class Buffers:
         layout = lay_out(problem, order, num_ranks)
         self._memory = torch.zeros(layout.size_bytes, dtype=torch.uint8)
         self.pieces: list[Any] = []
-        self.exchanged: dict[int, Any] = {}
-        """Of a REDUCE_SCATTER: what the other ranks sent."""
-        self.shards: dict[int, Any] = {}
-        """Of a REDUCE_SCATTER: this rank's sum."""
+        self.halves: dict[int, list[Half]] = {}
+        """Of a REDUCE_SCATTER and of its ALL_GATHER: the messages that it is made of."""
         for number, piece in enumerate(order.pieces):
             if piece.op is OpKind.ALL_GATHER:
                 self.pieces.append(self.pieces[piece.after])
+                self.halves[number] = self.halves[piece.after]
                 continue
             at, size_bytes = layout.piece_at[number]
             dtype = parameters[piece.slices[0].gradient].dtype
             tensor = self._memory[at : at + size_bytes].view(dtype)
             self.pieces.append(tensor)
             if piece.op is OpKind.REDUCE_SCATTER:
-                self.exchanged[number] = torch.empty_like(tensor)
-                self.shards[number] = torch.empty(tensor.numel() // num_ranks, dtype=dtype)
+                self.halves[number] = _halves(tensor, num_ranks)
         self._whole = [self._view(layout, n) for n in range(len(parameters))]
         self._parts = [
             [] if whole is not None else self._slices(layout, n)
@@ -103,6 +115,20 @@ class Buffers:
         if gradient.stride() != joined.stride():
             gradient = joined.copy_(gradient)
         return gradient.as_strided((gradient.numel(),), (1,))
+
+
+def _halves(tensor: Any, num_ranks: int) -> list[Half]:
+    size = max(1, MESSAGE_BYTES // tensor.element_size() // num_ranks) * num_ranks
+    shares = torch.empty_like(tensor)
+    own = torch.empty(tensor.numel() // num_ranks, dtype=tensor.dtype)
+    return [
+        Half(
+            tensor[first : first + size],
+            shares[first : first + size].view(num_ranks, -1),
+            own[first // num_ranks : (first + size) // num_ranks],
+        )
+        for first in range(0, tensor.numel(), size)
+    ]
 
 
 def _strides(parameter: Any) -> tuple[int, ...]:

@@ -68,7 +68,7 @@ class Sender:
         self._next = 0
         self._missing = [*self._num_missing]
         self._left = [*self._num_last]
-        self._works: list[Any] = [None] * len(self._order.pieces)
+        self._works: list[list[Any]] = [[] for _ in self._order.pieces]
         self._is_summed: set[int] = set()
         self._open = list(range(len(self._order.pieces)))
         self.waiting_for = set(range(len(self._left)))
@@ -106,24 +106,28 @@ class Sender:
         return not_before_ns > 0 and time.perf_counter_ns() - self._start_ns < not_before_ns
 
     def _issue(self, number: int, op: OpKind) -> None:
-        tensor = self._buffers.pieces[number]
         if op is OpKind.ALL_REDUCE:
             # What distributed.all_reduce comes to, at half the cost.
-            work = self._group.allreduce([tensor], self._summed)
+            works = [self._group.allreduce([self._buffers.pieces[number]], self._summed)]
         elif op is OpKind.REDUCE_SCATTER:
             # Gloo's own reduce-scatter moves the bytes of an all-reduce.
-            work = distributed.all_to_all_single(
-                self._buffers.exchanged[number], tensor, group=self._group, async_op=True
-            )
+            works = [
+                distributed.all_to_all_single(
+                    half.shares, half.whole, group=self._group, async_op=True
+                )
+                for half in self._buffers.halves[number]
+            ]
         else:
-            shard = self._buffers.shards[self._order.pieces[number].after]
-            work = _GATHER(tensor, shard, group=self._group, async_op=True)
-        self._works[number] = work
+            works = [
+                _GATHER(half.whole, half.own, group=self._group, async_op=True)
+                for half in self._buffers.halves[number]
+            ]
+        self._works[number] = works
         noted = self._meter.note_piece(number)
         if noted is not None:
-            work.get_future().add_done_callback(noted)
+            works[-1].get_future().add_done_callback(noted)
         if op is OpKind.REDUCE_SCATTER:
-            work.get_future().add_done_callback(self._summing(number))
+            works[-1].get_future().add_done_callback(self._summing(number))
 
     def _summing(self, number: int) -> Callable[[Any], None]:
         def sum_up(future: Any) -> None:
@@ -139,32 +143,32 @@ class Sender:
         with self._lock:
             if number in self._is_summed:
                 return
-            shard = self._buffers.shards[number]
-            shares = self._buffers.exchanged[number].view(-1, shard.numel())
-            torch.add(shares[0], shares[1], out=shard)
-            for share in shares[2:]:
-                shard.add_(share)
+            for half in self._buffers.halves[number]:
+                torch.add(half.shares[0], half.shares[1], out=half.own)
+                for share in half.shares[2:]:
+                    half.own.add_(share)
             self._is_summed.add(number)
             self.advance(at_once=not self.waiting_for)
 
     def poll(self) -> None:
         """Notices what has arrived, without waiting."""
         for number in self._open[:LOOK_AHEAD]:
-            work = self._works[number]
-            if work is None:
+            works = self._works[number]
+            if not works:
                 return
-            if work.is_completed():
+            if all(work.is_completed() for work in works):
                 self._arrive(number)
 
     def wait_next(self) -> None:
         """For the first piece of the list that has not arrived. Everything must have been put."""
         number = self._open[0]
-        if self._works[number] is None:
+        if not self._works[number]:
             self.advance(at_once=True)
         self._arrive(number)
 
     def _arrive(self, number: int) -> None:
-        self._meter.work(self._works[number].wait)  # raises what went wrong
+        for work in self._works[number]:
+            self._meter.work(work.wait)  # raises what went wrong
         if self._order.pieces[number].op is OpKind.REDUCE_SCATTER:
             self._sum(number)
         elif self._order.pieces[number].op in LAST_OPS:
