@@ -42,8 +42,8 @@ class Check:
     def holds(self) -> bool:
         if self.value is None:
             return False
-        # What costs less than nothing is no trouble, however noisy.
-        value = self.value if self.kind == "cost" else abs(self.value)
+        # What costs or harms less than nothing is no trouble, however noisy.
+        value = self.value if self.kind in ("cost", "harm") else abs(self.value)
         return value <= max(self.at_most, self.noise or 0)
 
     def as_json(self) -> dict[str, object]:

@@ -13,7 +13,7 @@ from augury.report.safe_text import safe
 from benchmarks.validate.checks import Check
 from benchmarks.validate.rows import Row
 
-MIN_WIDTH = 124
+MIN_WIDTH = 140
 
 
 def show(rows: Sequence[Row], checks: Sequence[Check], summary: dict[str, Any]) -> None:
