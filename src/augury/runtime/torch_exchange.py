@@ -177,9 +177,12 @@ class Exchange:
 
     def _apply(self, units: list[int]) -> None:
         numbers = [n for unit in units for n in self.units[unit].members]
-        gradients = [self.meter.work(self._to_apply, n) for n in numbers]
         self._left.difference_update(units)
-        self.meter.work(self._updates.apply, [self.parameters[n] for n in numbers], gradients)
+        self.meter.work(self._apply_to, numbers)
+
+    def _apply_to(self, numbers: list[int]) -> None:
+        gradients = [self._to_apply(n) for n in numbers]
+        self._updates.apply([self.parameters[n] for n in numbers], gradients)
 
     def _to_apply(self, number: int) -> Any:
         if self._is_used(number):

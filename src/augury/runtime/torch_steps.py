@@ -13,20 +13,15 @@ from contextlib import suppress
 from typing import Any
 
 import torch
-from torch.autograd.profiler import record_function
-from torch.optim import optimizer as torch_optimizer
 
 from augury.core.plan import Plan
+from augury.runtime.habits import Habits
 from augury.runtime.say import say
 from augury.runtime.torch_control import Control
 from augury.runtime.torch_exchange import Exchange
 from augury.runtime.torch_fit import has_step_hooks
 from augury.runtime.torch_updates import Updates, undisturbed
 from augury.runtime.torch_watch import Watch
-
-TOUCHES_UNTIL_BARRIER = 3
-"""In so many steps in a row the program looked at what was under way: from then on everything is
-waited for at that point, without watching."""
 
 
 class Steps:
@@ -57,9 +52,8 @@ class Steps:
         self._is_in_forward = False
         self._is_broken = False
         self._asked_to_sync = True
-        self._barrier: str | None = None
-        self._touched: str | None = None
-        self._num_touches = 0
+        self._is_stepping = False
+        self._habits = Habits(rank)
 
     def follow(self, exchange: Exchange | None, control: Control | None) -> None:
         """From now on; nothing may be under way."""
@@ -134,7 +128,7 @@ class Steps:
             return
         if exchange.sender.waiting_for and not self._model.find_unused_parameters:
             return  # another backward may bring them; whoever needs them will say so
-        if self._barrier == "backward":
+        if self._habits.barrier == "backward":
             self.flush()
         else:
             self._look_out(exchange, parameters=True)
@@ -192,22 +186,8 @@ class Steps:
             if exchange.is_applied:
                 self._watch.stop()
         elif torch._C._current_graph_task_id() == -1:  # backward itself may
-            self._note_touch("step" if self._is_due else "backward")
+            self._habits.note("step" if self._is_due else "backward")
             self.flush()
-
-    def _note_touch(self, when: str) -> None:
-        """By habit or by chance?"""
-        if self._touched is None and self._barrier is None:
-            self._touched = when
-            self._num_touches += 1
-            what = "gradients" if when == "backward" else "parameters"
-            if self._num_touches == TOUCHES_UNTIL_BARRIER:
-                self._barrier = when
-                say(
-                    f"the program looks at {what} between steps: "
-                    f"everything is waited for after every {when}",
-                    rank=self._rank,
-                )
 
     def on_step(
         self, previous: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
@@ -220,7 +200,7 @@ class Steps:
             return previous(*args, **options)
         if not self._complete(exchange):
             return previous(*args, **options)
-        if exchange.plan.order.has_barrier or self._barrier is not None:
+        if exchange.plan.order.has_barrier or self._habits.barrier is not None:
             return exchange.meter.own(self._step_now, exchange, previous)
         exchange.meter.own(self._step_later, exchange)
         return None
@@ -230,9 +210,11 @@ class Steps:
         self._watch.stop()
         with undisturbed():
             kept = exchange.swap_in()
+        self._is_stepping = True
         try:
             result = exchange.meter.work(previous)
         finally:
+            self._is_stepping = False
             with undisturbed():
                 exchange.swap_out(kept)
         self._is_due = True
@@ -241,18 +223,12 @@ class Steps:
         return result
 
     def _step_later(self, exchange: Exchange) -> None:
-        optimizer = self._optimizer
-        optimizer._opt_called = True  # as learning-rate schedulers want to know
-        with record_function(self._updates.range_name):
-            for hook in [*torch_optimizer._global_optimizer_pre_hooks.values()]:
-                hook(optimizer, (optimizer,), {})
+        with self._updates.announced():
             with undisturbed():
                 self._updates.snapshot()
                 others = self._updates.others({id(p) for p in exchange.parameters})
                 self._updates.apply(others, [parameter.grad for parameter in others])
             self._is_due = True
-            for hook in [*torch_optimizer._global_optimizer_post_hooks.values()]:
-                hook(optimizer, (optimizer,), {})
 
     def on_zero_grad(
         self, previous: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
@@ -265,7 +241,7 @@ class Steps:
         """Waits for what is under way and applies what is due: parameters and gradients are then
         as stock DDP would have left them."""
         exchange = self._exchange
-        if exchange is None or not self._is_flying or self._is_broken:
+        if exchange is None or not self._is_flying or self._is_broken or self._is_stepping:
             return
         if not self._complete(exchange):
             return
@@ -290,14 +266,12 @@ class Steps:
         if self._is_flying and not self._is_due:
             self.flush()
         if self._is_flying:
-            if self._touched is None:
-                self._num_touches = 0
             if exchange.is_applied:
                 exchange.give_back_all()
                 self._rest()
-            else:
+            elif not self._watch.watched:
                 self._look_out(exchange, parameters=True)
-        self._touched = None
+        self._habits.end_step()
         self._is_in_forward = True
         self._asked_to_sync = self._model.require_backward_grad_sync
         self._model.require_backward_grad_sync = False
@@ -309,7 +283,7 @@ class Steps:
         if not self._is_in_forward:
             if self._is_due and exchange.is_applied:
                 return
-            self._note_touch("step" if self._is_due else "backward")
+            self._habits.note("step" if self._is_due else "backward")
             self.flush()
             return
         exchange.meter.own(self._wait, exchange.wait_for, parameter_ids)

@@ -7,12 +7,13 @@ them right after it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import torch
 from torch.autograd.profiler import record_function
+from torch.optim import optimizer as torch_optimizer
 
 _HOOKS = (
     "_optimizer_step_pre_hooks",
@@ -50,6 +51,18 @@ class Updates:
         self._groups: list[dict[str, Any]] = []
         self._group_of: dict[int, int] = {}
         self._shape: tuple[int, ...] = ()
+
+    @contextmanager
+    def announced(self) -> Iterator[None]:
+        """For the program, and all who count steps, the optimizer steps now."""
+        optimizer = self._optimizer
+        optimizer._opt_called = True  # as learning-rate schedulers want to know
+        with record_function(self.range_name):
+            for hook in [*torch_optimizer._global_optimizer_pre_hooks.values()]:
+                hook(optimizer, (optimizer,), {})
+            yield
+            for hook in [*torch_optimizer._global_optimizer_post_hooks.values()]:
+                hook(optimizer, (optimizer,), {})
 
     def snapshot(self) -> None:
         """``step`` was called: its settings of this moment count."""
