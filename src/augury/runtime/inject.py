@@ -38,6 +38,7 @@ class Follower:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._plan: Plan | None = None
+        self._is_read = False
         self._models: list[weakref.ref[Any]] = []
         self._hook: Any = None
         self.scheduled: Scheduled | None = None
@@ -59,15 +60,35 @@ class Follower:
 
     def _with_buckets(self, wrapped: Any, options: dict[str, Any]) -> dict[str, Any]:
         try:
-            plan = self._load()
-            if plan is None or plan.mode is not Mode.DDP_BUCKETS:
+            self._read_together()
+            if self._plan is None or self._plan.mode is not Mode.DDP_BUCKETS:
                 return options
             from augury.runtime.torch_ddp_buckets import planned_options  # noqa: PLC0415
 
-            return planned_options(plan, wrapped, options)
+            return planned_options(self._plan, wrapped, options)
         except Exception as error:
             say(f"the plan is not followed: {error}")
             return options
+
+    def _read_together(self) -> None:
+        """All ranks make their models together: a plan that one of them cannot read, or reads
+        otherwise, is none for all."""
+        if self._is_read:
+            return
+        self._is_read = True
+        from augury.core.plan_file import load_plan  # noqa: PLC0415
+        from augury.runtime.torch_agree import agree  # noqa: PLC0415
+
+        plan, reason = None, None
+        try:
+            plan = load_plan(self._path)
+        except Exception as error:
+            reason = str(error)
+        reason = agree(reason, plan)
+        if reason is None:
+            self._plan = plan
+        else:
+            self._say_why(reason)
 
     def _before_first_step(self, optimizer: Any, _args: Any, _options: Any) -> None:
         """By then the program is what it is going to be, and all ranks are at the same place."""
@@ -83,31 +104,27 @@ class Follower:
             say(f"the plan is not followed: {error}")
 
     def _follow(self, models: list[Any], optimizer: Any) -> None:
-        from torch import distributed  # noqa: PLC0415
-
-        plan = self._load()
-        if plan is None or plan.mode is not Mode.PIECES:
-            return
-        reason = None
+        plan = self._plan
         if len(models) != 1:
             number = "several models are" if models else "no model is"
-            reason = f"{number} trained by DistributedDataParallel"
-        elif plan.foretold is not None and plan.foretold.gain_pct <= 0:
-            reason = "it foretells no gain"
-        if reason is not None:
-            if not distributed.is_initialized() or distributed.get_rank() == 0:
-                say(f"the plan is not followed: {reason}")
-            return
-        from augury.runtime.torch_scheduled import schedule_training  # noqa: PLC0415
+            self._say_why(f"{number} trained by DistributedDataParallel")
+        elif plan is not None and plan.mode is Mode.PIECES:
+            if plan.foretold is not None and plan.foretold.gain_pct <= 0:
+                self._say_why("it foretells no gain")
+                return
+            from augury.runtime.torch_scheduled import schedule_training  # noqa: PLC0415
 
-        self.scheduled = schedule_training(models[0], optimizer, plan)
-        if self.scheduled.reason is None and distributed.get_rank() == 0:
-            pieces = len(plan.order.pieces)
-            say(f"follows the plan: {plan.order.policy}, {pieces} pieces a step")
+            self.scheduled = schedule_training(models[0], optimizer, plan)
+            if self.scheduled.reason is None and _is_first():
+                pieces = len(plan.order.pieces)
+                say(f"follows the plan: {plan.order.policy}, {pieces} pieces a step")
 
-    def _load(self) -> Plan | None:
-        if self._plan is None:
-            from augury.core.plan_file import load_plan  # noqa: PLC0415
+    def _say_why(self, reason: str) -> None:
+        if _is_first():
+            say(f"the plan is not followed: {reason}")
 
-            self._plan = load_plan(self._path)
-        return self._plan
+
+def _is_first() -> bool:
+    from torch import distributed  # noqa: PLC0415
+
+    return not distributed.is_initialized() or distributed.get_rank() == 0

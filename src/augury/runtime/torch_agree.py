@@ -12,11 +12,12 @@ from augury.core.plan import Plan
 from augury.core.plan_file import encode_plan
 
 
-def agree(reason: str | None, plan: Plan) -> str | None:
-    """The first rank's reason to stay out that has one."""
+def agree(reason: str | None, plan: Plan | None) -> str | None:
+    """The first rank's reason to stay out that has one. To be called by all ranks."""
     if not (distributed.is_available() and distributed.is_initialized()):
         return "torch.distributed is not initialised"
-    own = reason, hashlib.sha256(encode_plan(plan)).hexdigest()
+    content = b"" if plan is None else encode_plan(plan)
+    own = reason, hashlib.sha256(content).hexdigest()
     said: list[Any] = [None] * distributed.get_world_size()
     distributed.all_gather_object(said, own)
     for theirs, _ in said:
