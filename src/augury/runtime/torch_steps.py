@@ -177,17 +177,20 @@ class Steps:
         if exchange.meter.is_on:
             exchange.meter.note_own(num_calls * self._watch.call_ns)
 
-    def _on_touch(self, unit: int) -> None:
+    def _on_touch(self, unit: int) -> bool:
         exchange = self._exchange
         if exchange is None:
-            return
+            return True
         if self._is_in_forward:
-            exchange.wait_unit(unit)
+            self._wait(exchange.wait_unit, unit)
             if exchange.is_applied:
                 self._watch.stop()
-        elif torch._C._current_graph_task_id() == -1:  # backward itself may
-            self._habits.note("step" if self._is_due else "backward")
-            self.flush()
+            return True
+        if torch._C._current_graph_task_id() != -1:
+            return False  # backward itself may
+        self._habits.note("step" if self._is_due else "backward")
+        self.flush()
+        return True
 
     def on_step(
         self, previous: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
@@ -226,8 +229,9 @@ class Steps:
         with self._updates.announced():
             with undisturbed():
                 self._updates.snapshot()
-                others = self._updates.others({id(p) for p in exchange.parameters})
-                self._updates.apply(others, [parameter.grad for parameter in others])
+                others = self._updates.others(exchange.number_of)
+                if others:
+                    self._updates.apply(others, [parameter.grad for parameter in others])
             self._is_due = True
 
     def on_zero_grad(
@@ -289,6 +293,8 @@ class Steps:
         exchange.meter.own(self._wait, exchange.wait_for, parameter_ids)
         if exchange.is_applied:
             self._watch.stop()
+        for one in parameter_ids:
+            self._watch.watched.pop(one, None)
 
     def after_forward(self, _model: Any, _inputs: Any, output: Any) -> None:
         if not self._is_in_forward:

@@ -7,7 +7,7 @@ them right after it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
@@ -86,8 +86,10 @@ class Updates:
             self._shape = shape
             self._group_of = {id(p): n for n, group in enumerate(groups) for p in group["params"]}
 
-    def others(self, known: set[int]) -> list[Any]:
-        """Parameters of the optimizer's that are not among those."""
+    def others(self, known: Collection[int]) -> list[Any]:
+        """Parameters of the optimizer's that are not among those, and have a gradient."""
+        if self._group_of.keys() <= set(known):
+            return []
         return [
             parameter
             for group in self._optimizer.param_groups

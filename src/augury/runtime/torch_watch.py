@@ -48,9 +48,10 @@ def _harmless() -> frozenset[Any]:
 
 
 class Watch(TorchFunctionMode):
-    """``touched`` is called with the key of what the program is about to look at."""
+    """``touched`` is called with the key of what the program is about to look at, until it says
+    that there is no need any more."""
 
-    def __init__(self, touched: Callable[[int], None]) -> None:
+    def __init__(self, touched: Callable[[int], bool]) -> None:
         super().__init__()
         self._touched = touched
         self._harmless = _harmless()
@@ -70,8 +71,8 @@ class Watch(TorchFunctionMode):
         watched = self.watched
         for arg in args:
             if id(arg) in watched:
-                if func not in self._harmless:
-                    self._touched(watched[id(arg)])
+                if func not in self._harmless and self._touched(watched[id(arg)]):
+                    watched.pop(id(arg), None)
             elif type(arg) is list or type(arg) is tuple:
                 self._look(func, arg)
 
