@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
 from benchmarks.validate.measured import Measured
 from benchmarks.validate.policy_rows import Outcome, outcome_of, rows_of
 from benchmarks.validate.policy_settings import ALL, CASES, FEW
