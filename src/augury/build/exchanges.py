@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from augury.core.graph import NONE
 from augury.core.kinds import OpKind, are_communication
 from augury.core.trace import Trace
+
+TRANSFERS_AT_ONCE = 2
+"""Gloo's threads per process group; what they send at the same time shares the link."""
+
+SAME_MOMENT = 0.05
+"""Of an exchange's time: what overlaps by less does not, but for who noted it when."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,3 +87,27 @@ def _exchange(trace: Trace, group: int, sequence: int, rows: list[int]) -> Excha
             rank: int(events.start_ns[row] + events.dur_ns[row]) for rank, row in of_rank.items()
         },
     )
+
+
+def transfers_at_once(exchanges: Sequence[Exchange]) -> dict[int, int]:
+    """By group. Gloo's have two threads, unless they were made otherwise: one whose exchanges
+    were called for while another was under way, and always began when that had ended, has one."""
+    of_place: dict[tuple[int, int], list[tuple[int, int, int]]] = defaultdict(list)
+    for exchange in exchanges:
+        for rank in exchange.rows:
+            of_place[exchange.group, rank].append(
+                (exchange.start_ns[rank], exchange.end_ns[rank], exchange.arrival_ns[rank])
+            )
+    has_waited: set[int] = set()
+    has_shared: set[int] = set()
+    for (group, _), spans in of_place.items():
+        spans.sort()
+        for (start_ns, end_ns, _), (next_ns, _, called_ns) in pairwise(spans):
+            if next_ns < end_ns - SAME_MOMENT * (end_ns - start_ns):
+                has_shared.add(group)
+            elif called_ns < end_ns:
+                has_waited.add(group)
+    return {
+        exchange.group: 1 if exchange.group in has_waited - has_shared else TRANSFERS_AT_ONCE
+        for exchange in exchanges
+    }

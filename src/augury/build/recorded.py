@@ -17,7 +17,7 @@ from augury.build.contention import (
 )
 from augury.build.detail import detail_of
 from augury.build.device import build_device, has_device
-from augury.build.exchanges import Exchange, exchanges_of
+from augury.build.exchanges import Exchange, exchanges_of, transfers_at_once
 from augury.build.main_thread import step_pieces
 from augury.build.pieces import Piece
 from augury.build.recorded_buckets import buckets_of, reductions
@@ -27,9 +27,6 @@ from augury.core.graph import NONE, Graph
 from augury.core.intervals import Busy, Interval
 from augury.core.kinds import Discipline, MemoryKind, OpKind, ResourceKind, StepState
 from augury.core.trace import Trace
-
-TRANSFERS_AT_ONCE = 2
-"""Gloo's threads per process group; what they send at the same time shares the link."""
 
 
 def build_recorded(trace: Trace) -> Graph:
@@ -42,6 +39,7 @@ class _Recorded:
         self._trace = trace
         self._ranks, self._steps = _timed(trace)
         self._exchanges = exchanges_of(trace, set(self._steps), set(self._ranks))
+        self._at_once = transfers_at_once(self._exchanges)
         self._buckets = {rank: buckets_of(trace, rank) for rank in self._ranks}
         self._reductions = reductions(self._exchanges, self._buckets)
         self._detail = {
@@ -171,6 +169,7 @@ class _Recorded:
     def _add_exchanges(self, works: list[int]) -> dict[tuple[int, int], int]:
         streams: dict[tuple[int, int], int] = {}
         op_of: dict[tuple[int, int], int] = {}
+        called: dict[tuple[int, int], int | None] = {}
         for key, exchange in enumerate(self._exchanges):
             gang = self._builder.gang() if len(exchange.rows) > 1 else NONE
             for rank in sorted(exchange.rows):
@@ -180,13 +179,14 @@ class _Recorded:
                         f"communication, group {exchange.group}",
                         rank=self._row_of[rank],
                         kind=ResourceKind.COMMUNICATION,
-                        width=TRANSFERS_AT_ONCE,
+                        width=self._at_once[exchange.group],
                         discipline=Discipline.FIFO,
                     )
                 launch = self._launched_by(key, exchange, rank)
-                begun = self._add_delay(
+                picked_up = self._add_delay(
                     key, rank, self._picked_up_ns(exchange, rank), "picked up", launch
                 )
+                begun = called[place] = self._in_turn(key, rank, called.get(place), picked_up)
                 member = self._builder.op(
                     exchange.name,
                     kind=exchange.kind,
@@ -208,6 +208,25 @@ class _Recorded:
             self._add_gradients(rank, step, op_of)
         return streams
 
+    def _in_turn(
+        self, key: int, rank: int, before: int | None, picked_up: int | None
+    ) -> int | None:
+        """Where a group does one thing at a time, who is picked up late holds up who was called
+        for later, on all ranks alike."""
+        exchange = self._exchanges[key]
+        if self._at_once[exchange.group] > 1 or before is None or before == picked_up:
+            return picked_up
+        if picked_up is None:
+            return before
+        return self._builder.op(
+            "in turn",
+            kind=OpKind.MARK,
+            rank=self._row_of[rank],
+            work_ns=0,
+            step=exchange.step,
+            after=[before, picked_up],
+        )
+
     def _add_delay(
         self, key: int, rank: int, work_ns: int, name: str, before: int | None
     ) -> int | None:
@@ -227,16 +246,24 @@ class _Recorded:
 
     def _picked_up_ns(self, exchange: Exchange, rank: int) -> int:
         """From the call to the start, unless the threads that do it were busy with others."""
-        called_ns = exchange.arrival_ns[rank]
-        busy = sum(
-            other.start_ns[rank] <= called_ns < other.end_ns[rank]
+        called_ns, start_ns = exchange.arrival_ns[rank], exchange.start_ns[rank]
+        others = [
+            other
             for other in self._exchanges
             if other is not exchange
             and other.step == exchange.step
             and other.group == exchange.group
             and rank in other.rows
-        )
-        return exchange.start_ns[rank] - called_ns if busy < TRANSFERS_AT_ONCE else 0
+        ]
+        if self._at_once[exchange.group] == 1:
+            # Others that were called for before may not even have begun.
+            free_ns = max(
+                (other.end_ns[rank] for other in others if other.sequence < exchange.sequence),
+                default=called_ns,
+            )
+            return max(0, start_ns - max(called_ns, free_ns))
+        busy = sum(other.start_ns[rank] <= called_ns < other.end_ns[rank] for other in others)
+        return start_ns - called_ns if busy < self._at_once[exchange.group] else 0
 
     def _transfer_work(self, computing: dict[int, list[Interval]], rate: float) -> list[int]:
         of_group: dict[int, list[int]] = defaultdict(list)

@@ -52,14 +52,29 @@ def reductions(exchanges: list[Exchange], buckets: dict[int, Buckets]) -> dict[i
     if len(counts) != 1 or len(groups) != 1 or counts == {0}:
         return {}
     num_buckets, group = counts.pop(), groups.pop()
+    some = next(iter(buckets.values()))
+    sizes = [sum(some.size_bytes[i] for i in members) for members in some.members]
     found: dict[int, list[int]] = defaultdict(list)
     for index, exchange in enumerate(exchanges):
         is_whole = buckets.keys() <= exchange.rows.keys()
         if exchange.kind == OpKind.ALL_REDUCE and exchange.group == group and is_whole:
             found[exchange.step].append(index)
-    return {
+    last = {
         # What the program itself reduces before backward comes first.
         step: sorted(indices, key=lambda index: exchanges[index].sequence)[-num_buckets:]
         for step, indices in found.items()
         if len(indices) >= num_buckets
     }
+    return {
+        step: indices
+        for step, indices in last.items()
+        if _are_alike([exchanges[index].size_bytes for index in indices], sizes)
+    }
+
+
+def _are_alike(exchanged: list[int], buckets: list[int]) -> bool:
+    """Hooks may compress all buckets alike; under a plan something else travels altogether."""
+    if not (all(exchanged) and all(buckets)):
+        return True  # somebody did not tell
+    ratios = [size / bucket for size, bucket in zip(exchanged, buckets, strict=True)]
+    return max(ratios) <= 1.01 * min(ratios)

@@ -29,6 +29,8 @@ ASSUMES = {True: 0.02, False: 0.03}
 """What a prediction of another order may be off by beyond what the run shows, with and without a
 barrier."""
 OURS = "augury"
+TOLD_APART = 0.005
+"""Predicted steps that differ by a smaller share are the same."""
 MAX_POINTS = 2000
 """Of a curve."""
 
@@ -150,8 +152,10 @@ def result_of(case: Case, assessed: Sequence[Assessed], bound_ns: int) -> Schedu
 
 
 def best_of(assessed: Sequence[Assessed]) -> Assessed:
-    """Of equals the one with fewer pieces."""
-    return min(assessed, key=lambda one: (one.result.step_ns, one.result.num_pieces))
+    """Of those that cannot be told apart, the one with the fewest pieces: each is a risk."""
+    least_ns = min(one.result.step_ns for one in assessed)
+    equal = [one for one in assessed if one.result.step_ns <= least_ns * (1 + TOLD_APART)]
+    return min(equal, key=lambda one: (one.result.num_pieces, one.result.step_ns))
 
 
 def plan_of(case: Case, best: Assessed, bound_ns: int) -> Plan:

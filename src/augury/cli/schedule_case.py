@@ -107,7 +107,7 @@ def _of_graph(
     needs: dict[str, float],
     changes: Sequence[Change],
 ) -> Case:
-    from augury.build.recorded import TRANSFERS_AT_ONCE
+    from augury.build.exchanges import TRANSFERS_AT_ONCE
     from augury.rewrite.network import fit_network
     from augury.rewrite.piece_costs import extra_beside, piece_costs
     from augury.rewrite.scheduled import apply_order

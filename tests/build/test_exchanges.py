@@ -1,0 +1,44 @@
+"""How many exchanges of a group are under way at once, from when they began and ended."""
+
+from __future__ import annotations
+
+import pytest
+
+from augury.build.exchanges import Exchange, transfers_at_once
+from augury.core.kinds import OpKind
+
+
+def exchange(sequence: int, called: int, start: int, end: int, *, group: int = 0) -> Exchange:
+    return Exchange(
+        kind=OpKind.ALL_REDUCE,
+        name="gloo:all_reduce",
+        group=group,
+        sequence=sequence,
+        step=1,
+        size_bytes=4,
+        rows={0: sequence, 1: sequence},
+        arrival_ns={0: called, 1: called},
+        start_ns={0: start, 1: start},
+        end_ns={0: end, 1: end},
+    )
+
+
+@pytest.mark.parametrize(
+    ("spans", "at_once"),
+    [
+        pytest.param([(0, 0, 100), (10, 100, 200), (20, 200, 300)], 1, id="one behind the other"),
+        pytest.param([(0, 0, 100), (10, 98, 200)], 1, id="hardly beside each other"),
+        pytest.param([(0, 0, 100), (10, 10, 120), (20, 100, 200)], 2, id="beside each other"),
+        pytest.param([(0, 0, 100), (150, 150, 200)], 2, id="never called for meanwhile"),
+        pytest.param([(0, 0, 100)], 2, id="alone"),
+    ],
+)
+def test_whether_a_group_has_one_thread(spans: list[tuple[int, int, int]], at_once: int) -> None:
+    found = transfers_at_once([exchange(n, *span) for n, span in enumerate(spans)])
+    assert found == {0: at_once}
+
+
+def test_every_group_by_itself() -> None:
+    one = [exchange(0, 0, 0, 100), exchange(1, 10, 100, 200)]
+    other = [exchange(0, 0, 50, 150, group=1), exchange(1, 60, 60, 160, group=1)]
+    assert transfers_at_once([*one, *other]) == {0: 1, 1: 2}
