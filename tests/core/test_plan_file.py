@@ -90,6 +90,8 @@ HOSTILE = {
     "a number for a kind": _piece(0, op=3),
     "an empty piece": _piece(0, slices=[]),
     "a window of nothing": lambda plan: plan["order"].update(window_bytes=0),
+    "nothing under way": lambda plan: plan["order"].update(lanes=0),
+    "threads without number": lambda plan: plan["order"].update(lanes=1 << 30),
     "a piece of the past": _piece(0, not_before_ns=-1),
     "half of another scheme": _piece(0, op="push"),
     "a second half without a first": _piece(0, op="all_gather", after=5),

@@ -124,19 +124,14 @@ def _of_graph(
     changed, known = graph, piece_costs(costs, calibration, ledger)
     before = replay_graph(graph)
     problem = recorded_problem(before, known, needs=needs, beside=beside, ledger=ledger)
-    stock = piece_costs(costs, calibration, Ledger(), at_once=TRANSFERS_AT_ONCE)
+    shared = piece_costs(costs, calibration, Ledger(), at_once=TRANSFERS_AT_ONCE)
 
     def rewritten(order: Order) -> Graph:
-        """Buckets of stock DDP share the link, pieces of a plan do not."""
+        """Buckets of stock DDP share the link, pieces of a plan as it says."""
         is_stock = bucket_caps(problem, order) is not None
-        return apply_order(
-            changed,
-            stock if is_stock else known,
-            problem,
-            order,
-            beside=beside,
-            at_once=TRANSFERS_AT_ONCE if is_stock else 1,
-        )
+        at_once = TRANSFERS_AT_ONCE if is_stock else order.lanes
+        pieces = shared if at_once > 1 else known
+        return apply_order(changed, pieces, problem, order, beside=beside, at_once=at_once)
 
     return Case(
         problem=problem,

@@ -1,5 +1,6 @@
 """Our policy where there is a run to replay: the search's model is a simple one, so what it finds
-for several costs of a piece is replayed beside what stock DDP can do, and the best is taken."""
+for several costs of a piece, one and two under way at once, is replayed beside what stock DDP can
+do, and the best is taken."""
 
 from __future__ import annotations
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 DEARER = (1, 2, 5)
 """How many times as much a piece might cost as the model says: fewer and larger ones then."""
 LEAST_OVERHEAD_NS = 100_000
+LANES = (1, 2)
+"""Two at once where the link is short, and what a piece waits for would leave it idle."""
 
 
 def orders_to_try(case: Case, ours: Policy) -> Iterator[Order]:
@@ -26,6 +29,7 @@ def orders_to_try(case: Case, ours: Policy) -> Iterator[Order]:
     network = problem.network
     for times in DEARER:
         overhead_ns = max(network.overhead_ns, LEAST_OVERHEAD_NS if times > 1 else 0) * times
-        yield ours.compile(replace(problem, network=replace(network, overhead_ns=overhead_ns)))
+        order = ours.compile(replace(problem, network=replace(network, overhead_ns=overhead_ns)))
+        yield from (replace(order, lanes=lanes) for lanes in LANES)
     for stock in (BucketList(), find_policy("ddp-best"), find_policy("ddp")):
         yield replace(stock.compile(problem), policy=ours.name)

@@ -63,6 +63,10 @@ class Order:
     window_bytes: int | None = None
     """A piece leaves only while fewer bytes than this are under way on its link; none: as soon as
     the link is free."""
+    lanes: int = 1
+    """How many pieces the runtime has under way at once, if they are called for: they share the
+    link, so that what one waits for is hidden behind the other, but urgent ones come later.
+    Policies reckon with one; replay and runtime do what this says."""
 
 
 class Mode(StrEnum):

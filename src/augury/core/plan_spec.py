@@ -13,6 +13,7 @@ from augury.core.problem import Problem, Scheme
 
 COMPLETES = {OpKind.PULL: OpKind.PUSH, OpKind.ALL_GATHER: OpKind.REDUCE_SCATTER}
 MAX_PIECES = 1 << 20
+MAX_LANES = 16
 
 
 def verify_order(order: Order, problem: Problem) -> None:
@@ -27,6 +28,8 @@ def wrong_with(order: Order, problem: Problem) -> Iterator[str]:
         return
     if order.window_bytes is not None and order.window_bytes < 1:
         yield f"its window is {order.window_bytes} bytes"
+    if not 1 <= order.lanes <= MAX_LANES:
+        yield f"{order.lanes} of its pieces are under way at once"
     for place, piece in enumerate(order.pieces):
         yield from _of_piece(place, piece, order, problem)
     for ops in (FIRST_OPS, LAST_OPS):

@@ -52,7 +52,8 @@ class Scheduled:
         self._updates = Updates(optimizer)
         self._steps = Steps(model, optimizer, self._updates, self._rank, self._follow)
         self._meter = Meter(num_pieces=0, num_gradients=0)
-        self._group: Any = None
+        self._groups: dict[int, Any] = {}
+        """By how many pieces they have under way at once."""
         self._hooks: list[Any] = []
 
     @property
@@ -104,15 +105,18 @@ class Scheduled:
             for hook in self._hooks:
                 hook.remove()
             self._hooks.clear()
-            if self._group is not None and distributed.is_initialized():
-                distributed.destroy_process_group(self._group)
-            self._group = None
+            if distributed.is_initialized():
+                for group in self._groups.values():
+                    distributed.destroy_process_group(group)
+            self._groups.clear()
 
     def _follow(self, plan: Plan) -> None:
-        if self._group is None:
-            self._group = own_group(self._model)
+        lanes = plan.order.lanes
+        group = self._groups.get(lanes)
+        if group is None:
+            group = self._groups[lanes] = own_group(self._model, lanes)
         parameters = planned_parameters(self._model, plan)
-        exchange = Exchange(plan, self._model, parameters, self._updates, self._group)
+        exchange = Exchange(plan, self._model, parameters, self._updates, group)
         exchange.meter.every = self._log_every
         exchange.meter.expected_ns = _expected_ns(plan)
         exchange.meter.carry_on(self._meter)
@@ -120,7 +124,7 @@ class Scheduled:
         control = None
         if self._replan:
             replanner = Replanner(plan, exchange.meter) if self._rank == 0 else None
-            control = Control(replanner, self._group, exchange.meter)
+            control = Control(replanner, group, exchange.meter)
         self.plan = plan
         self._steps.follow(exchange, control)
         if not self._hooks:
