@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from augury.cli.schedule_case import Case
     from augury.core.plan import Order
+    from augury.core.problem import Problem
     from augury.schedule.policy import Policy
 
 DEARER = (1, 2, 5)
 """How many times as much a piece might cost as the model says: fewer and larger ones then."""
 LEAST_OVERHEAD_NS = 100_000
+SLOWER = (1.0, 1.6)
+"""How many times as long forward may take as it does by itself: communication beside it wants
+processors too, and the earlier it can begin the better."""
 LANES = (1, 2)
 """Two at once where the link is short, and what a piece waits for would leave it idle."""
 
@@ -26,10 +30,28 @@ def orders_to_try(case: Case, ours: Policy) -> Iterator[Order]:
     from augury.schedule.policies import find_policy
 
     problem = case.problem
-    network = problem.network
-    for times in DEARER:
-        overhead_ns = max(network.overhead_ns, LEAST_OVERHEAD_NS if times > 1 else 0) * times
-        order = ours.compile(replace(problem, network=replace(network, overhead_ns=overhead_ns)))
-        yield from (replace(order, lanes=lanes) for lanes in LANES)
+    for slower in SLOWER:
+        for times in DEARER:
+            order = ours.compile(_otherwise(problem, times, slower))
+            yield from (replace(order, lanes=lanes) for lanes in LANES)
     for stock in (BucketList(), find_policy("ddp-best"), find_policy("ddp")):
         yield replace(stock.compile(problem), policy=ours.name)
+
+
+def _otherwise(problem: Problem, times: int, slower: float) -> Problem:
+    """Pieces cost ``times`` as much, and forward takes ``slower`` times as long."""
+    network = problem.network
+    least_ns = LEAST_OVERHEAD_NS if times > 1 else 0
+    return replace(
+        problem,
+        network=replace(network, overhead_ns=times * max(network.overhead_ns, least_ns)),
+        forward_ns=round(slower * problem.forward_ns),
+        gradients=tuple(
+            replace(
+                gradient,
+                need_ns=round(slower * gradient.need_ns),
+                update_ns=round(slower * gradient.update_ns),
+            )
+            for gradient in problem.gradients
+        ),
+    )
