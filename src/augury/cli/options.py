@@ -23,6 +23,14 @@ Engine = Annotated[
     Literal["auto", "native", "reference"],
     typer.Option(help="The C++ kernel, its Python reference, or whichever there is."),
 ]
+Bandwidth = Annotated[
+    str | None,
+    typer.Option(metavar="RATE", help="Of every link: 0.5x, or a rate such as 10Gbit/s."),
+]
+Latency = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Of every link: 0.5x, or so much more, such as +50us."),
+]
 NoFold = Annotated[bool, typer.Option("--no-fold", help="Simulate identical ranks one by one.")]
 
 DEFAULT_MAX_BYTES = "2GiB"

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from augury.cli.exports import check_target
-from augury.cli.options import DEFAULT_MAX_BYTES, Force, Json, MaxBytes
+from augury.cli.options import (
+    DEFAULT_MAX_BYTES,
+    Bandwidth,
+    Force,
+    Json,
+    Latency,
+    MaxBytes,
+)
 from augury.cli.progress import working
 from augury.cli.say import next_command, say
 from augury.core.errors import UsageError
@@ -33,14 +40,8 @@ def schedule(
     policy: Annotated[
         str, typer.Option(metavar="NAMES", help="all, or some of them: ddp,prophet,augury.")
     ] = "all",
-    bandwidth: Annotated[
-        str | None,
-        typer.Option(metavar="RATE", help="Of every link: 0.5x, or a rate such as 10Gbit/s."),
-    ] = None,
-    latency: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Of every link: 0.5x, or so much more, such as +50us."),
-    ] = None,
+    bandwidth: Bandwidth = None,
+    latency: Latency = None,
     out: Annotated[
         Path | None,
         typer.Option("-o", "--out", metavar="PLAN.json", help="Write the best as a plan."),

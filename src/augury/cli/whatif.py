@@ -9,7 +9,14 @@ from typing import Annotated
 import typer
 
 from augury.cli.graphs import import_numpy, predicted_interval, read_calibrated, replay_graph
-from augury.cli.options import DEFAULT_MAX_BYTES, Engine, Json, MaxBytes
+from augury.cli.options import (
+    DEFAULT_MAX_BYTES,
+    Bandwidth,
+    Engine,
+    Json,
+    Latency,
+    MaxBytes,
+)
 from augury.cli.say import next_command
 from augury.core.errors import UsageError
 
@@ -20,14 +27,8 @@ def whatif(
         typer.Argument(metavar="RUN|GRAPH", help="A recorded run's folder, or a graph (.augury)."),
     ],
     *,
-    bandwidth: Annotated[
-        str | None,
-        typer.Option(metavar="RATE", help="Of every link: 0.5x, or a rate such as 10Gbit/s."),
-    ] = None,
-    latency: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Of every link: 0.5x, or so much more, such as +50us."),
-    ] = None,
+    bandwidth: Bandwidth = None,
+    latency: Latency = None,
     ranks: Annotated[
         int | None, typer.Option(min=1, help="So many ranks, each with the batch it has.")
     ] = None,

@@ -1,15 +1,18 @@
-"""Writing files so that nobody ever sees half of one, and nothing is lost by accident."""
+"""Files: written so that nobody ever sees half of one and nothing is lost by accident; small ones
+read as hostile input."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
-from augury.core.errors import AuguryError, UsageError
+from augury.core.errors import AuguryError, FileFormatError, InputError, UsageError
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -53,3 +56,22 @@ def _cannot_write(path: Path, error: OSError) -> AuguryError:
     return AuguryError(
         f"cannot write {path}: {error.strerror}", remedy="check space and permissions there"
     )
+
+
+def load_whole(
+    path: Path, decode: Callable[[bytes], T], *, what: str, max_bytes: int, remedy: str
+) -> T:
+    """Of a small file, which may come from anywhere; whatever is wrong with it is told with its
+    name."""
+    try:
+        if path.stat().st_size > max_bytes:
+            raise FileFormatError(f"{path} is too large for a {what}", remedy=remedy)
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"cannot read {path}: {error.strerror}", remedy="check its name"
+        ) from error
+    try:
+        return decode(content)
+    except InputError as error:
+        raise type(error)(f"{path}: {error.cause}", remedy=error.remedy) from error

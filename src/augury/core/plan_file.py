@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from augury.core.errors import FileFormatError, InputError
-from augury.core.files import new_file
+from augury.core.files import load_whole, new_file
 from augury.core.kinds import OpKind
 from augury.core.plan import Mode, Plan
 from augury.core.plan_spec import verify_order
@@ -25,18 +25,7 @@ def save_plan(plan: Plan, path: Path, *, force: bool = False) -> None:
 
 
 def load_plan(path: Path) -> Plan:
-    try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise FileFormatError(f"{path} is too large for a plan", remedy=_REMEDY)
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputError(
-            f"cannot read {path}: {error.strerror}", remedy="check its name"
-        ) from error
-    try:
-        return decode_plan(content)
-    except InputError as error:
-        raise type(error)(f"{path}: {error.cause}", remedy=error.remedy) from error
+    return load_whole(path, decode_plan, what="plan", max_bytes=MAX_FILE_BYTES, remedy=_REMEDY)
 
 
 def encode_plan(plan: Plan) -> bytes:

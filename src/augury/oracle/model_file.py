@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from augury.core.errors import FileFormatError, InputError
-from augury.core.files import new_file
+from augury.core.errors import FileFormatError
+from augury.core.files import load_whole, new_file
 from augury.core.model import MAX_LAYERS, Model, ModelLayer
 
 SCHEMA_VERSION = 1
@@ -30,18 +30,7 @@ def save_model_file(model: Model, path: Path, *, force: bool = False) -> None:
 
 
 def load_model_file(path: Path) -> Model:
-    try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise FileFormatError(f"{path} is too large for a model", remedy=_REMEDY)
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputError(
-            f"cannot read {path}: {error.strerror}", remedy="check its name"
-        ) from error
-    try:
-        return decode_model(content)
-    except InputError as error:
-        raise type(error)(f"{path}: {error.cause}", remedy=error.remedy) from error
+    return load_whole(path, decode_model, what="model", max_bytes=MAX_FILE_BYTES, remedy=_REMEDY)
 
 
 def encode_model(model: Model) -> bytes:

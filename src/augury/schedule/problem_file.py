@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from augury.core.errors import FileFormatError, InputError
-from augury.core.files import new_file
+from augury.core.files import load_whole, new_file
 from augury.core.problem import Problem
 
 SCHEMA_VERSION = 1
@@ -34,18 +34,9 @@ def save_problem(stated: Stated, path: Path, *, force: bool = False) -> None:
 
 
 def load_problem(path: Path) -> Stated:
-    try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise FileFormatError(f"{path} is too large for a problem", remedy=_REMEDY)
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputError(
-            f"cannot read {path}: {error.strerror}", remedy="check its name"
-        ) from error
-    try:
-        return decode_problem(content)
-    except InputError as error:
-        raise type(error)(f"{path}: {error.cause}", remedy=error.remedy) from error
+    return load_whole(
+        path, decode_problem, what="problem", max_bytes=MAX_FILE_BYTES, remedy=_REMEDY
+    )
 
 
 def encode_problem(stated: Stated) -> bytes:
