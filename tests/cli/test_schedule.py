@@ -140,8 +140,11 @@ def test_a_problem_can_be_asked_about_again(run: Runner, folder: Path, tmp_path:
     alone = asked(run, tmp_path / "problem.json")
     assert alone["baseline"] == "ddp"
     for one, same in zip(alone["policies"], of_run["policies"], strict=True):
-        assert one["evaluated_step_ns"] == same["evaluated_step_ns"]
         assert one["replayed_step_ns"] is None
+        if one["policy"] == "augury":  # of a run it is chosen by replay, not by the evaluator
+            assert one["evaluated_step_ns"] <= same["evaluated_step_ns"]
+        else:
+            assert one["evaluated_step_ns"] == same["evaluated_step_ns"]
     slower = asked(run, tmp_path / "problem.json", "--bandwidth", "0.25x", "--latency", "+1ms")
     for one, same in zip(slower["policies"], alone["policies"], strict=True):
         assert one["step_ns"] > same["step_ns"]

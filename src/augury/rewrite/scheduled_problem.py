@@ -55,8 +55,9 @@ def recorded_problem(
     total_bytes = sum(sizes.values())
     carried = int(graph.gradients.carried_by[0])
     kind, stream = OpKind(int(graph.ops.kind[carried])), int(graph.ops.resource[carried])
+    cost = _as_recorded(graph, costs[kind])
     alone_ns = _middle([one.backward_ns for one in seen])
-    slower = _slower_beside(graph, alone_ns, round(costs[kind].ns_per_byte * total_bytes))
+    slower = _slower_beside(graph, alone_ns, round(cost.ns_per_byte * total_bytes))
     backward_ns, forward_ns = round(alone_ns * slower), _middle([one.forward_ns for one in seen])
     after_ns = _middle([one.update_ns + one.copy_ns for one in seen])
     # Of parameters that are needed together, the one whose gradient comes last is the first.
@@ -82,7 +83,7 @@ def recorded_problem(
         between_ns=between_ns,
         forward_ns=forward_ns,
         network=fit_link(
-            costs[kind],
+            cost,
             total_bytes=total_bytes,
             slowed=_slowed_on(timeline, stream),
             beside=beside,
@@ -125,6 +126,16 @@ def _shares(names: list[str], needs: Mapping[str, float], ledger: Ledger) -> dic
         count = len(names)
         return {name: 1 - (place + 1) / count for place, name in enumerate(names)}
     return {name: needs[name] for name in names}
+
+
+def _as_recorded(graph: Graph, cost: TransferCost) -> TransferCost:
+    """So that it says of the run's own gradients what they took: large ones count by their time,
+    while the fit of all collectives lets a small one say as much as a large one."""
+    carried = np.unique(graph.gradients.carried_by)
+    real_ns = float(graph.ops.work_ns[carried].sum())
+    said_ns = sum(cost.time_ns(int(size)) for size in graph.ops.size_bytes[carried])
+    factor = real_ns / said_ns if said_ns and real_ns else 1.0
+    return cost.changed(wire=factor, rest=factor)
 
 
 def _slower_beside(graph: Graph, alone_ns: int, communication_ns: int) -> float:
