@@ -56,13 +56,7 @@ def _of_replay(rows: Sequence[Row], found: dict[str, Any] | None, gates: Gates) 
 def _of_whatif(found: dict[str, Any] | None, gates: Gates) -> Iterator[str]:
     if found is None:
         return
-    if found["within"] < gates.whatifs_within * found["cases"]:
-        yield (
-            f"fewer than {100 * gates.whatifs_within:g} % of the what-ifs"
-            " are within max(5 %, 2 x noise)"
-        )
-    if found["within_10_pct"] < found["cases"]:
-        yield f"{found['cases'] - found['within_10_pct']} what-ifs are not within 10 %"
+    yield from _of_errors(found, gates.whatifs_within, "what-ifs")
     if gates.covered is not None and found["covered"] < gates.covered * found["cases"]:
         yield (
             f"fewer than {100 * gates.covered:g} % of the what-ifs' intervals"
@@ -74,12 +68,12 @@ def _of_whatif(found: dict[str, Any] | None, gates: Gates) -> Iterator[str]:
 
 
 def _of_policies(found: dict[str, Any] | None, gates: Gates) -> Iterator[str]:
-    if found is None:
-        return
-    if found["within"] < gates.policies_within * found["cases"]:
-        yield (
-            f"fewer than {100 * gates.policies_within:g} % of the policies"
-            " are within max(5 %, 2 x noise)"
-        )
+    if found is not None:
+        yield from _of_errors(found, gates.policies_within, "policies")
+
+
+def _of_errors(found: dict[str, Any], within: float, what: str) -> Iterator[str]:
+    if found["within"] < within * found["cases"]:
+        yield f"fewer than {100 * within:g} % of the {what} are within max(5 %, 2 x noise)"
     if found["within_10_pct"] < found["cases"]:
-        yield f"{found['cases'] - found['within_10_pct']} policies are not within 10 %"
+        yield f"{found['cases'] - found['within_10_pct']} {what} are not within 10 %"

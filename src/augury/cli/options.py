@@ -31,6 +31,13 @@ Latency = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="Of every link: 0.5x, or so much more, such as +50us."),
 ]
+Collectives = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="RUN|FILE",
+        help="Timed collectives: a run recorded with --calibrate, nccl-tests' output, a CSV.",
+    ),
+]
 NoFold = Annotated[bool, typer.Option("--no-fold", help="Simulate identical ranks one by one.")]
 
 DEFAULT_MAX_BYTES = "2GiB"

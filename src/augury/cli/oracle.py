@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from augury.cli.exports import check_target
-from augury.cli.options import Force, Json
+from augury.cli.options import Collectives, Force, Json
 from augury.cli.progress import working
 from augury.cli.say import next_command, say
 from augury.core.files import new_file
@@ -34,13 +34,7 @@ def oracle(
             metavar="NAME|FILE.toml", help="abci, v100, a100, h100, mi300x, cpu, or a description."
         ),
     ],
-    collectives: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="RUN|FILE",
-            help="Timed collectives: a run recorded with --calibrate, nccl-tests' output, a CSV.",
-        ),
-    ] = None,
+    collectives: Collectives = None,
     devices: Annotated[
         str,
         typer.Option(metavar="N:M|N,M,...", help="From one to the other in doublings, or listed."),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from augury.cli.exports import check_target
-from augury.cli.options import Force, Json
+from augury.cli.options import Collectives, Force, Json
 from augury.cli.progress import working
 from augury.cli.say import next_command, say
 from augury.core.errors import GateError, InputError, UsageError
@@ -44,13 +44,7 @@ def validate(
     cluster: Annotated[
         str, typer.Option(metavar="NAME|FILE.toml", help="Where it was measured.")
     ] = "abci",
-    collectives: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="RUN|FILE",
-            help="Timed collectives: a run recorded with --calibrate, nccl-tests' output, a CSV.",
-        ),
-    ] = None,
+    collectives: Collectives = None,
     precision: Annotated[
         Literal["fp32", "tf32", "fp16", "bf16"], typer.Option(help="Of compute and activations.")
     ] = "fp32",
