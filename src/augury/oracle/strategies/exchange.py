@@ -66,8 +66,3 @@ def layer_exchange(
 def pieces_s(case: Case, num: F8) -> F8:
     """Host's time to launch what puts gathered pieces together."""
     return np.where(num > 1, case.constants.piece_s * num * case.work.num_weighted, 0.0)
-
-
-def split_compute_s(whole_s: F8, num: F8, redundancy: float) -> F8:
-    """Layers split ``num`` ways: a share of their time does not shrink."""
-    return np.where(num > 1, whole_s * (redundancy + (1 - redundancy) / num), whole_s)

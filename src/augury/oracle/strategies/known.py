@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from augury.core.errors import UsageError
-from augury.oracle.strategies.channel import Channel
+from augury.oracle.strategies.alone import Alone
 from augury.oracle.strategies.data import Data
-from augury.oracle.strategies.data_filter import DataFilter
-from augury.oracle.strategies.data_spatial import DataSpatial
-from augury.oracle.strategies.filter import Filter
+from augury.oracle.strategies.grouped import Grouped
+from augury.oracle.strategies.layer_split import CHANNEL, FILTER
 from augury.oracle.strategies.pipeline import Pipeline
-from augury.oracle.strategies.spatial import Spatial
+from augury.oracle.strategies.tile_split import TILES
 from augury.oracle.strategies.zero import Zero
 from augury.oracle.strategy import Strategy
 
@@ -18,12 +17,12 @@ STRATEGIES: tuple[Strategy, ...] = (
     Zero(1),
     Zero(2),
     Zero(3),
-    Spatial(),
+    Alone(TILES, "spatial"),
     Pipeline(),
-    Filter(),
-    Channel(),
-    DataFilter(),
-    DataSpatial(),
+    Alone(FILTER, "filter"),
+    Alone(CHANNEL, "channel"),
+    Grouped(FILTER, "data_filter"),
+    Grouped(TILES, "data_spatial"),
 )
 
 ALIASES = {
