@@ -1,0 +1,1 @@
+"""Parallel strategies as small real programs on torch.distributed: one file each."""
