@@ -102,6 +102,75 @@ def test_options_change_what_they_say(model: str, capsys: pytest.CaptureFixture[
     assert stages["rows"][0]["axes"] == {"pipeline": 2, "micro_batches": 8}
 
 
+def test_steps_can_be_replayed(model: str, capsys: pytest.CaptureFixture[str]):
+    args = ("--model", model, "--devices", "4,8", "--global-batch", "64", "--schedule", "gpipe")
+    closed, replayed = (
+        _json(capsys, *args, "--fidelity", fidelity) for fidelity in ("closed", "replay")
+    )
+    assert replayed["notes"] == []
+    for before, after in zip(closed["rows"], replayed["rows"], strict=True):
+        assert before.keys() == after.keys()
+        assert before["fidelity"] == "closed"
+        assert after["fidelity"] == ("replay" if after["feasible"] else "closed")
+        if after["strategy"] != "pipeline":
+            assert after["step_s"] == pytest.approx(before["step_s"], rel=1e-3)
+        else:
+            assert after["step_s"] <= before["step_s"]
+        assert after["step_s"] == pytest.approx(after["compute_s"] + after["exposed_comm_s"])
+    code, said = _oracle(capsys, *args, "--fidelity", "replay")
+    assert code == 0
+    assert "replayed, by strategy" in said
+
+
+def test_what_is_too_large_to_replay_is_noted(model: str, capsys: pytest.CaptureFixture[str]):
+    args = (
+        "--model", model, "--devices", "2", "--global-batch", "262144", "--strategy", "pipeline",
+        "--micro-batches", "262144", "--memory", "1TB",
+    )  # fmt: skip
+    found = _json(capsys, *args, "--fidelity", "replay")
+    assert found["rows"][0]["fidelity"] == "closed"
+    assert "pipeline on 2 devices is not replayed: a graph of" in found["notes"][0]
+    assert "note: pipeline on 2 devices" in _oracle(capsys, *args, "--fidelity", "replay")[1]
+
+
+@pytest.mark.parametrize("strategy", ["data", "zero3", "data_filter", "spatial", "pipeline"])
+def test_a_graph_is_written_for_replay(
+    strategy: str, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    graph = tmp_path / "one.augury"
+    args = ("--model", model, "--devices", "4", "--global-batch", "64", "--fidelity", "replay")
+    code, said = _oracle(capsys, *args, "--strategy", strategy, "-o", str(graph))
+    assert code == 0
+    assert f"wrote {graph}" in said
+    assert f"next: augury replay {graph}" in said
+    step_s = _json(capsys, *args, "--strategy", strategy)["rows"][0]["step_s"]
+    assert main(["replay", str(graph), "--json"]) == 0
+    replayed = json.loads(capsys.readouterr().out)
+    assert replayed["predicted_step_ns"] == pytest.approx(step_s * 1e9)
+    assert replayed["num_ranks"] == 4
+    assert _oracle(capsys, *args, "--strategy", strategy, "-o", str(graph))[0] == 2
+    assert _oracle(capsys, *args, "--strategy", strategy, "-o", str(graph), "--force")[0] == 0
+
+
+def test_a_graph_is_of_one_configuration(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    graph = tmp_path / "one.augury"
+    for more in (("--devices", "4:8", "--strategy", "data"), ("--devices", "4")):
+        code, said = _oracle(
+            capsys, "--model", model, "--global-batch", "64", "-o", str(graph), *more
+        )
+        assert code == 2
+        assert "a graph is of one configuration" in said
+    code, said = _oracle(
+        capsys, "--model", model, "--global-batch", "6", "--devices", "4", "--strategy", "data",
+        "-o", str(graph),
+    )  # fmt: skip
+    assert code == 4
+    assert "does not divide" in said
+    assert not graph.exists()
+
+
 def test_levels_are_as_fast_as_collectives_were_timed(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

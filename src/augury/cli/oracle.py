@@ -12,7 +12,8 @@ from augury.cli.exports import check_target
 from augury.cli.options import Collectives, Force, Json
 from augury.cli.progress import working
 from augury.cli.say import next_command, say
-from augury.core.files import new_file
+from augury.core.errors import UsageError
+from augury.core.files import ensure_writable, new_file
 
 if TYPE_CHECKING:
     from augury.oracle.cluster import Machine
@@ -95,6 +96,16 @@ def oracle(
             help="What the equations are corrected by: fitted constants, or nothing.",
         ),
     ] = "published",
+    fidelity: Annotated[
+        Literal["closed", "replay"],
+        typer.Option(help="Of steps: closed forms, or the graph of each replayed."),
+    ] = "closed",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--out", metavar="FILE", help="Write the graph of one configuration (.augury)."
+        ),
+    ] = None,
     plot: Annotated[
         Path | None,
         typer.Option(metavar="FILE.svg", help="Draw time, efficiency and memory by strategy."),
@@ -105,6 +116,8 @@ def oracle(
     """Foretell time and memory of every parallel strategy at every scale."""
     if plot is not None:
         check_target(plot, (".svg",), force=force)
+    if out is not None:
+        ensure_writable(out, force=force)
     from augury.core.units import parse_bytes
     from augury.oracle.device import Precision
     from augury.oracle.layers_cost import Work
@@ -122,6 +135,11 @@ def oracle(
         if strategy == "all"
         else [find_strategy(name) for name in dict.fromkeys(strategy.split(","))]
     )
+    if out is not None and len(chosen) * len(numbers) != 1:
+        raise UsageError(
+            "a graph is of one configuration",
+            remedy="name one --strategy and one number of --devices",
+        )
     limit_bytes = parse_bytes(memory) if memory is not None else None
     machine = measured_machine(cluster, collectives)
     known = find_constants(constants)
@@ -152,8 +170,19 @@ def oracle(
     )
     from augury.cli.oracle_result import refuse_if_nothing_fits, result_of
 
-    result = result_of(judged, samples=samples)
+    notes: list[str] = []
+    if fidelity == "replay":
+        from augury.oracle.graphs.replayed import replay_each
+
+        with working(f"replaying {len(chosen) * len(numbers)} configurations"):
+            judged, notes = replay_each(judged, chosen)
+    result = result_of(judged, samples=samples, notes=notes)
     refuse_if_nothing_fits(result)
+    if out is not None:
+        from augury.core.graph_file import save_graph
+        from augury.oracle.graphs.known import graph_of
+
+        save_graph(graph_of(chosen[0], judged[0].case, whole=True), out, force=force)
     if plot is not None:
         from augury.report.oracle_plot import oracle_svg
 
@@ -169,6 +198,10 @@ def oracle(
     render_oracle(result, sys.stdout)
     if plot is not None:
         say(f"wrote {plot}")
+    if out is not None:
+        say(f"wrote {out}")
+        next_command("replay", out)
+        return
     next_command("validate", "oracle", "--measured", "MEASURED.csv", "--cluster", cluster)
 
 

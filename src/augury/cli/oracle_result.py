@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from augury.oracle.limits import Judged
 
 
-def result_of(judged: Sequence[Judged], *, samples: int | None) -> OracleResult:
+def result_of(
+    judged: Sequence[Judged], *, samples: int | None, notes: Sequence[str] = ()
+) -> OracleResult:
     case = judged[0].case
     best = recommend(judged)
     return OracleResult(
@@ -32,6 +34,7 @@ def result_of(judged: Sequence[Judged], *, samples: int | None) -> OracleResult:
         rows=[_row(one, index, samples) for index in range(len(case.devices)) for one in judged],
         fastest=[_recommendation(one, judged) for one in recommend_each(judged) if one is not None],
         recommended=_recommendation(best, judged) if best is not None else None,
+        notes=list(notes),
     )
 
 
@@ -88,6 +91,9 @@ def _row(judged: Judged, index: int, samples: int | None) -> OracleRow:
             )
             for part in estimate.parts
         ],
+        fidelity=(
+            "replay" if judged.is_replayed is not None and judged.is_replayed[index] else "closed"
+        ),
     )
 
 

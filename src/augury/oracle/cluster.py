@@ -86,6 +86,11 @@ class Machine:
         """The lowest level that holds ``span`` neighbouring devices."""
         return self._sizes.searchsorted(span)
 
+    def level_between(self, one: int, other: int) -> int:
+        """The lowest level that holds both of two devices."""
+        together = (one // level.devices == other // level.devices for level in self.levels[:-1])
+        return next((place for place, held in enumerate(together) if held), len(self.levels) - 1)
+
     def latency_s(self, level: I8) -> F8:
         return self._latencies[level]
 

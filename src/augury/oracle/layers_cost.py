@@ -115,10 +115,15 @@ class Work:
         return float(np.prod(self.model.input_shape, dtype=float))
 
     @cached_property
-    def weighted(self) -> tuple[ModelLayer, ...]:
-        """Layers that filters and channels can be split of."""
+    def weighted_places(self) -> tuple[int, ...]:
+        """Of layers that filters and channels can be split of."""
         kinds = (LayerKind.CONVOLUTION, LayerKind.LINEAR)
-        return tuple(x for x in self.model.layers if x.kind in kinds and x.num_parameters)
+        layers = enumerate(self.model.layers)
+        return tuple(i for i, x in layers if x.kind in kinds and x.num_parameters)
+
+    @cached_property
+    def weighted(self) -> tuple[ModelLayer, ...]:
+        return tuple(self.model.layers[place] for place in self.weighted_places)
 
     @cached_property
     def num_weighted(self) -> int:

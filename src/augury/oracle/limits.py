@@ -35,6 +35,8 @@ class Judged:
     feasible: Mask
     bottleneck: I1
     """Into REASONS."""
+    is_replayed: Mask | None = None
+    """Whose step is not the closed form's; None: nobody's."""
 
     def why(self, index: int) -> str | None:
         """Why a configuration is not feasible, in words."""
@@ -61,9 +63,9 @@ def judge(estimate: Estimate, case: Case, *, memory_limit_bytes: float | None = 
     most_bytes = memory_limit_bytes or float(case.machine.device.memory_bytes)
     exposed_s = estimate.exposed_comm_s
     step_s = estimate.compute_s + exposed_s
-    reading_s = _reading_s(case)
-    if reading_s is not None:
-        late_s = np.maximum(0.0, reading_s - step_s)
+    read_s = reading_s(case)
+    if read_s is not None:
+        late_s = np.maximum(0.0, read_s - step_s)
         estimate.losses[Reason.INPUT] = late_s
         step_s = step_s + late_s
     memory = estimate.total_memory_bytes
@@ -107,7 +109,7 @@ def _bottleneck(
     return found
 
 
-def _reading_s(case: Case) -> F8 | None:
+def reading_s(case: Case) -> F8 | None:
     """Samples of a step, read by all nodes side by side, ahead of time."""
     bandwidth = case.machine.input_bandwidth_bytes_per_s
     if bandwidth is None:

@@ -23,6 +23,8 @@ def render_oracle(result: OracleResult, file: TextIO) -> None:
         _refused(console, result)
         for line in _verdict(result):
             console.print(line)
+        for note in result.notes:
+            console.print(f"note: {safe(note, max_chars=300)}")
     file.writelines(f"{line.rstrip(' ')}\n" for line in capture.get().splitlines())
 
 
@@ -46,7 +48,8 @@ def _steps(console: Console, result: OracleResult) -> None:
     """Fastest in bold; what cannot be is a dash."""
     from rich.text import Text
 
-    title(console, "Time per step", "by strategy and number of devices; - cannot be")
+    how = "replayed, " if any(row.fidelity == "replay" for row in result.rows) else ""
+    title(console, "Time per step", f"{how}by strategy and number of devices; - cannot be")
     numbers = sorted({row.devices for row in result.rows})
     batches = {row.devices: row.global_batch for row in result.rows}
     best = {one.devices: one.strategy for one in result.fastest}

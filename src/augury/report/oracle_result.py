@@ -44,6 +44,8 @@ class OracleRow(msgspec.Struct, frozen=True, kw_only=True):
     """Of as many devices that only compute, and share that out evenly."""
     memory_by_kind: dict[str, int]
     parts: list[PartResult]
+    fidelity: str
+    """Where the step comes from: ``closed`` (form) or ``replay``."""
 
 
 class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +78,7 @@ class OracleResult(msgspec.Struct, frozen=True, kw_only=True):
     rows: list[OracleRow]
     fastest: list[Recommendation]
     recommended: Recommendation | None
+    notes: list[str]
 
 
 class ValidatedRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from augury.oracle.cluster import F8
+from augury.oracle.cluster import F8, I8
 from augury.oracle.network import all_reduce_s
 from augury.oracle.strategy import Case, Part, Reason, hidden_behind_backward
 
@@ -19,21 +19,26 @@ def gradient_exchange(
     flows: float = 1,
 ) -> Part:
     """A ring of ``num`` devices spread over all, one of ``flows`` side by side."""
-    machine = case.machine
-    level = case.level
-    beta = machine.seconds_per_byte(level) * case.constants.gradient_contention
-    if not case.options.is_bare and flows > 1:
-        beta = beta * machine.sharing(level, np.full_like(num, flows))
-    time_s = all_reduce_s(num, size_bytes, machine.latency_s(level), beta, messages=messages)
+    alpha, beta = gradient_link(case, flows=flows)
+    time_s = all_reduce_s(num, size_bytes, alpha, beta, messages=messages)
     return Part(
         reason=Reason.GRADIENT,
         collective="all-reduce",
         size_bytes=np.full_like(num, size_bytes),
         group=num,
-        level=level,
+        level=case.level,
         time_s=time_s,
         exposed_s=hidden_behind_backward(case, time_s, compute_s),
     )
+
+
+def gradient_link(case: Case, *, flows: float = 1) -> tuple[F8, F8]:
+    """Seconds of a message and of a byte, between devices spread over all."""
+    machine, level = case.machine, case.level
+    beta = machine.seconds_per_byte(level) * case.constants.gradient_contention
+    if not case.options.is_bare and flows > 1:
+        beta = beta * machine.sharing(level, np.full_like(case.devices, flows))
+    return machine.latency_s(level), beta
 
 
 def layer_exchange(
@@ -41,10 +46,9 @@ def layer_exchange(
 ) -> list[Part]:
     """Outputs gathered and gradients summed (or the reverse), layer by layer among ``num``
     neighbours. With ``pieces``, whatever is gathered is also launched piece by piece."""
-    work, machine, constants = case.work, case.machine, case.constants
-    level = machine.level_of(num)
-    alpha, beta = machine.latency_s(level), machine.seconds_per_byte(level)
-    beta = beta * np.where(level == 0, constants.node_contention, contention)
+    work = case.work
+    level = case.machine.level_of(num)
+    alpha, beta = layer_link(case, level, contention)
     size_bytes = samples * work.exchanged_items * work.precision.item_bytes
     num_layers = work.num_weighted - 1
     once_s = (num - 1) * (num_layers * alpha + size_bytes * beta / num)
@@ -61,6 +65,13 @@ def layer_exchange(
         )
         for collective, time_s in (("all-gather", once_s + launch_s), ("all-reduce", 2 * once_s))
     ]
+
+
+def layer_link(case: Case, level: I8, contention: float) -> tuple[F8, F8]:
+    """Seconds of a message and of a byte, between neighbours that split layers."""
+    beta = case.machine.seconds_per_byte(level)
+    at_work = np.where(level == 0, case.constants.node_contention, contention)
+    return case.machine.latency_s(level), beta * at_work
 
 
 def pieces_s(case: Case, num: F8) -> F8:

@@ -24,12 +24,14 @@ class Pipeline:
         def of_stages(name: str) -> F8:
             return np.array([getattr(one, name) for one in stages], float)[where]
 
-        micro = _micro_batches(case)
+        micro = micro_batches(case)
         is_interleaved = case.options.schedule == "interleaved"
         chunks = np.where(devices > 1, case.options.chunks if is_interleaved else 1, 1)
         ratio = sample_compute_s(case) / work.sample_s
         slowest_s = ratio * of_stages("slowest_s")
-        fill = (devices - 1) / (micro * chunks)
+        # With fewer micro-batches than devices a chunk's turn comes only after all devices had one.
+        idle = devices - 1 + (chunks - 1) * np.maximum(0.0, devices - micro)
+        fill = idle / (micro * chunks)
         update_s = of_stages("update_s")
         compute_s = batch * (1 + fill) * slowest_s + update_s
         even_s = batch * ratio * work.sample_s / devices
@@ -65,7 +67,7 @@ class Pipeline:
         )
 
 
-def _micro_batches(case: Case) -> F8:
+def micro_batches(case: Case) -> F8:
     """Unless told: the most that divide the batch, up to four per stage."""
     stated = case.options.micro_batches
     if stated is not None:

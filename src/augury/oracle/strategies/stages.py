@@ -29,7 +29,7 @@ def stages_of(work: Work, num: int) -> Stages:
     known = work.remembered.get(("stages", num))
     if isinstance(known, Stages):
         return known
-    first = _first_layers(work.forward_s + work.backward_s, num)
+    first = first_layers(work, num)
 
     def most(values: F8) -> float:
         return float(np.add.reduceat(values, first).max())
@@ -51,8 +51,9 @@ def stages_of(work: Work, num: int) -> Stages:
     return found
 
 
-def _first_layers(seconds: F8, num: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def first_layers(work: Work, num: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Where stages begin: by bisection over what the slowest may take, filled greedily."""
+    seconds = work.forward_s + work.backward_s
     num = min(num, len(seconds))
     upto = np.concatenate(([0.0], np.cumsum(seconds)))
     low, high = float(seconds.max()), float(upto[-1])

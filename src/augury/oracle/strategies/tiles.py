@@ -47,13 +47,19 @@ def max_tiles(work: Work) -> int:
 
 def _tiling(work: Work, cuts: tuple[int, ...], fits: bool) -> Tiling:
     items, exchanges = 0.0, 0
-    for layer in _windowed(work):
-        found = _halo(layer.input_shape, layer.kernel, cuts) + _halo(
-            layer.output_shape, layer.kernel, cuts
-        )
-        items += found
-        exchanges += found > 0
+    for _, of_inputs, of_outputs in halos_of(work, cuts):
+        items += of_inputs + of_outputs
+        exchanges += 1
     return Tiling(cuts=cuts, halo_items=items, num_exchanges=exchanges, fits=fits)
+
+
+def halos_of(work: Work, cuts: tuple[int, ...]) -> Iterator[tuple[int, float, float]]:
+    """Layers that exchange borders, by their places: items of inputs, and of outputs' gradients."""
+    for place, layer in _windowed(work):
+        of_inputs = _halo(layer.input_shape, layer.kernel, cuts)
+        of_outputs = _halo(layer.output_shape, layer.kernel, cuts)
+        if of_inputs + of_outputs > 0:
+            yield place, of_inputs, of_outputs
 
 
 def _halo(shape: tuple[int, ...], kernel: tuple[int, ...], cuts: tuple[int, ...]) -> float:
@@ -68,11 +74,11 @@ def _halo(shape: tuple[int, ...], kernel: tuple[int, ...], cuts: tuple[int, ...]
     )
 
 
-def _windowed(work: Work) -> Iterator[ModelLayer]:
+def _windowed(work: Work) -> Iterator[tuple[int, ModelLayer]]:
     kinds = (LayerKind.CONVOLUTION, LayerKind.POOLING)
-    for layer in work.model.layers:
+    for place, layer in enumerate(work.model.layers):
         if layer.kind in kinds and any(size > 1 for size in layer.kernel):
-            yield layer
+            yield place, layer
 
 
 def _smallest(work: Work) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ import numpy as np
 from augury.oracle.cluster import F8
 from augury.oracle.network import all_gather_s, reduce_scatter_s
 from augury.oracle.strategies.data import Data
+from augury.oracle.strategies.exchange import gradient_link
 from augury.oracle.strategy import (
     Case,
     Estimate,
@@ -46,10 +47,8 @@ class Zero:
     def _parts(self, case: Case, compute_s: F8) -> list[Part]:
         """Gradients are scattered, parameters gathered: once behind the update, or, where nobody
         keeps them, layer by layer in forward and again in backward."""
-        machine, devices = case.machine, case.devices
-        level = case.level
-        alpha = machine.latency_s(level)
-        beta = machine.seconds_per_byte(level) * case.constants.gradient_contention
+        devices, level = case.devices, case.level
+        alpha, beta = gradient_link(case)
         size_bytes = gradient_bytes(case)
         messages = case.work.num_weighted if self.stage == 3 else 1
         times = 2 if self.stage == 3 else 1

@@ -1,0 +1,293 @@
+"""The same strategies as graphs: replayed, they take what the closed forms say, wherever both
+assume the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from augury.core.errors import InputError, LimitError
+from augury.core.graph import Graph
+from augury.core.kinds import OpKind
+from augury.core.model import LayerKind, Model, ModelLayer
+from augury.oracle.cluster import Level, Machine
+from augury.oracle.fit_constants import BARE, Constants
+from augury.oracle.graphs.known import MAX_WHOLE, graph_of
+from augury.oracle.graphs.pipeline_order import tasks_of
+from augury.oracle.graphs.program import MAX_OPS
+from augury.oracle.graphs.replayed import replay_each
+from augury.oracle.strategies.known import STRATEGIES, find_strategy
+from augury.oracle.strategy import Case
+from augury.replay.run import replay
+from tests.oracle.small import DEVICE, MACHINE, MODEL, case, convolution, judged
+
+FITTED = Constants(
+    compute_ratio=0.97, filter_redundancy=1.2, channel_redundancy=0.7, group_redundancy=0.9,
+    spatial_redundancy=0.3, piece_s=2e-6, node_contention=0.3, filter_contention=0.5,
+    channel_contention=2, gradient_contention=1.5, staging_s_per_byte=1e-9, crossing_s=1e-3,
+    group_messages=0.8, spatial_messages=1.1,
+)  # fmt: skip
+LEVEL = Level(name="node", devices=64, latency_ns=1_000, bandwidth_bytes_per_s=10**10)
+FLAT = Machine(name="flat", device=DEVICE, levels=(LEVEL,))
+FREE = replace(FLAT, levels=(replace(LEVEL, latency_ns=0, bandwidth_bytes_per_s=10**15),))
+THREE = replace(
+    MACHINE, levels=(*MACHINE.levels, replace(MACHINE.levels[1], name="more", devices=4096))
+)
+EVEN = Model(
+    name="even",
+    layers=tuple(convolution(f"layer {i}", 64, 64, 16) for i in range(48)),
+    input_shape=(64, 16, 16),
+)
+"""Stages of as many layers are alike."""
+UNEVEN = Model(
+    name="uneven",
+    layers=(
+        convolution("first", 8, 16, 32),
+        ModelLayer(
+            name="norm", kind=LayerKind.NORMALISATION, input_shape=(16, 32, 32),
+            output_shape=(16, 32, 32), num_parameters=32, forward_items=32768, backward_items=65536,
+        ),
+        ModelLayer(
+            name="pool", kind=LayerKind.POOLING, input_shape=(16, 32, 32),
+            output_shape=(16, 16, 16), kernel=(2, 2), stride=(2, 2), padding=(0, 0),
+            forward_items=20480, backward_items=20480,
+        ),
+        convolution("second", 16, 16, 16),
+        *MODEL.layers[2:],
+    ),
+    input_shape=(8, 32, 32),
+)  # fmt: skip
+LAYERED = [strategy.name for strategy in STRATEGIES if strategy.name != "pipeline"]
+
+
+def _replayed_s(strategy: str, asked: Case) -> float:
+    return replay(graph_of(find_strategy(strategy), asked)).step_ns / 1e9
+
+
+@pytest.mark.parametrize("strategy", LAYERED)
+@pytest.mark.parametrize("model", [MODEL, UNEVEN, EVEN], ids=lambda model: model.name)
+@pytest.mark.parametrize("constants", [BARE, FITTED], ids=["bare", "fitted"])
+def test_a_replayed_step_is_the_closed_form(strategy: str, model: Model, constants: Constants):
+    for machine in (MACHINE, FLAT, THREE):
+        for devices, more in (
+            (1, {}),
+            (4, {"is_bare": constants is BARE}),
+            (8, {"recompute": True}),
+            (8, {"group": 2}),
+            (64, {}),
+            (256, {"optimizer_copies": 2}),
+        ):
+            asked = case(
+                [devices], [1024], model=model, machine=machine, constants=constants, **more
+            )
+            closed = judged(strategy, asked)
+            if closed.feasible[0]:
+                assert _replayed_s(strategy, asked) == pytest.approx(closed.step_s[0], rel=1e-3)
+
+
+@pytest.mark.parametrize("strategy", LAYERED)
+def test_one_rank_stands_for_all(strategy: str):
+    for overlap in (0.0, 1.0):
+        asked = case([16], [64], constants=FITTED, overlap=overlap, group=4)
+        if not judged(strategy, asked).feasible[0]:
+            asked = case([8], [64], constants=FITTED, overlap=overlap, group=4)
+        one, whole = (graph_of(find_strategy(strategy), asked, whole=w) for w in (False, True))
+        assert (one.num_ranks, whole.num_ranks) == (1, int(asked.devices[0]))
+        assert whole.num_gangs
+        assert replay(whole).step_ns == replay(one).step_ns
+
+
+def test_more_devices_than_are_written_out():
+    asked = case([2 * MAX_WHOLE], [2 * MAX_WHOLE], machine=THREE)
+    assert graph_of(find_strategy("data"), asked, whole=True).num_ranks == 1
+
+
+@pytest.mark.parametrize("micro_batches", [1, 2, 3, 4, 6, 12, 24])
+@pytest.mark.parametrize("devices", [1, 2, 3, 4, 8])
+def test_bubbles_are_the_textbooks(devices: int, micro_batches: int):
+    """Of a step of m micro-batches, p - 1 are idle; interleaved, a share of that."""
+    batch = 48 * micro_batches
+    for schedule in ("gpipe", "1f1b", "interleaved"):
+        asked = case(
+            [devices], [batch], model=EVEN, machine=FREE,
+            micro_batches=micro_batches, schedule=schedule,
+        )  # fmt: skip
+        closed = judged("pipeline", asked)
+        each_s = batch / micro_batches * asked.work.sample_s / devices
+        update_s = asked.work.total_update_s / devices
+        chunks = 2 if schedule == "interleaved" else 1
+        found_s = _replayed_s("pipeline", asked)
+        if chunks == 1 or micro_batches >= devices:
+            bubble_s = (devices - 1) * each_s / chunks
+            assert found_s - update_s == pytest.approx(micro_batches * each_s + bubble_s, rel=1e-3)
+        assert found_s == pytest.approx(closed.step_s[0], rel=1e-3)
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved"])
+@pytest.mark.parametrize("overlap", [0.0, 1.0])
+def test_a_pipeline_takes_no_longer_than_its_closed_form(schedule: str, overlap: float):
+    """Which sends every message one after the other. GPipe does so, where nothing overlaps."""
+    for devices, micro_batches in ((2, 4), (4, 4), (4, 8), (6, 12), (8, 32)):
+        asked = case(
+            [devices], [48 * micro_batches], model=EVEN, machine=FLAT, overlap=overlap,
+            micro_batches=micro_batches, schedule=schedule,
+        )  # fmt: skip
+        closed, found_s = judged("pipeline", asked), _replayed_s("pipeline", asked)
+        if schedule == "gpipe" and not overlap:
+            assert found_s == pytest.approx(closed.step_s[0], rel=1e-3)
+        assert closed.compute_s[0] * 0.999 < found_s < closed.step_s[0] * 1.001
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+def test_unequal_stages_take_no_longer_than_the_slowest_of_each(schedule: str):
+    for machine in (MACHINE, FLAT, THREE):
+        for recompute in (False, True):
+            asked = case(
+                [3, 6], [240, 240], model=UNEVEN, machine=machine, schedule=schedule,
+                constants=FITTED, recompute=recompute, group=2,
+            )  # fmt: skip
+            (again,), notes = replay_each([judged("pipeline", asked)], [find_strategy("pipeline")])
+            closed = judged("pipeline", asked)
+            assert not notes
+            assert again.is_replayed is not None
+            assert again.is_replayed.all()
+            assert np.all(again.step_s <= closed.step_s * 1.001)
+            assert np.allclose(again.step_s, again.compute_s + again.exposed_comm_s)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: strategy.name)
+def test_nothing_is_faster_than_its_compute_and_overlap_never_slower(strategy):
+    for devices in (2, 4, 8, 64):
+        steps = []
+        for overlap in (0.0, 0.3, 0.7, 1.0):
+            asked = case([devices], [256], model=EVEN, overlap=overlap, group=2, constants=FITTED)
+            closed = judged(strategy.name, asked)
+            if not closed.feasible[0]:
+                break
+            steps.append(_replayed_s(strategy.name, asked))
+            least_s = 256 * asked.work.sample_s * FITTED.compute_ratio / devices
+            assert steps[-1] > least_s * 0.999
+            assert steps[-1] <= steps[0] * (1 + 1e-6)
+        assert sorted(steps, reverse=True) == pytest.approx(steps, rel=2e-2)
+
+
+def test_gradients_leave_while_backward_is_at_work():
+    graph = graph_of(find_strategy("data"), case([8], [8000], overlap=1.0))
+    timeline = replay(graph)
+    is_sent = graph.ops.kind == OpKind.ALL_REDUCE
+    is_backward = graph.ops.kind == OpKind.BACKWARD
+    assert timeline.start_ns[is_sent].min() < timeline.end_ns[is_backward].max()
+    # The first layer's gradient is made last, and has nothing to hide behind.
+    assert timeline.end_ns[is_sent].max() > timeline.end_ns[is_backward].max()
+
+
+def test_parameters_of_the_next_layer_are_gathered_beside_this_one():
+    steps = [_replayed_s("zero3", case([8], [8000], overlap=share)) for share in (0.0, 1.0)]
+    assert steps[1] < steps[0]
+    graph = graph_of(find_strategy("zero3"), case([8], [8000], overlap=1.0))
+    gathered = np.flatnonzero(graph.ops.kind == OpKind.ALL_GATHER)
+    assert len(gathered) == 2 * len(MODEL.layers)
+    forward = np.flatnonzero(graph.ops.kind == OpKind.FORWARD)
+    timeline = replay(graph)
+    for place in range(2, len(forward)):
+        # Not earlier, though: two layers are whole at a time.
+        before = timeline.start_ns[forward[place - 1]]
+        assert timeline.start_ns[gathered[place]] >= before
+
+
+def test_samples_that_are_read_too_slowly():
+    for strategy in ("data", "pipeline"):
+        slow = replace(MACHINE, input_bandwidth_bytes_per_s=1e6)
+        asked = case([4], [400], machine=slow)
+        closed = judged(strategy, asked)
+        assert _replayed_s(strategy, asked) == pytest.approx(closed.step_s[0], rel=1e-6)
+        (again,), _ = replay_each([closed], [find_strategy(strategy)])
+        assert again.step_s[0] == pytest.approx(closed.step_s[0], rel=1e-6)
+        quick = replace(MACHINE, input_bandwidth_bytes_per_s=1e14)
+        assert _replayed_s(strategy, case([4], [400], machine=quick)) == pytest.approx(
+            _replayed_s(strategy, case([4], [400])), rel=1e-6
+        )
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved"])
+def test_every_task_once_and_no_circle(schedule):
+    for devices in (1, 2, 3, 5):
+        for micro_batches in (1, 2, 3, 4, 5, 7, 11):
+            chunks = 3 if schedule == "interleaved" and devices > 1 else 1
+            for device in range(devices):
+                tasks = tasks_of(
+                    schedule,
+                    device=device,
+                    devices=devices,
+                    micro_batches=micro_batches,
+                    chunks=chunks,
+                )
+                assert len(tasks) == len(set(tasks)) == 2 * micro_batches * chunks
+            asked = case(
+                [devices], [micro_batches], model=EVEN, machine=FLAT, schedule=schedule,
+                micro_batches=micro_batches, chunks=3,
+            )  # fmt: skip
+            assert _replayed_s("pipeline", asked) > 0
+
+
+def test_1f1b_holds_fewer_micro_batches_than_gpipe():
+    def most_ahead(schedule) -> int:
+        tasks = tasks_of(schedule, device=0, devices=4, micro_batches=16, chunks=1)
+        return int(np.cumsum([1 if task.is_forward else -1 for task in tasks]).max())
+
+    assert (most_ahead("gpipe"), most_ahead("1f1b")) == (16, 4)
+
+
+def test_what_is_too_large_is_refused_in_words():
+    micro_batches = MAX_OPS // (2 * len(EVEN.layers))
+    asked = case([4], [micro_batches], model=EVEN, micro_batches=micro_batches)
+    with pytest.raises(LimitError, match="operations, more than") as refused:
+        graph_of(find_strategy("pipeline"), asked)
+    assert "--fidelity closed" in refused.value.remedy
+    (again,), (note,) = replay_each([judged("pipeline", asked)], [find_strategy("pipeline")])
+    assert note.startswith("pipeline on 4 devices is not replayed: a graph of")
+    assert again.is_replayed is not None
+    assert not again.is_replayed.any()
+    assert again.step_s[0] == judged("pipeline", asked).step_s[0]
+
+
+def test_what_takes_too_long_is_refused_in_words():
+    with pytest.raises(LimitError, match="too long for a replay"):
+        graph_of(find_strategy("data"), case([1], [1 << 30]))
+
+
+def test_a_strategy_that_no_graph_is_known_of():
+    class Mine:
+        name = "mine"
+
+    with pytest.raises(InputError, match="mine is not known as a graph"):
+        graph_of(Mine(), case([1], [1]))  # type: ignore[arg-type]
+
+
+def test_models_without_weights_or_with_a_single_layer():
+    pool = ModelLayer(
+        name="pool", kind=LayerKind.POOLING, input_shape=(8, 8), output_shape=(8, 8), kernel=(3,),
+        forward_items=10_000, backward_items=10_000,
+    )  # fmt: skip
+    for layers in ((pool,), (convolution("only", 8, 8, 16),)):
+        model = Model(name="one", layers=layers, input_shape=(8, 8))
+        for strategy in LAYERED:
+            asked = case([4], [64], model=model)
+            closed = judged(strategy, asked)
+            if closed.feasible[0]:
+                assert _replayed_s(strategy, asked) == pytest.approx(closed.step_s[0], rel=1e-3)
+
+
+def _links(graph: Graph) -> set[str]:
+    return {graph.resource_name(i) for i in range(len(graph.resources))} - {"device"}
+
+
+def test_links_are_those_of_the_levels_crossed():
+    asked = case([8], [64])
+    assert _links(graph_of(find_strategy("data"), asked)) == {"link of network"}
+    assert _links(graph_of(find_strategy("data_spatial"), asked)) == {
+        "link of node",
+        "link of network",
+    }
