@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from augury.core.model import LayerKind, Model, ModelLayer
-from augury.oracle.cluster_presets import ABCI
+from augury.oracle.cluster_file import find_machine
 from augury.oracle.fit_published import PUBLISHED
 from augury.oracle.layers_cost import Work
 from augury.oracle.limits import judge
@@ -23,12 +23,13 @@ from augury.oracle.strategies.known import STRATEGIES
 from augury.oracle.strategy import Case, Options
 from benchmarks.measure import at_least, at_most, cpu_seconds, cpu_seconds_of_command, report, say
 
+MACHINE = find_machine("abci")
 ROUNDS = 7
 NUM_SINGLE = 200
 
 
 def main() -> int:
-    work = Work.of(deep_model(), ABCI.device)
+    work = Work.of(deep_model(), MACHINE.device)
     every, each = all_at_once(work), one_by_one(work)
     held = [
         report("oracle_sweep_per_s", per_second(*every), "1/s", at_least(100_000), num=every[1]),
@@ -88,7 +89,7 @@ def make_case(
         devices, batch = (axis.ravel() for axis in grid)
     return Case(
         work=work,
-        machine=ABCI,
+        machine=MACHINE,
         constants=PUBLISHED,
         options=Options(),
         devices=devices,

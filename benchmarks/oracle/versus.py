@@ -17,10 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from augury.oracle.cluster_presets import ABCI
 from augury.oracle.layers_cost import Work
 from benchmarks.measure import at_least, ratio, report, say
-from benchmarks.oracle.sweep import all_at_once, deep_model
+from benchmarks.oracle.sweep import MACHINE, all_at_once, deep_model
 
 PEER = ("llm-analysis==0.2.2", "fire==0.5.0", "six", "termcolor")
 FOLDER = Path("build/llm-analysis")
@@ -34,7 +33,7 @@ def main() -> int:
     except subprocess.CalledProcessError:
         say("llm-analysis cannot be installed: nothing to compare with")
         return 5
-    ours, number = all_at_once(Work.of(deep_model(), ABCI.device))
+    ours, number = all_at_once(Work.of(deep_model(), MACHINE.device))
     ours()
     found = ratio(peer, ours, rounds=ROUNDS).scaled(number / NUM_EVALUATIONS)
     held = report(

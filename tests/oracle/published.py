@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from augury.core.model import Model
-from augury.oracle.cluster_presets import ABCI
+from augury.oracle.cluster_file import find_machine
 from augury.oracle.device import Precision
 from augury.oracle.layers_cost import Work
 from augury.oracle.validate import works_for
 from augury.oracle.validate_table import Row, read_table
 
+ABCI = find_machine("abci")
 FIGURE = Path(__file__).parent / "data" / "paradl_fig2.csv"
 
 

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from augury.core.errors import InputError
+from augury.oracle import cluster_file
 from augury.oracle.cluster import Level, Machine
-from augury.oracle.cluster_file import find_machine, load_machine
-from augury.oracle.cluster_presets import ABCI, PRESETS, V100
+from augury.oracle.cluster_file import PRESETS, find_machine, load_machine
 from augury.oracle.device import Precision
 
+ABCI, V100 = find_machine("abci"), find_machine("v100").device
 DOCUMENT = Path(__file__).parents[2] / "docs" / "oracle.md"
 
 DESCRIPTION = """
@@ -55,7 +56,7 @@ def test_the_documents_example(tmp_path: Path):
     text = re.search(r"```\n(name = .*?)```", DOCUMENT.read_text(), re.DOTALL)
     assert text is not None
     machine = _load(tmp_path, text[1])
-    assert machine.device == PRESETS["a100"].device
+    assert machine.device == find_machine("a100").device
     assert machine.price_per_device_hour == 2.5
 
 
@@ -95,10 +96,14 @@ def test_a_file_that_is_not_there(tmp_path: Path):
 
 
 def test_presets():
-    for name, machine in PRESETS.items():
-        assert find_machine(name.upper()) is machine
+    for name in PRESETS:
+        machine = find_machine(name.upper())
+        assert find_machine(name) is machine
+        assert machine.name == name
         assert machine.num_devices >= 1024
-    assert {"v100", "a100", "h100", "mi300x", "cpu", "abci"} == PRESETS.keys()
+    shipped = Path(cluster_file.__file__).with_name("presets").iterdir()
+    assert sorted(path.name for path in shipped) == sorted(f"{name}.toml" for name in PRESETS)
+    assert ABCI.device is V100
     assert V100.memory_bytes == 16 << 30
 
 

@@ -1,9 +1,11 @@
-"""Machines from TOML. A description has a few lines; it is hostile input like any other."""
+"""Machines from TOML: presets that come with the package, and users' own. A description has a few
+lines; a user's is hostile input like any other."""
 
 from __future__ import annotations
 
 import os
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,10 +14,12 @@ import msgspec
 from augury.core.errors import InputError, LimitError
 from augury.core.units import format_bytes
 from augury.oracle.cluster import Level, Machine
-from augury.oracle.cluster_presets import PRESETS
 from augury.oracle.device import Device
 
 T = TypeVar("T")
+
+PRESETS = ("abci", "v100", "a100", "h100", "mi300x", "cpu")
+"""Each a file of that name in ``presets/``."""
 
 MAX_FILE_BYTES = 16 << 10
 """The TOML parser takes quadratic time for hostile ones."""
@@ -31,8 +35,8 @@ class _File(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 def find_machine(name_or_path: str | os.PathLike[str]) -> Machine:
     """A preset by its name, or a TOML file."""
-    preset = PRESETS.get(os.fspath(name_or_path).lower())
-    return preset if preset is not None else load_machine(name_or_path)
+    name = os.fspath(name_or_path).lower()
+    return _preset(name) if name in PRESETS else load_machine(name_or_path)
 
 
 def load_machine(path: str | os.PathLike[str]) -> Machine:
@@ -59,10 +63,15 @@ def _device(stated: dict[str, Any] | str) -> Device:
     """In full, or that of a preset."""
     if isinstance(stated, dict):
         return _typed(stated, Device)
-    preset = PRESETS.get(stated.lower())
-    if preset is None:
+    name = stated.lower()
+    if name not in PRESETS:
         raise InputError(f"it does not know the device {stated[:80]!r}")
-    return preset.device
+    return _preset(name).device
+
+
+@cache
+def _preset(name: str) -> Machine:
+    return load_machine(Path(__file__).with_name("presets") / f"{name}.toml")
 
 
 def _typed(data: dict[str, Any], kind: type[T]) -> T:
