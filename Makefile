@@ -40,7 +40,7 @@ lint: $(INSTALLED) ## ruff, mypy --strict, import-linter
 	@said=$$($(BIN)/lint-imports) || { echo "$$said"; exit 1; }
 	@echo "lint: ruff, mypy --strict and import-linter are content"
 
-bench: $(INSTALLED) ## measure, as JSON lines
+bench: $(TORCH) ## measure, as JSON lines
 	@$(BIN)/python -m benchmarks.run
 
 validate: $(TORCH) $(if $(filter torch schedule,$(SUITE)),,$(JAX)) ## compare predictions with real runs (SUITE=torch, wire or schedule, ONLY='conv-*')

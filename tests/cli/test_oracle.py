@@ -213,9 +213,63 @@ def test_nothing_feasible_is_exit_4(model: str, capsys: pytest.CaptureFixture[st
         capsys, "--model", model, "--devices", "8", "--global-batch", "64", "--memory", "1kB"
     )
     assert code == 4
-    assert "no strategy can be used" in said
+    assert "No strategy can be used." in said
     assert "of 1 kB a device" in said
-    assert "remedy" in said
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (
+            ("--strategy", "data", "--global-batch", "63"),
+            "the batch does not divide by the devices",
+        ),
+        (("--strategy", "data_filter", "--global-batch", "63"), "does not divide by the groups"),
+        (("--strategy", "filter", "--devices", "64"), "no more than 8 devices: the fewest filters"),
+        (("--strategy", "channel", "--devices", "64"), "no more than 8 devices: the fewest chann"),
+        (("--strategy", "spatial", "--devices", "1024"), "no more than 256 devices: the extents"),
+        (("--strategy", "pipeline", "--devices", "64"), "no more than 4 devices: one layer a"),
+        (("--strategy", "pipeline", "--devices", "4", "--micro-batches", "5"), "micro-batches"),
+        (("--strategy", "data", "--devices", "8192", "--global-batch", "8192"), "abci has 4,352"),
+    ],
+)
+def test_what_cannot_be_alone_is_still_a_row(
+    model: str, capsys: pytest.CaptureFixture[str], args: tuple[str, ...], says: str
+):
+    args = ("--model", model, "--devices", "8", "--global-batch", "64", "--cluster", "abci", *args)
+    code = main(["oracle", *args, "--json"])
+    said = capsys.readouterr()
+    assert code == 4
+    document = json.loads(said.out)
+    assert document["error"]["exit_code"] == 4
+    (row,) = document["rows"]
+    assert not row["feasible"]
+    assert says in row["why"]
+    assert says in said.err
+    assert "remedy" in said.err
+
+
+def test_a_model_that_cannot_be_traced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    pytest.importorskip("torch")
+    (tmp_path / "branching_model.py").write_text(
+        "from torch import nn\n"
+        "class Branching(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.inner = nn.Linear(8, 8)\n"
+        "    def forward(self, x):\n"
+        "        y = self.inner(x)\n"
+        "        return -y if y.sum() > 0 else y\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    code, said = _oracle(
+        capsys, "--model", "branching_model:Branching", "--input-shape", "8", "--global-batch", "64"
+    )
+    assert code == 3
+    assert "cannot be run without data" in said
+    assert "remedy: forward must not depend on values" in said
 
 
 @pytest.mark.parametrize(
@@ -302,6 +356,10 @@ def test_a_gate_that_fails_is_exit_5(
     table = _measured(tmp_path, model, ROWS)
     assert main(["validate", "oracle", "--measured", table, "--at-least", "99.9"]) == 5
     assert "less than 99.9 %" in capsys.readouterr().err
+    assert main(["validate", "oracle", "--measured", table, "--at-least", "99.9", "--json"]) == 5
+    document = json.loads(capsys.readouterr().out)
+    assert document["error"]["exit_code"] == 5
+    assert document["num_rows"] == 6
 
 
 @pytest.mark.parametrize(

@@ -109,8 +109,9 @@ def _tell(error: AuguryError, args: list[str]) -> int:
 
 
 def _as_json(error: AuguryError) -> str:
-    from augury.report.as_json import encode_document
+    from augury.report.as_json import encode_document, fields_of
 
     return encode_document(
-        error={"cause": error.cause, "remedy": error.remedy, "exit_code": error.exit_code}
+        **fields_of(error.result),
+        error={"cause": error.cause, "remedy": error.remedy, "exit_code": error.exit_code},
     )

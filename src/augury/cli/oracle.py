@@ -89,6 +89,9 @@ def oracle(
     schedule: Annotated[
         Literal["gpipe", "1f1b", "interleaved"], typer.Option(help="Of a pipeline.")
     ] = "1f1b",
+    chunks: Annotated[
+        int, typer.Option(min=2, max=64, metavar="N", help="Interleaved: stages a device has.")
+    ] = 2,
     constants: Annotated[
         str,
         typer.Option(
@@ -153,6 +156,7 @@ def oracle(
         group=group,
         micro_batches=micro_batches,
         schedule=schedule,
+        chunks=chunks,
         overlap=overlap,
         recompute=recompute,
         optimizer_copies=copies,
@@ -177,18 +181,19 @@ def oracle(
         with working(f"replaying {len(chosen) * len(numbers)} configurations"):
             judged, notes = replay_each(judged, chosen)
     result = result_of(judged, samples=samples, notes=notes)
-    refuse_if_nothing_fits(result)
-    if out is not None:
-        from augury.core.graph_file import save_graph
-        from augury.oracle.graphs.known import graph_of
+    if result.recommended is not None:
+        if out is not None:
+            from augury.core.graph_file import save_graph
+            from augury.oracle.graphs.known import graph_of
 
-        save_graph(graph_of(chosen[0], judged[0].case, whole=True), out, force=force)
-    if plot is not None:
-        from augury.report.oracle_plot import oracle_svg
+            save_graph(graph_of(chosen[0], judged[0].case, whole=True), out, force=force)
+        if plot is not None:
+            from augury.report.oracle_plot import oracle_svg
 
-        with new_file(plot, force=force) as file:
-            file.write(oracle_svg(result).encode("utf-8"))
+            with new_file(plot, force=force) as file:
+                file.write(oracle_svg(result).encode("utf-8"))
     if json:
+        refuse_if_nothing_fits(result)
         from augury.report.as_json import encode
 
         print(encode(result))
@@ -196,6 +201,7 @@ def oracle(
     from augury.report.oracle import render_oracle
 
     render_oracle(result, sys.stdout)
+    refuse_if_nothing_fits(result)
     if plot is not None:
         say(f"wrote {plot}")
     if out is not None:

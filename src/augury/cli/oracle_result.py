@@ -44,11 +44,13 @@ def refuse_if_nothing_fits(result: OracleResult) -> None:
     if result.recommended is not None:
         return
     closest = min(result.rows, key=lambda row: (row.bottleneck != Reason.MEMORY, row.memory_bytes))
-    raise InfeasibleError(
+    refusal = InfeasibleError(
         f"no strategy can be used: {closest.strategy} on {closest.devices} devices: {closest.why}",
-        remedy="give more devices or memory, a smaller batch that divides, --recompute, or a lower"
-        " --precision",
+        remedy="give another number of devices, more memory, a batch that divides, --recompute, or"
+        " a lower --precision",
     )
+    refusal.result = result
+    raise refusal
 
 
 def _row(judged: Judged, index: int, samples: int | None) -> OracleRow:

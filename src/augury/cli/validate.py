@@ -120,11 +120,18 @@ def validate(
         constants=known,
         fitted_on=fitted_on,
     )
-    if json:
+    missed = None
+    if at_least is not None and result.mean_accuracy_pct < at_least:
+        missed = GateError(
+            f"{result.mean_accuracy_pct:.2f} % accurate, less than {at_least:g} %",
+            remedy="fit the constants on measurements of this cluster",
+        )
+        missed.result = result
+    if json and missed is None:
         from augury.report.as_json import encode
 
         print(encode(result))
-    else:
+    elif not json:
         from augury.report.oracle_validation import render_validation
 
         render_validation(result, sys.stdout)
@@ -135,11 +142,8 @@ def validate(
             next_command(
                 "validate", "oracle", "--measured", measured, "--fit", measured, "-o", "..."
             )
-    if at_least is not None and result.mean_accuracy_pct < at_least:
-        raise GateError(
-            f"{result.mean_accuracy_pct:.2f} % accurate, less than {at_least:g} %",
-            remedy="fit the constants on measurements of this cluster",
-        )
+    if missed is not None:
+        raise missed
 
 
 def _of_model(rows: list[Row], model: str | None, path: Path) -> list[Row]:

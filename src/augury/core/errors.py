@@ -14,6 +14,8 @@ class AuguryError(Exception):
         super().__init__(cause)
         self.cause = cause
         self.remedy = remedy
+        self.result: object = None
+        """What was found all the same: as JSON it is part of the document that tells the error."""
 
 
 class UsageError(AuguryError):

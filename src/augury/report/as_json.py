@@ -28,6 +28,15 @@ def encode_line(**fields: Any) -> str:
     return _plain(json.dumps(_versioned(fields), default=_builtins))
 
 
+def fields_of(result: Any) -> dict[str, Any]:
+    """Of a Struct, without its version; of nothing, none."""
+    import msgspec
+
+    found: dict[str, Any] = msgspec.to_builtins(result) if result is not None else {}
+    found.pop("schema_version", None)
+    return found
+
+
 def _versioned(fields: dict[str, Any]) -> dict[str, Any]:
     return {"schema_version": SCHEMA_VERSION, **fields}
 

@@ -106,12 +106,20 @@ def _refused(console: Console, result: OracleResult) -> None:
     if not refused:
         return
     title(console, "Cannot be")
-    table = columns("strategy", "devices", "~why")
+    table = columns("strategy", "~devices", "~why")
+    asked = sorted({row.devices for row in result.rows})
     for (strategy, _), rows in refused.items():
-        first, last = rows[0].devices, rows[-1].devices
-        span = str(first) if first == last else f"{first} to {last}"
+        span = _span([row.devices for row in rows], asked)
         table.add_row(strategy, span, safe(rows[0].why or "", max_chars=300))
     console.print(table)
+
+
+def _span(numbers: list[int], asked: list[int]) -> str:
+    """From one to the other, if all between them that were asked for are there."""
+    first, last = numbers[0], numbers[-1]
+    if len(numbers) > 2 and numbers == asked[asked.index(first) : asked.index(last) + 1]:
+        return f"{first} to {last}"
+    return ", ".join(map(str, numbers))
 
 
 def _verdict(result: OracleResult) -> list[str]:
@@ -161,4 +169,6 @@ def _chunks(numbers: list[int], width: int) -> list[list[int]]:
 def _time(value_s: float) -> str:
     if value_s >= 7200:
         return f"{value_s / 3600:.3g} h"
+    if value_s >= 120:
+        return f"{value_s / 60:.3g} min"
     return format_ns(value_s * NS_PER_S)
