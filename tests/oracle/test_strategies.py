@@ -167,6 +167,23 @@ def test_gradients_hide_behind_backward():
     assert 0 < hidden.exposed_comm_s < plain.exposed_comm_s
 
 
+def test_parameters_hide_behind_forward_and_gradients_behind_backward():
+    """Not twice behind the same: what does not fit is exposed."""
+    asked = case([8], [8], overlap=1.0)
+    plain, hidden = (find_strategy("zero3").evaluate(one) for one in (case([8], [8]), asked))
+    saved_s = plain.exposed_comm_s - hidden.exposed_comm_s
+    assert saved_s == pytest.approx(hidden.compute_s)
+
+
+def test_interleaving_little_stalls():
+    """A chunk's turn comes after all devices had one, however few micro-batches there are."""
+    one = find_strategy("pipeline").evaluate(
+        case([4], [2], micro_batches=2, schedule="interleaved")
+    )
+    each_s = stages_of(case([4], [2]).work, 4).slowest_s
+    assert one.compute_s - 16 * 16 * 16 * 10 * 20e-12 == pytest.approx(9 / 2 * each_s, rel=1e-3)
+
+
 def test_rings_side_by_side_share_links():
     """Four rings leave a node that has two links."""
     bare, shared = (

@@ -146,12 +146,17 @@ def waiting_s(case: Case) -> F8:
 
 
 def hidden_behind_backward(case: Case, time_s: F8, compute_s: F8) -> F8:
-    """What remains exposed: the last layer's gradient never has anything to hide behind."""
+    return hidden_behind(
+        case, time_s, compute_s * (case.work.total_backward_s / case.work.sample_s)
+    )
+
+
+def hidden_behind(case: Case, time_s: F8, layers_s: F8) -> F8:
+    """What remains exposed: the last layer's share never has anything to hide behind."""
     overlap = case.options.overlap
     if not overlap:
         return time_s
-    backward_s = compute_s * (case.work.total_backward_s / case.work.sample_s)
-    return np.maximum(time_s - overlap * backward_s, time_s / case.work.num_weighted)
+    return np.maximum(time_s - overlap * layers_s, time_s / case.work.num_weighted)
 
 
 def must_divide(amount: F8, by: F8, what: str) -> tuple[Mask, str]:

@@ -5,19 +5,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from html import escape
 
 from augury.core.units import NS_PER_S, format_bytes, format_ns
 from augury.report.oracle_result import OracleResult, OracleRow
 from augury.report.safe_text import safe
 
-WIDTH, LEFT, TOP, GAP = 1180, 74, 64, 84
+WIDTH, LEFT, TOP, GAP = 1180, 74, 84, 84
 PANEL, HEIGHT, LEGEND = 250, 300, 150
 COLOURS = (
     "#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee",
     "#aa3377", "#bb5566", "#004488", "#997700", "#777777",
 )  # fmt: skip
 """Told apart by people who see colours differently, too."""
+DASHES = ("", "9,9", "3,9")
+RADII = (4.5, 3.4, 2.3)
+"""In turn: strategies that come to the same, such as data and zero1, would hide each other."""
+MOST_TICKS = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    colour: str
+    dash: str
+    radius: float
+
+    @classmethod
+    def of(cls, place: int) -> Style:
+        return cls(
+            COLOURS[place % len(COLOURS)], DASHES[place % len(DASHES)], RADII[place % len(RADII)]
+        )
+
 
 Points = dict[str, list[tuple[int, float]]]
 """By strategy: number of devices, value."""
@@ -26,19 +45,19 @@ Points = dict[str, list[tuple[int, float]]]
 def oracle_svg(result: OracleResult) -> str:
     rows = [row for row in result.rows if row.feasible]
     names = list(dict.fromkeys(row.strategy for row in result.rows))
-    colours = {name: COLOURS[i % len(COLOURS)] for i, name in enumerate(names)}
+    styles = {name: Style.of(place) for place, name in enumerate(names)}
     numbers = sorted({row.devices for row in result.rows})
     title = f"{result.model} on {result.cluster}"
     body = [
-        *_panel(0, "time per step", _points(rows, "step_s"), numbers, colours, _time, log=True),
+        *_panel(0, "time per step", _points(rows, "step_s"), numbers, styles, _time, log=True),
         *_panel(
-            1, "scaling efficiency", _points(rows, "efficiency_pct"), numbers, colours, _percent
+            1, "scaling efficiency", _points(rows, "efficiency_pct"), numbers, styles, _percent
         ),
         *_panel(
-            2, "memory a device", _points(rows, "memory_bytes"), numbers, colours, format_bytes,
+            2, "memory a device", _points(rows, "memory_bytes"), numbers, styles, format_bytes,
             log=True, line=float(result.memory_limit_bytes),
         ),
-        *_legend(colours),
+        *_legend(styles),
     ]  # fmt: skip
     height = TOP + HEIGHT + 60
     return "\n".join(
@@ -48,10 +67,23 @@ def oracle_svg(result: OracleResult) -> str:
             f"<title>{_text(title)}</title>",
             '<rect width="100%" height="100%" fill="#ffffff"/>',
             f'<text x="{LEFT}" y="24" font-size="15" fill="#111111">{_text(title)}</text>',
+            _label(LEFT, 43, _about(result)),
             *body,
             "</svg>",
             "",
         ]
+    )
+
+
+def _about(result: OracleResult) -> str:
+    replayed = any(row.fidelity == "replay" for row in result.rows)
+    batches = sorted({row.global_batch for row in result.rows})
+    batch = f"{batches[0]:,}" if len(batches) == 1 else f"{batches[0]:,} to {batches[-1]:,}"
+    best = result.recommended
+    chosen = f"; recommended: {best.strategy} on {best.devices:,} devices" if best else ""
+    return (
+        f"{result.device}, {result.precision}, global batch {batch},"
+        f" steps {'replayed' if replayed else 'in closed form'}{chosen}"
     )
 
 
@@ -67,7 +99,7 @@ def _panel(
     title: str,
     points: Points,
     numbers: list[int],
-    colours: dict[str, str],
+    styles: dict[str, Style],
     words: object,
     *,
     log: bool = False,
@@ -77,7 +109,8 @@ def _panel(
     assert callable(words)
     left = LEFT + place * (PANEL + GAP)
     values = [value for found in points.values() for _, value in found] + ([line] if line else [])
-    low, high = _span(values, log=log)
+    ticks = log_ticks(values) if log else plain_ticks(values)
+    low, high = _scale(ticks[0], log), _scale(ticks[-1], log)
 
     def x(number: int) -> float:
         first, last = math.log2(numbers[0]), math.log2(numbers[-1])
@@ -92,9 +125,7 @@ def _panel(
     yield _label(left, TOP - 12, title, size=13)
     yield _line(left, TOP + HEIGHT, left + PANEL, TOP + HEIGHT, "#333333")
     yield _line(left, TOP, left, TOP + HEIGHT, "#333333")
-    for tick in range(5):
-        scaled = low + (high - low) * tick / 4
-        value = 10**scaled if log else scaled
+    for value in ticks:
         yield _line(left, y(value), left + PANEL, y(value), "#dddddd")
         yield _label(left - 6, y(value) + 4, str(words(value)), anchor="end")
     for number in numbers[:: max(1, -(-len(numbers) // 6))]:
@@ -102,45 +133,67 @@ def _panel(
     yield _label(left + PANEL / 2, TOP + HEIGHT + 38, "devices", anchor="middle")
     if line is not None:
         yield _line(left, y(line), left + PANEL, y(line), "#cc3311", dash="5,4")
+        yield _label(left + PANEL, y(line) - 5, "what a device has", anchor="end")
     for name, found in points.items():
         path = " ".join(f"{x(number):.1f},{y(value):.1f}" for number, value in found)
-        yield f'<polyline points="{path}" fill="none" stroke="{colours[name]}" stroke-width="1.8"/>'
+        style = styles[name]
+        yield (
+            f'<polyline points="{path}" fill="none" stroke="{style.colour}" stroke-width="2"'
+            f"{_dashed(style.dash)}/>"
+        )
         for number, value in found:
             about = f"{name} on {number} devices: {words(value)}"
             yield (
-                f'<circle cx="{x(number):.1f}" cy="{y(value):.1f}" r="3" fill="{colours[name]}">'
+                f'<circle cx="{x(number):.1f}" cy="{y(value):.1f}" r="{style.radius}"'
+                f' fill="{style.colour}">'
                 f"<title>{_text(about)}</title></circle>"
             )
 
 
-def _span(values: list[float], *, log: bool) -> tuple[float, float]:
-    if not values:
-        return 0.0, 1.0
-    scaled = [_scale(value, log) for value in values]
-    low, high = (min(scaled) if log else 0.0), max(scaled)
-    return (low, high) if high > low else (low - 1, high + 1)
+def log_ticks(values: list[float]) -> list[float]:
+    """1, 2, 5, 10, ... around all values; where those are too many, evenly fewer."""
+    known = [max(value, 1e-12) for value in values] or [1.0]
+    decades = range(math.floor(math.log10(min(known))) - 1, math.ceil(math.log10(max(known))) + 3)
+    steps = [factor * 10.0**decade for decade in decades for factor in (1, 2, 5)]
+    first = max(i for i, step in enumerate(steps) if step <= min(known))
+    last = min(i for i, step in enumerate(steps) if step >= max(known) and i > first)
+    stride = -(-(last - first) // (MOST_TICKS - 1))
+    steps += [factor * 10.0**decades.stop for factor in (1, 2, 5)]
+    return steps[first : last + stride : stride]
+
+
+def plain_ticks(values: list[float]) -> list[float]:
+    """From 0 in even round steps to above all values."""
+    high = max(values, default=1.0) or 1.0
+    decade = 10.0 ** math.floor(math.log10(high))
+    sizes = [factor * decade for factor in (0.1, 0.2, 0.25, 0.5, 1, 2)]
+    size = next(size for size in sizes if high / size <= MOST_TICKS - 1)
+    return [size * place for place in range(math.ceil(high / size * (1 - 1e-9)) + 1)]
 
 
 def _scale(value: float, log: bool) -> float:
     return math.log10(max(value, 1e-12)) if log else value
 
 
-def _legend(colours: dict[str, str]) -> Iterator[str]:
+def _legend(styles: dict[str, Style]) -> Iterator[str]:
     left = WIDTH - LEGEND + 10
-    for row, (name, colour) in enumerate(colours.items()):
+    for row, (name, style) in enumerate(styles.items()):
         y = TOP + 12 + 18 * row
-        yield _line(left, y - 4, left + 20, y - 4, colour, width=3)
-        yield _label(left + 26, y, name)
+        yield _line(left, y - 4, left + 30, y - 4, style.colour, width=2.5, dash=style.dash)
+        yield _label(left + 36, y, name)
 
 
 def _line(
     x1: float, y1: float, x2: float, y2: float, colour: str, *, width: float = 1, dash: str = ""
 ) -> str:
-    dashed = f' stroke-dasharray="{dash}"' if dash else ""
     return (
         f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}"'
-        f' stroke-width="{width}"{dashed}/>'
+        f' stroke-width="{width}"{_dashed(dash)}/>'
     )
+
+
+def _dashed(dash: str) -> str:
+    return f' stroke-dasharray="{dash}"' if dash else ""
 
 
 def _label(x: float, y: float, text: str, *, anchor: str = "start", size: int = 11) -> str:

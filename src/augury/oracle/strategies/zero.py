@@ -17,6 +17,7 @@ from augury.oracle.strategy import (
     Part,
     Reason,
     gradient_bytes,
+    hidden_behind,
     hidden_behind_backward,
 )
 
@@ -54,10 +55,10 @@ class Zero:
         times = 2 if self.stage == 3 else 1
         scatter_s = reduce_scatter_s(devices, size_bytes, alpha, beta, messages=messages)
         gather_s = times * all_gather_s(devices, size_bytes, alpha, beta, messages=messages)
-        gather_exposed_s = (
-            # Layer by layer, they hide behind compute of the layers before them.
-            hidden_behind_backward(case, gather_s, compute_s) if self.stage == 3 else gather_s
-        )
+        scatter_exposed_s = hidden_behind_backward(case, scatter_s, compute_s)
+        gather_exposed_s = gather_s
+        if self.stage == 3 and case.options.overlap:
+            scatter_exposed_s, gather_exposed_s = _hidden(case, scatter_s, gather_s, compute_s)
         return [
             Part(
                 reason=reason,
@@ -69,13 +70,7 @@ class Zero:
                 exposed_s=exposed_s,
             )
             for reason, collective, number, time_s, exposed_s in (
-                (
-                    Reason.GRADIENT,
-                    "reduce-scatter",
-                    1,
-                    scatter_s,
-                    hidden_behind_backward(case, scatter_s, compute_s),
-                ),
+                (Reason.GRADIENT, "reduce-scatter", 1, scatter_s, scatter_exposed_s),
                 (Reason.GATHER, "all-gather", times, gather_s, gather_exposed_s),
             )
         ]
@@ -91,3 +86,14 @@ class Zero:
             largest = 2 * 4 * float(np.sort(case.work.parameters)[-2:].mean())
             memory["transient"] = memory.get("transient", np.zeros_like(case.devices)) + largest
         return memory
+
+
+def _hidden(case: Case, scatter_s: F8, gather_s: F8, compute_s: F8) -> tuple[F8, F8]:
+    """Layer by layer: half of what is gathered behind forward, the rest beside gradients behind
+    backward."""
+    work, half_s = case.work, gather_s / 2
+    first_s = hidden_behind(case, half_s, compute_s * (work.total_forward_s / work.sample_s))
+    both_s = half_s + scatter_s
+    rest_s = hidden_behind_backward(case, both_s, compute_s)
+    share = np.divide(scatter_s, both_s, out=np.zeros_like(both_s), where=both_s > 0)
+    return rest_s * share, first_s + rest_s * (1 - share)
