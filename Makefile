@@ -43,7 +43,7 @@ lint: $(INSTALLED) ## ruff, mypy --strict, import-linter
 bench: $(TORCH) ## measure, as JSON lines
 	@$(BIN)/python -m benchmarks.run
 
-validate: $(TORCH) $(if $(filter torch schedule,$(SUITE)),,$(JAX)) ## compare predictions with real runs (SUITE=torch, wire or schedule, ONLY='conv-*')
+validate: $(TORCH) $(if $(filter torch schedule oracle,$(SUITE)),,$(JAX)) ## compare predictions with real runs (SUITE=torch, wire, schedule or oracle, ONLY='conv-*')
 	@$(BIN)/python -m benchmarks.validate --suite $(or $(SUITE),all) $(if $(ONLY),--only '$(ONLY)')
 
 env-jax: $(JAX) ## make .venv-jax, for the JAX job of `make validate SUITE=wire`

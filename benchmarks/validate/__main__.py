@@ -14,6 +14,7 @@ from typing import Any
 
 from benchmarks.validate.checks import Check
 from benchmarks.validate.gates import broken
+from benchmarks.validate.oracle_suite import ORACLE
 from benchmarks.validate.policy_suite import SCHEDULE
 from benchmarks.validate.rows import Row, summarize
 from benchmarks.validate.suite import Suite, chosen, record_all
@@ -21,7 +22,7 @@ from benchmarks.validate.table import show
 from benchmarks.validate.torch_suite import TORCH
 from benchmarks.validate.wire_suite import WIRE
 
-SUITES = {suite.name: suite for suite in (TORCH, WIRE, SCHEDULE)}
+SUITES = {suite.name: suite for suite in (TORCH, WIRE, SCHEDULE, ORACLE)}
 BUILD = Path("build")
 
 

@@ -65,9 +65,9 @@ def _headed() -> list[nn.Module]:
         Convolution.make(128, 256, stride=2),
         Convolution.make(256, 256),
         Pool(),
-        Dense.make(256, 2048),
-        Dense.make(2048, 2048),
-        Dense.make(2048, NUM_CLASSES, is_last=True),
+        Dense.make(256, 1536),
+        Dense.make(1536, 1536),
+        Dense.make(1536, NUM_CLASSES, is_last=True),
     ]
 
 
@@ -85,8 +85,8 @@ def _tiny() -> list[nn.Module]:
 CNNS = {
     cnn.name: cnn
     for cnn in (
-        Cnn(name="pyramid", layers=_pyramid, extent=64, batch=32),
-        Cnn(name="headed", layers=_headed, extent=32, batch=32),
+        Cnn(name="pyramid", layers=_pyramid, extent=64, batch=16),
+        Cnn(name="headed", layers=_headed, extent=32, batch=16),
         Cnn(name="tiny", layers=_tiny, extent=16, batch=8),
     )
 }

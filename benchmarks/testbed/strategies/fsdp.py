@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
@@ -13,16 +17,21 @@ from benchmarks.testbed.strategies.program import Part
 
 
 class Sharded:
-    """``mesh`` has all ranks, or this one alone: with ``rank`` and ``size`` it then stands for one
-    of several."""
+    """On a CPU every gathering and scattering is waited for: nothing hides behind anything.
+    ``is_alone``: all but the communication itself."""
 
     name = "zero3"
 
-    def __init__(self, cnn: Cnn, mesh: DeviceMesh, *, rank: int, size: int) -> None:
+    def __init__(self, cnn: Cnn, *, is_alone: bool = False) -> None:
+        rank, size = dist.get_rank(), dist.get_world_size()
+        mesh = DeviceMesh("cpu", list(range(size)))
         self._model: nn.Sequential = cnn.build()
         weighted = [layer for layer in self._model if any(True for _ in layer.parameters())]
         for layer in weighted:
             fully_shard(layer, mesh=mesh)
+            if is_alone:
+                layer.set_custom_all_gather(_Gather())
+                layer.set_custom_reduce_scatter(_Scatter())
         fully_shard(self._model, mesh=mesh)
         inputs, targets = cnn.samples()
         length = cnn.batch // size
@@ -33,8 +42,14 @@ class Sharded:
         self._optimizer = torch.optim.SGD(self._model.parameters(), lr=1e-3, momentum=0.9)
 
     def step(self) -> None:
-        self._optimizer.zero_grad()
+        self.clear()
         self.compute()
+        self.update()
+
+    def clear(self) -> None:
+        self._optimizer.zero_grad()
+
+    def update(self) -> None:
         self._optimizer.step()
 
     def compute(self) -> Tensor:
@@ -51,3 +66,29 @@ class Sharded:
             (Part(name), parameter.grad.full_tensor())
             for name, parameter in self._model.named_parameters()
         ]
+
+
+class _Gather:
+    """One's own piece in the place of all."""
+
+    def allocate(self, size: Sequence[int], *, dtype: Any, device: Any) -> Tensor:
+        return torch.empty(*size, dtype=dtype, device=device)
+
+    def __call__(
+        self, output_tensor: Tensor, input_tensor: Tensor, group: Any, **_words: Any
+    ) -> None:
+        for piece in output_tensor.chunk(group.size()):
+            if piece.data_ptr() != input_tensor.data_ptr():
+                piece.copy_(input_tensor)
+
+
+class _Scatter:
+    """What is one's own, summed with nothing."""
+
+    def allocate(self, size: Sequence[int], *, dtype: Any, device: Any) -> Tensor:
+        return torch.empty(*size, dtype=dtype, device=device)
+
+    def __call__(
+        self, output_tensor: Tensor, input_tensor: Tensor, group: Any, **_words: Any
+    ) -> None:
+        output_tensor.copy_(input_tensor.chunk(group.size())[group.rank()])

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import torch.distributed as dist
-from torch.distributed.device_mesh import DeviceMesh
-
 from benchmarks.testbed.strategies.channel import channel_parallel
 from benchmarks.testbed.strategies.cnns import Cnn
 from benchmarks.testbed.strategies.data import data
@@ -37,10 +34,8 @@ def programs(num_ranks: int) -> dict[str, Callable[[Cnn, Mesh], Program]]:
 
 
 def all_strategies(cnn: Cnn, mesh: Mesh, first_layers: Sequence[int]) -> list[Parallel]:
-    rank, size = dist.get_rank(), dist.get_world_size()
-    ranks = DeviceMesh("cpu", list(range(size)))
     return [
-        *(make(cnn, mesh) for make in programs(size).values()),
+        *(make(cnn, mesh) for make in programs(mesh.world.size).values()),
         Pipeline(cnn, first_layers),
-        Sharded(cnn, ranks, rank=rank, size=size),
+        Sharded(cnn),
     ]

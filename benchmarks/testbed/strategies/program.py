@@ -82,6 +82,9 @@ class Program:
     def step(self) -> None:
         self.clear()
         self.compute()
+        self.update()
+
+    def update(self) -> None:
         self.optimizer.step()
 
     def clear(self) -> None:

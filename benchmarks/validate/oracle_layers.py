@@ -1,0 +1,109 @@
+"""A network with the times that its layers took in one process, as a strategy has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+
+from augury.core.model import Model, ModelLayer
+from augury.oracle.cluster_file import find_machine
+from augury.oracle.device import Device
+from augury.oracle.layers_cost import Work
+from augury.oracle.reader import read_module
+from benchmarks.testbed.strategies.cnns import CNNS
+from benchmarks.validate.oracle_record import F8, Record, means
+
+SPLIT_WEIGHTS = {"filter", "channel", "zero3"}
+SYNCHRONISED_ONCE = {"data", "zero3"}
+"""Whose ranks wait for each other behind backward only; the layers of FSDP2 cannot be timed one by
+one, and have the shares that they have with data parallelism."""
+PAIR = 2
+
+
+def work_of(record: Record, strategy: str) -> Work:
+    """Whatever the closed form divides by, times are multiplied with: so a split layer takes what
+    it took when it was split, not a share of what it takes whole."""
+    model, num, batch = model_of(record.cnn.name), record.num_ranks, record.cnn.batch
+    if strategy == "pipeline":
+        return _work(_stages(model, record))
+    times = record.layers("data" if strategy in SYNCHRONISED_ONCE else strategy)
+    update_s = float(record.slowest(record.layers(strategy).update))
+    shares = num if strategy in SPLIT_WEIGHTS else PAIR if strategy == "data_filter" else 1
+    timed = _timed(
+        model,
+        record.slowest(times.forward) * num / batch,
+        record.slowest(times.backward) * num / batch,
+        update_s * shares,
+    )
+    work = _work(timed)
+    if strategy in SYNCHRONISED_ONCE:
+        own = record.layers(strategy)
+        total = own.forward.sum(axis=2) + own.backward.sum(axis=2)
+        work = work.anchored(float(record.slowest(total)) * num / batch)
+    return work
+
+
+@cache
+def model_of(cnn: str) -> Model:
+    known = CNNS[cnn]
+    return read_module(known.build(), [known.input_shape], name=cnn)
+
+
+@cache
+def device() -> Device:
+    return find_machine("cpu").device
+
+
+def _work(model: Model) -> Work:
+    return Work.of(model, device())
+
+
+def _timed(model: Model, forward_s: F8, backward_s: F8, update_s: float) -> Model:
+    layers = []
+    for layer, forward, backward in zip(model.layers, forward_s, backward_s, strict=True):
+        share = layer.num_parameters / model.num_parameters
+        layers.append(
+            replace(
+                layer,
+                forward_s=float(forward),
+                backward_s=float(backward),
+                update_s=update_s * share,
+            )
+        )
+    return replace(model, layers=tuple(layers))
+
+
+def _stages(model: Model, record: Record) -> Model:
+    """A layer a stage, as the job cut them; with times of a core that nobody shares, since stages
+    take turns."""
+    times = record.layers("pipeline")
+    samples = record.cnn.batch / record.cnn.micro_batches
+    timed = _timed(
+        model,
+        _of_any(times.forward) / samples,
+        _of_any(times.backward) / samples,
+        float(_of_any(times.update)),
+    )
+    edges = [*record.first_layers, len(model.layers)]
+    stages = [timed.layers[a:b] for a, b in pairwise(edges)]
+    return replace(timed, layers=tuple(_joined(stage) for stage in stages))
+
+
+def _joined(layers: Sequence[ModelLayer]) -> ModelLayer:
+    return replace(
+        layers[-1],
+        input_shape=layers[0].input_shape,
+        num_parameters=sum(layer.num_parameters for layer in layers),
+        forward_s=sum(layer.forward_s or 0.0 for layer in layers),
+        backward_s=sum(layer.backward_s or 0.0 for layer in layers),
+        update_s=sum(layer.update_s or 0.0 for layer in layers),
+    )
+
+
+def _of_any(seconds: F8) -> F8:
+    """Over ranks and repetitions."""
+    return means(np.concatenate(list(seconds)))

@@ -1,0 +1,168 @@
+"""The bed as the oracle's Machine: latency and bandwidth fitted to the communications of each
+strategy, timed by themselves. Gloo's collectives differ: its reduce-scatter moves as much as an
+all-reduce, and borders are small."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.optimize import nnls
+
+from augury.core.model import LayerKind
+from augury.oracle.cluster import Level, Machine
+from augury.oracle.fit_constants import BARE
+from augury.oracle.layers_cost import WEIGHT_BYTES, Work
+from augury.oracle.strategy import Case, Options, Reason, Strategy
+from benchmarks.validate.oracle_layers import PAIR, device
+from benchmarks.validate.oracle_record import Record
+
+MOST_BYTES_PER_S = 10**13
+
+
+@dataclass(frozen=True)
+class Line:
+    """A message of m bytes takes ``alpha`` + m ``beta``."""
+
+    alpha: float
+    beta: float
+
+    @classmethod
+    def through(cls, rows: Iterable[tuple[float, float, float]]) -> Line:
+        """Messages, their bytes together, and seconds; least squares, nothing below zero. A single
+        size tells the bandwidth."""
+        matrix = np.array(list(rows))
+        if len(matrix) == 1:
+            return cls(0.0, matrix[0, 2] / matrix[0, 1])
+        scale = np.maximum(matrix[:, :2].max(axis=0), 1e-30)
+        found, _ = nnls(matrix[:, :2] / scale, matrix[:, 2])
+        alpha, beta = (found / scale).tolist()
+        return cls(alpha, beta)
+
+
+def machine_of(record: Record, strategy: Strategy, work: Work) -> Machine:
+    """One level, of all hosts; pairs of a hybrid have their own."""
+    num, name = record.num_ranks, strategy.name
+    match name:
+        case "data":
+            return _machine((num, _all_reduce(record, "world", num)))
+        case "filter" | "channel":
+            return _machine((num, _layerwise(record, work, "world", num)))
+        case "zero3":
+            return _machine((num, _sharded(record, work)))
+        case "pipeline":
+            sizes = record.sizes("send", "world")
+            rows = [(1.0, float(m), record.link_s("send", "world", m)) for m in sizes]
+            return _machine((num, Line.through(rows)))
+        case "data_filter":
+            between = _all_reduce(record, "across", num // PAIR)
+            return _machine((PAIR, _layerwise(record, work, "pair", PAIR)), (num, between))
+        case "spatial":
+            plain = _machine((num, _all_reduce(record, "world", num)))
+            return _with_borders(record, strategy, work, plain)
+        case "data_spatial":
+            between = _all_reduce(record, "across", num // PAIR)
+            plain = _machine((PAIR, _all_reduce(record, "pair", PAIR)), (num, between))
+            return _with_borders(record, strategy, work, plain)
+    raise ValueError(name)
+
+
+def case_of(record: Record, work: Work, machine: Machine) -> Case:
+    return Case(
+        work=work,
+        machine=machine,
+        constants=BARE,
+        options=Options(group=PAIR, micro_batches=record.cnn.micro_batches, schedule="gpipe"),
+        devices=np.array([record.num_ranks], float),
+        batch=np.array([record.cnn.batch], float),
+    )
+
+
+def _all_reduce(record: Record, group: str, num: int) -> Line:
+    """Of all gradients, or of large parts of them."""
+    total = max(record.sizes("all_reduce", "world"))
+    whole = [m for m in record.sizes("all_reduce", group) if m * 4 >= total]
+    times = 2.0 * (num - 1)
+    return Line.through(
+        (times, times / num * m, record.link_s("all_reduce", group, m)) for m in whole
+    )
+
+
+def _layerwise(record: Record, work: Work, group: str, num: int) -> Line:
+    """Outputs of a layer gathered, and their gradients summed, or the reverse."""
+    batch = record.cnn.batch * num // record.num_ranks
+    times = 3.0 * (num - 1)
+    rows = []
+    for layer in work.weighted[:-1]:
+        size = 4 * batch * int(np.prod(layer.output_shape))
+        seconds = sum(record.link_s(kind, group, size) for kind in ("all_gather", "all_reduce"))
+        rows.append((times, times / num * size, seconds))
+    return Line.through(rows)
+
+
+def _sharded(record: Record, work: Work) -> Line:
+    """Parameters of a layer gathered twice, gradients scattered."""
+    num = record.num_ranks
+    times = 3.0 * (num - 1)
+    rows = []
+    for layer in work.weighted:
+        size = WEIGHT_BYTES * layer.num_parameters
+        gather_s = record.link_s("all_gather_single", "world", size)
+        scatter_s = record.link_s("reduce_scatter_single", "world", size)
+        rows.append((times, times / num * size, 2 * gather_s + scatter_s))
+    return Line.through(rows)
+
+
+def _with_borders(record: Record, strategy: Strategy, work: Work, plain: Machine) -> Machine:
+    """The latency of its lowest level such that borders take what they took: they are small, and
+    the closed form has two neighbours where there is one. Gradients stay as they are."""
+
+    def lowest_at(latency_ns: int) -> Machine:
+        lowest, *others = plain.levels
+        return replace(plain, levels=(replace(lowest, latency_ns=latency_ns), *others))
+
+    def foretold_s(machine: Machine, *reasons: Reason) -> float:
+        found = strategy.evaluate(case_of(record, work, machine))
+        return sum(float(part.time_s[0]) for part in found.parts if part.reason in reasons)
+
+    wanted_s = _borders_s(record, work, is_cut_twice=strategy.name == "spatial")
+    wanted_s += foretold_s(plain, Reason.GRADIENT)
+    unit_ns = 10**6
+    at_once_s, slower_s = (
+        foretold_s(lowest_at(latency_ns), Reason.HALO, Reason.GRADIENT)
+        for latency_ns in (0, unit_ns)
+    )
+    return lowest_at(round(unit_ns * max(0.0, wanted_s - at_once_s) / (slower_s - at_once_s)))
+
+
+def _borders_s(record: Record, work: Work, *, is_cut_twice: bool) -> float:
+    """Of all convolutions' inputs, and of their gradients but for the images' own."""
+    is_halved = record.num_ranks > PAIR
+    groups = ("pair", "across") if is_halved and is_cut_twice else ("pair",)
+    total = 0.0
+    convolutions = [x for x in work.model.layers if x.kind is LayerKind.CONVOLUTION]
+    for place, layer in enumerate(convolutions):
+        channels, extent, _ = layer.input_shape
+        size = 4 * record.cnn.batch * channels * extent // (2 if is_halved else 1)
+        once_s = sum(record.link_s("swap", group, size) for group in groups)
+        total += once_s * (2 if place else 1)
+    return total
+
+
+def _machine(*levels: tuple[int, Line]) -> Machine:
+    """Every host has a link of its own."""
+    return Machine(
+        name="bed",
+        device=device(),
+        levels=tuple(
+            Level(
+                name=f"{num} hosts",
+                devices=num,
+                latency_ns=round(line.alpha * 1e9),
+                bandwidth_bytes_per_s=min(MOST_BYTES_PER_S, round(1 / max(line.beta, 1e-13))),
+                links=num,
+            )
+            for num, line in levels
+        ),
+    )

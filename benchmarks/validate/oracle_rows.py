@@ -1,0 +1,84 @@
+"""What the oracle foretells of strategies that really ran, beside what they took."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from augury.oracle.graphs.known import graph_of
+from augury.oracle.strategies.known import find_strategy
+from augury.replay.run import replay
+from benchmarks.validate.measured import Measured
+from benchmarks.validate.oracle_cores import on_shared_cores
+from benchmarks.validate.oracle_layers import work_of
+from benchmarks.validate.oracle_links import case_of, machine_of
+from benchmarks.validate.oracle_record import Record
+from benchmarks.validate.rows import Row
+
+SUITE = "oracle"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """Of one case, by strategy."""
+
+    case: str
+    measured: dict[str, Measured]
+    foretold_ns: dict[str, int]
+    differences: dict[str, float]
+
+    def accuracy_pct(self, strategy: str) -> float:
+        took = self.measured[strategy].step_ns
+        return 100 * (1 - abs(self.foretold_ns[strategy] - took) / took)
+
+    @property
+    def behind_fastest_pct(self) -> float:
+        """By how much the strategy named fastest is slower than the one that was."""
+        return 100 * (self._named.step_ns / self._fastest.step_ns - 1)
+
+    @property
+    def noise_pct(self) -> float:
+        return self._named.noise_pct + self._fastest.noise_pct
+
+    @property
+    def _named(self) -> Measured:
+        return self.measured[min(self.foretold_ns, key=self.foretold_ns.__getitem__)]
+
+    @property
+    def _fastest(self) -> Measured:
+        return min(self.measured.values(), key=lambda one: one.step_ns)
+
+
+def outcome_of(case: str, folder: Path) -> Outcome:
+    record = Record.read(folder)
+    return Outcome(
+        case=case,
+        measured={name: record.measured(name) for name in record.strategies},
+        foretold_ns={name: round(1e9 * step_s(record, name)) for name in record.strategies},
+        differences=record.differences,
+    )
+
+
+def step_s(record: Record, name: str) -> float:
+    """In closed form; a pipeline's graph is replayed, as its stages may share cores."""
+    strategy, work = find_strategy(name), work_of(record, name)
+    case = case_of(record, work, machine_of(record, strategy, work))
+    if name != "pipeline":
+        return float(strategy.evaluate(case).step_s[0])
+    return replay(on_shared_cores(graph_of(strategy, case), record.cores)).step_ns / 1e9
+
+
+def rows_of(found: Outcome) -> list[Row]:
+    return [
+        Row(
+            suite=SUITE,
+            case=f"{found.case}/{name}",
+            kind="oracle",
+            measured_ns=measured.step_ns,
+            predicted_ns=found.foretold_ns[name],
+            interval_ns=None,
+            noise_pct=measured.noise_pct,
+            num_steps=measured.num_steps,
+        )
+        for name, measured in found.measured.items()
+    ]
