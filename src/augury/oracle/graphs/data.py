@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from augury.core.kinds import OpKind
+from augury.oracle.graphs.held import Shares
 from augury.oracle.graphs.layered import LayeredStep
 from augury.oracle.graphs.messages import link_of, of_weights
 from augury.oracle.network import all_gather_s, all_reduce_s, reduce_scatter_s
@@ -26,6 +27,7 @@ def data_step(case: Case) -> LayeredStep:
     return LayeredStep(
         case=case,
         share=_share(case),
+        shares=_shares(case),
         gradients={place: [message] for place, message in summed.items()},
     )
 
@@ -60,6 +62,7 @@ def zero_step(case: Case, stage: int) -> LayeredStep:
     return LayeredStep(
         case=case,
         share=_share(case),
+        shares=_shares(case, zero=stage),
         update_share=1 / float(case.devices[0]),
         gradients={place: [message] for place, message in scattered.items()},
         parameters=gathered if stage == 3 else {},
@@ -69,3 +72,10 @@ def zero_step(case: Case, stage: int) -> LayeredStep:
 
 def _share(case: Case) -> float:
     return case.constants.compute_ratio * float(case.batch[0] / case.devices[0])
+
+
+def _shares(case: Case, *, zero: int = 0) -> Shares:
+    devices = float(case.devices[0])
+    return Shares(
+        samples=float(case.batch[0]) / devices, is_exchanged=True, zero=zero, devices=devices
+    )

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from augury.core.graph import NONE
 from augury.core.kinds import OpKind
 from augury.oracle.cluster import F8
+from augury.oracle.graphs.held import Moments, Shares, buffers_of
 from augury.oracle.graphs.program import DEVICE, Fellows, Program
 from augury.oracle.strategy import Case, Mask, waiting_s
 
@@ -34,6 +36,7 @@ class LayeredStep:
     case: Case
     share: float
     """Of what the layers take for one sample: samples of a device, constants, splitting."""
+    shares: Shares
     update_share: float = 1.0
     launch_s: dict[int, float] = field(default_factory=dict)
     before_forward: dict[int, Message] = field(default_factory=dict)
@@ -56,14 +59,17 @@ class _Writer:
         self.last = self.program.op("begin", OpKind.MARK, 0.0)
         self.at_work = self.last
         """With which the layer whose parameters were gathered last began."""
+        self.moments = Moments()
 
     def written(self) -> Program:
         step, num = self.step, len(self.names)
         freely = _share_done(self.work.forward_s, step.case.options.overlap)
         for place in range(num):
             self.serial(step.before_forward, place)
-            self.use(place, is_free=bool(freely[place]))
+            gathered = self.use(place, is_free=bool(freely[place]))
             self.compute("forward", OpKind.FORWARD, self.work.forward_s, place)
+            self.moments.forward.append(self.last)
+            self.used(place, gathered)
             if place in step.launch_s:
                 self.on_device("launch", OpKind.LAUNCH, step.launch_s[place], place)
             self.serial(step.after_forward, place)
@@ -72,16 +78,20 @@ class _Writer:
         arrived: list[int] = []
         for place in reversed(range(num)):
             self.serial(step.before_backward, place)
-            self.use(place, is_free=bool(freely[place]))
+            gathered = self.use(place, is_free=bool(freely[place]))
             if step.case.options.recompute:
                 self.compute("recompute", OpKind.RECOMPUTE, self.work.forward_s, place)
             self.compute("backward", OpKind.BACKWARD, self.work.backward_s, place)
+            self.moments.backward[place] = self.last
+            self.used(place, gathered)
             waiting.append(place)
             # Gradients made before any may leave do so together.
             if freely[place] or place == 0:
                 arrived += self.gradients(waiting)
                 waiting = []
         self.update(arrived)
+        self.moments.last = self.last
+        self.program.buffers += buffers_of(step.case, step.shares, self.moments)
         return self.program
 
     def update(self, arrived: list[int]) -> None:
@@ -111,15 +121,20 @@ class _Writer:
         if place in messages:
             self.last = self.send(messages[place], place, [self.last], _SOON)
 
-    def use(self, place: int, *, is_free: bool) -> None:
+    def used(self, place: int, gathered: int) -> None:
+        if gathered != NONE:
+            self.moments.gathered.append((place, gathered, self.last))
+
+    def use(self, place: int, *, is_free: bool) -> int:
         """A layer begins once its parameters are whole; those of two layers are at a time."""
         message = self.step.parameters.get(place)
         if message is None:
-            return
+            return NONE
         gathered = self.send(message, place, [self.at_work if is_free else self.last], _SOON)
         self.last = self.at_work = self.program.op(
             "parameters are there", OpKind.MARK, 0.0, after=[self.last, gathered]
         )
+        return gathered
 
     def gradients(self, places: list[int]) -> list[int]:
         """Of layers whose gradients leave together: all inside groups, then all between them."""

@@ -8,11 +8,12 @@ import numpy as np
 
 from augury.core.builder import GraphBuilder
 from augury.core.graph import Graph
-from augury.core.kinds import Discipline, OpKind, ResourceKind
+from augury.core.kinds import Discipline, MemoryKind, OpKind, ResourceKind
 from augury.oracle.cluster import F8
 from augury.oracle.graphs.pipeline_order import Task, tasks_of
 from augury.oracle.graphs.program import DEVICE, check_size, whole_ns
 from augury.oracle.graphs.reading import Reading
+from augury.oracle.layers_cost import WEIGHT_BYTES
 from augury.oracle.strategies.pipeline import micro_batches
 from augury.oracle.strategies.stages import first_layers
 from augury.oracle.strategy import Case, waiting_s
@@ -46,6 +47,7 @@ class _Pipeline:
         """Operations with which tasks begin, by direction, chunk of all and micro-batch."""
         self.arrival: dict[tuple[bool, int, int], int] = {}
         """What those behind wait for."""
+        self.last: dict[tuple[bool, int, int], int] = {}
 
     def _chunks(self) -> int:
         """Of a device: as many as there are layers for."""
@@ -91,6 +93,7 @@ class _Pipeline:
         )
         for task in tasks:
             last = self._task(task, device, rank, compute, links[task.is_forward], last)
+        self._memory(device, rank)
         for chunk in range(device, len(self.layers), self.devices):
             for work in self._updates(self.layers[chunk]):
                 last = self._op(work, rank, compute, last)
@@ -107,7 +110,7 @@ class _Pipeline:
             last = self._op(work, rank, compute, last)
             if place == 0:
                 self.first[key] = last
-        self.arrival[key] = last
+        self.last[key] = self.arrival[key] = last
         to = chunk + 1 if task.is_forward else chunk - 1
         if not 0 <= to < len(self.layers) or self.devices == 1:
             return last
@@ -134,6 +137,42 @@ class _Pipeline:
             layer=self.work.model.layers[place].name,
             after=[last],
         )
+
+    def _memory(self, device: int, rank: int) -> None:
+        """A stage keeps what it saves of a micro-batch from its forward to its backward."""
+        case, work, options = self.case, self.work, self.case.options
+        mine = range(device, len(self.layers), self.devices)
+        places = [place for chunk in mine for place in self.layers[chunk]]
+        item_bytes = work.precision.item_bytes
+        kept_bytes = case.constants.memory_reuse * item_bytes * self.samples
+        weight_bytes = WEIGHT_BYTES * float(work.parameters[places].sum())
+        touched = work.input_items[places] + work.output_items[places]
+        held = {MemoryKind.PARAMETER: weight_bytes, MemoryKind.GRADIENT: weight_bytes}
+        if options.is_bare:
+            whole = self.micro_batches * float(touched.sum())
+            held[MemoryKind.ACTIVATION] = 2 * kept_bytes * whole
+        else:
+            held[MemoryKind.OPTIMIZER] = options.optimizer_copies * weight_bytes
+            held[MemoryKind.WORKSPACE] = self.samples * item_bytes * float(touched.max())
+        for kind, size_bytes in held.items():
+            if round(size_bytes):
+                self.builder.buffer(round(size_bytes), rank=rank, kind=kind)
+        for chunk in () if options.is_bare else mine:
+            items = float(work.saved_items[list(self.layers[chunk])].sum())
+            if options.recompute:
+                starts = float(work.input_items[self.layers[chunk][0]])
+                items = starts + items / self.devices
+            if not round(kept_bytes * items):
+                continue
+            for micro_batch in range(self.micro_batches):
+                self.builder.buffer(
+                    round(kept_bytes * items),
+                    rank=rank,
+                    kind=MemoryKind.ACTIVATION,
+                    taken_by=self.first[True, chunk, micro_batch],
+                    given_by=self.last[False, chunk, micro_batch],
+                    layer=work.model.layers[self.layers[chunk][0]].name,
+                )
 
     def _works(self, layers: range, is_forward: bool) -> Works:
         work, each = self.work, list(layers)

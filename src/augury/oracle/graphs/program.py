@@ -3,7 +3,7 @@ a Graph of one rank that stands for all, or of all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -13,6 +13,7 @@ from augury.core.graph import NONE, Graph
 from augury.core.kinds import OpKind, ResourceKind
 from augury.core.spec import MAX_WORK_NS
 from augury.core.units import NS_PER_S
+from augury.oracle.graphs.held import Buffer
 from augury.oracle.graphs.reading import Reading
 from augury.oracle.strategy import Case
 
@@ -54,6 +55,7 @@ class Program:
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
+        self.buffers: list[Buffer] = []
         self._spent_s: dict[str, float] = {}
 
     def op(
@@ -120,9 +122,26 @@ class Program:
                         after=[ids[before] for before in one.after],
                     )
                 )
+            named = [*ids, NONE]
+            for buffer in self.buffers:
+                add_buffer(builder, rank, buffer, named)
             reading.of_rank(rank, first=ids[0], last=ids[-1])
         reading.end_step()
         return builder.build()
+
+
+def add_buffer(builder: GraphBuilder, rank: int, buffer: Buffer, ids: Sequence[int]) -> None:
+    """``ids`` are what its operations are called in the graph; the last, what nothing is."""
+    size_bytes = round(buffer.size_bytes)
+    if size_bytes:
+        builder.buffer(
+            size_bytes,
+            rank=rank,
+            kind=buffer.kind,
+            taken_by=ids[buffer.taken_by],
+            given_by=ids[buffer.given_by],
+            layer=buffer.layer,
+        )
 
 
 def whole_ns(seconds: float) -> int:

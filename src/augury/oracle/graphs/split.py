@@ -6,6 +6,7 @@ import numpy as np
 
 from augury.core.kinds import OpKind
 from augury.oracle.cluster import F8
+from augury.oracle.graphs.held import Shares
 from augury.oracle.graphs.layered import LayeredStep, Message
 from augury.oracle.graphs.messages import link_of, of_weights
 from augury.oracle.graphs.program import Fellows
@@ -14,7 +15,7 @@ from augury.oracle.strategies.alone import Alone
 from augury.oracle.strategies.exchange import gradient_link, layer_link
 from augury.oracle.strategies.grouped import Grouped, between_groups, group_messages
 from augury.oracle.strategies.layer_split import LayerSplit
-from augury.oracle.strategies.split import Split, shrunk
+from augury.oracle.strategies.split import Split, memory_shares, shrunk
 from augury.oracle.strategies.tiles import halos_of, tiling_of
 from augury.oracle.strategy import Case
 
@@ -24,7 +25,12 @@ ByLayer = dict[int, Message]
 def alone_step(strategy: Alone, case: Case) -> LayeredStep:
     split = strategy.split
     step = _split_step(
-        split, case, case.devices, float(case.batch[0]), redundancy=split.figures.redundancy
+        split,
+        case,
+        case.devices,
+        float(case.batch[0]),
+        redundancy=split.figures.redundancy,
+        is_exchanged=split.has_whole_weights,
     )
     if split.has_whole_weights:
         step.gradients.update(_between(case, case.devices, messages=1))
@@ -35,7 +41,14 @@ def grouped_step(strategy: Grouped, case: Case) -> LayeredStep:
     split = strategy.split
     group, groups = np.array([float(case.group)]), between_groups(case)
     samples = float(case.batch[0] / groups[0])
-    step = _split_step(split, case, group, samples, redundancy=split.figures.group_redundancy)
+    step = _split_step(
+        split,
+        case,
+        group,
+        samples,
+        redundancy=split.figures.group_redundancy,
+        is_exchanged=True,
+    )
     messages = group_messages(split, case)
     if split.has_whole_weights:
         inside = _inside(case, group)
@@ -62,13 +75,26 @@ def grouped_step(strategy: Grouped, case: Case) -> LayeredStep:
 
 
 def _split_step(
-    split: Split, case: Case, num: F8, samples: float, *, redundancy: str
+    split: Split,
+    case: Case,
+    num: F8,
+    samples: float,
+    *,
+    redundancy: str,
+    is_exchanged: bool,
 ) -> LayeredStep:
     constants = case.constants
+    held = {kind: float(np.max(share)) for kind, share in memory_shares(split, num).items()}
     share = constants.compute_ratio * samples * shrunk(num, getattr(constants, redundancy))
     step = LayeredStep(
         case=case,
         share=float(share[0]),
+        shares=Shares(
+            samples=samples,
+            items=held["items"],
+            weights=held["weights"],
+            is_exchanged=is_exchanged,
+        ),
         update_share=1.0 if split.has_whole_weights else 1 / float(num[0]),
     )
     if num[0] > 1:

@@ -93,7 +93,7 @@ def _memory(case: Case, of_stages: object, micro: F8) -> dict[str, F8]:
     held: F8 = WEIGHT_BYTES * of_stages("parameters")
     in_flight = micro if options.schedule == "gpipe" else np.minimum(micro, case.devices)
     if options.schedule == "interleaved":
-        in_flight = np.minimum(micro, case.devices * (1 + 1 / options.chunks))
+        in_flight = np.minimum(micro, case.devices + (case.devices - 1) / options.chunks)
     samples = case.batch * in_flight / micro
     if options.is_bare:
         touched: F8 = of_stages("touched_items")

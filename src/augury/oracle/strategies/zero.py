@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from augury.oracle.cluster import F8
+from augury.oracle.layers_cost import WEIGHT_BYTES
 from augury.oracle.network import all_gather_s, reduce_scatter_s
 from augury.oracle.strategies.data import Data
 from augury.oracle.strategies.exchange import gradient_link
@@ -83,8 +84,9 @@ class Zero:
         }
         if self.stage == 3:
             # Two layers are whole at a time: the one at work, and the next.
-            largest = 2 * 4 * float(np.sort(case.work.parameters)[-2:].mean())
-            memory["transient"] = memory.get("transient", np.zeros_like(case.devices)) + largest
+            largest = 2 * WEIGHT_BYTES * float(np.sort(case.work.parameters)[-2:].mean())
+            gathered = np.where(case.devices > 1, largest, 0.0)
+            memory["transient"] = memory.get("transient", 0.0) + gathered
         return memory
 
 
