@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.validate.job import JobError, bed_as_recorded, bed_of, end, environment
 from benchmarks.validate.settings import Setting
 
-ROUNDS = {2: 12, 4: 7}
+ROUNDS = {2: 10, 4: 6}
 """By ranks: with more of them there are more strategies, and steps take longer."""
 TIMEOUT_S = 300
 

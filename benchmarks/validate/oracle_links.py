@@ -15,7 +15,7 @@ from augury.oracle.cluster import Level, Machine
 from augury.oracle.fit_constants import BARE
 from augury.oracle.layers_cost import WEIGHT_BYTES, Work
 from augury.oracle.strategy import Case, Options, Reason, Strategy
-from benchmarks.validate.oracle_layers import PAIR, device
+from benchmarks.validate.oracle_layers import PAIR, device, model_of
 from benchmarks.validate.oracle_record import Record
 
 MOST_BYTES_PER_S = 10**13
@@ -81,11 +81,11 @@ def case_of(record: Record, work: Work, machine: Machine) -> Case:
 
 def _all_reduce(record: Record, group: str, num: int) -> Line:
     """Of all gradients, or of large parts of them."""
-    total = max(record.sizes("all_reduce", "world"))
-    whole = [m for m in record.sizes("all_reduce", group) if m * 4 >= total]
+    whole = WEIGHT_BYTES * model_of(record.cnn.name).num_parameters
+    large = {whole // part for part in (1, 2, 4)} & set(record.sizes("all_reduce", group))
     times = 2.0 * (num - 1)
     return Line.through(
-        (times, times / num * m, record.link_s("all_reduce", group, m)) for m in whole
+        (times, times / num * m, record.link_s("all_reduce", group, m)) for m in large
     )
 
 

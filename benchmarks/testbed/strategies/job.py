@@ -34,8 +34,6 @@ from benchmarks.testbed.strategies.timed import LayerTimes, time_layers, time_sh
 WARM_UP = 1
 STEPS = 2
 """Of a strategy in a round: few, since what else the machine does changes within seconds."""
-TURNS = {"data": 3}
-"""In a round: what has to be foretold best is measured most."""
 
 
 class Job:
@@ -62,11 +60,12 @@ class Job:
     def round(self, is_odd: bool) -> None:
         for message in self._messages:
             self.link_times[message] += self._links.times_s(message)
-        order = self._strategies[::-1] if is_odd else self._strategies
-        for strategy in order:
-            for _ in range(TURNS.get(strategy.name, 1)):
-                self._time_alone(strategy.name)
-                self.steps[strategy.name].append(_steps(strategy))
+        data, *others = self._strategies
+        for strategy in others[::-1] if is_odd else others:
+            # What has to be foretold best is measured most, and all the time.
+            for one in (data, strategy):
+                self._time_alone(one.name)
+                self.steps[one.name].append(_steps(one))
 
     def _time_alone(self, name: str) -> None:
         """All ranks at once, as in a step; the stages of a pipeline that share a core mostly take
