@@ -52,9 +52,7 @@ def machine_of(record: Record, strategy: Strategy, work: Work) -> Machine:
         case "zero3":
             return _machine((num, _sharded(record, work)))
         case "pipeline":
-            sizes = record.sizes("send", "world")
-            rows = [(1.0, float(m), record.link_s("send", "world", m)) for m in sizes]
-            return _machine((num, Line.through(rows)))
+            return _machine((num, _sends(record, work)))
         case "data_filter":
             between = _all_reduce(record, "across", num // PAIR)
             return _machine((PAIR, _layerwise(record, work, "pair", PAIR)), (num, between))
@@ -112,6 +110,13 @@ def _sharded(record: Record, work: Work) -> Line:
         scatter_s = record.link_s("reduce_scatter_single", "world", size)
         rows.append((times, times / num * size, 2 * gather_s + scatter_s))
     return Line.through(rows)
+
+
+def _sends(record: Record, work: Work) -> Line:
+    """What stages, which are layers here, send of a micro-batch to the next one."""
+    samples = record.cnn.batch // record.cnn.micro_batches
+    sizes = [4 * samples * int(items) for items in work.output_items[:-1]]
+    return Line.through((1.0, m, record.link_s("send", "world", m)) for m in sizes)
 
 
 def _with_borders(record: Record, strategy: Strategy, work: Work, plain: Machine) -> Machine:

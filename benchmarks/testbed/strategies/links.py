@@ -49,12 +49,12 @@ def _messages(cnn: Cnn, num_ranks: int) -> Iterator[Message]:
             yield Message("all_reduce", "across", whole // part)
     outputs = list(output_bytes(cnn, model))
     for layer, (taken, given) in zip(model, outputs, strict=True):
+        yield Message("send", "world", given // cnn.micro_batches)
         if not isinstance(layer, Weighted):
             continue
         own = ITEM_BYTES * sum(parameter.numel() for parameter in layer.parameters())
         yield Message("all_gather_single", "world", own)
         yield Message("reduce_scatter_single", "world", own)
-        yield Message("send", "world", given // cnn.micro_batches)
         yield from _layerwise("world", given)
         if num_ranks > 2:
             yield from _layerwise("pair", given // 2)
