@@ -10,7 +10,7 @@ import pytest
 
 from augury.core.errors import InputError, LimitError
 from augury.core.graph import Graph
-from augury.core.kinds import OpKind
+from augury.core.kinds import OpKind, are_communication
 from augury.core.model import LayerKind, Model, ModelLayer
 from augury.oracle.cluster import Level, Machine
 from augury.oracle.fit_constants import BARE, Constants
@@ -97,6 +97,22 @@ def test_one_rank_stands_for_all(strategy: str):
         assert (one.num_ranks, whole.num_ranks) == (1, int(asked.devices[0]))
         assert whole.num_gangs
         assert replay(whole).step_ns == replay(one).step_ns
+
+
+@pytest.mark.parametrize("strategy", LAYERED)
+def test_all_wait_for_a_slow_one(strategy: str):
+    """And nobody waits in a circle."""
+    asked = case([8], [4096], model=EVEN, constants=FITTED, overlap=1.0, group=4)
+    if not judged(strategy, asked).feasible[0]:
+        return
+    graph = graph_of(find_strategy(strategy), asked, whole=True)
+    before = replay(graph)
+    is_slowed = (graph.ops.rank == 3) & ~are_communication(graph.ops.kind)
+    columns = dict(graph.ops.columns())
+    columns["work_ns"] = np.where(is_slowed, 2 * graph.ops.work_ns, graph.ops.work_ns)
+    after = replay(graph.evolve(ops=type(graph.ops)(**columns)))
+    assert before.step_ns < after.step_ns <= 2 * before.step_ns
+    assert min(after.rank_step_ns) > before.step_ns
 
 
 def test_more_devices_than_are_written_out():

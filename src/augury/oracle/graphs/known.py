@@ -16,6 +16,7 @@ from augury.oracle.strategies.grouped import Grouped
 from augury.oracle.strategies.pipeline import Pipeline
 from augury.oracle.strategies.zero import Zero
 from augury.oracle.strategy import Case, Strategy
+from augury.replay.run import replay
 
 MAX_WHOLE = 64
 """Devices that are all written out, where one could stand for all."""
@@ -39,7 +40,11 @@ def graph_of(strategy: Strategy, case: Case, index: int = 0, *, whole: bool = Fa
         return pipeline_graph(one, meta)
     num_ranks = devices if whole and devices <= MAX_WHOLE else 1
     group = case.group if isinstance(strategy, Grouped) else devices
-    return _layered(strategy, one).program().graph(one, meta, num_ranks=num_ranks, group=group)
+    program = _layered(strategy, one).program()
+    if num_ranks > 1:
+        alone = replay(program.graph(one, meta, num_ranks=1, group=group))
+        program.keep_order(alone.start_ns[: len(program.operations)].tolist())
+    return program.graph(one, meta, num_ranks=num_ranks, group=group)
 
 
 def _layered(strategy: Strategy, case: Case) -> LayeredStep:

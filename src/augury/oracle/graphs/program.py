@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 
 from augury.core.builder import GraphBuilder
 from augury.core.errors import LimitError
@@ -56,6 +57,8 @@ class Program:
     def __init__(self) -> None:
         self.operations: list[Operation] = []
         self.buffers: list[Buffer] = []
+        self.sent_before: list[tuple[int, int]] = []
+        """Pairs of communications of which the second waits for the first."""
         self._spent_s: dict[str, float] = {}
 
     def op(
@@ -88,6 +91,15 @@ class Program:
             )
         )
         return len(self.operations) - 1
+
+    def keep_order(self, start_ns: Sequence[int]) -> None:
+        """Communications go in the order in which they did then: where one rank is late, others
+        must not take another first that it takes later."""
+        by_link: dict[str, list[int]] = {}
+        for place in sorted(range(len(self.operations)), key=lambda place: start_ns[place]):
+            if self.operations[place].fellows is not Fellows.NOBODY:
+                by_link.setdefault(self.operations[place].on, []).append(place)
+        self.sent_before = [pair for sent in by_link.values() for pair in pairwise(sent)]
 
     def graph(self, case: Case, meta: dict[str, str], *, num_ranks: int, group: int) -> Graph:
         """``num_ranks`` is one, or all of them."""
@@ -122,6 +134,8 @@ class Program:
                         after=[ids[before] for before in one.after],
                     )
                 )
+            for before, after in self.sent_before:
+                builder.edge(ids[before], ids[after])
             named = [*ids, NONE]
             for buffer in self.buffers:
                 add_buffer(builder, rank, buffer, named)
