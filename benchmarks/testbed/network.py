@@ -22,6 +22,10 @@ from benchmarks.testbed.cpu import PERIOD_US, ControlGroup, can_control, remove_
 BURST = "256kb"
 """Less than that loses a fifth of 1 Gbit/s to retransmits."""
 LIMIT = "8mb"
+CONGESTION_CONTROL = "reno"
+"""Whatever the machine has: one that paces by round trips (bbr) takes a link for slower than it is
+while its other direction is full too, for what acknowledges waits behind data in the queue."""
+CONGESTION_FILE = "/proc/sys/net/ipv4/tcp_congestion_control"
 
 
 class Network:
@@ -103,6 +107,7 @@ class Network:
             ("link", "set", "lo", "up"),
         ):
             self._in(sleeper, "ip", *setting)
+        self._in(sleeper, "sh", "-c", f"echo {CONGESTION_CONTROL} > {CONGESTION_FILE}")
         self.hosts.append(
             Host(
                 name=f"host{index}",

@@ -76,17 +76,22 @@ def interleaved(durations: list[int]) -> tuple[list[int], list[int]]:
 
 
 def of_blocks(folder: Path) -> dict[str, Measured]:
-    """Of changed configurations, by the change's name."""
-    times: dict[str, Any] = json.loads((folder / "times-00000.json").read_text())
+    """Of changed configurations, by the change's name. A step is the mean over the ranks: where
+    they need not take turns, now one is ahead and now the other, and neither for long."""
+    ranks = [json.loads(path.read_text())["blocks"] for path in sorted(folder.glob("times-*.json"))]
     found: dict[str, list[list[int]]] = {}
-    for block in times["blocks"]:
-        label = block["block"].partition("@")[2]
-        if not label:
-            continue
-        stamps = block["stamps_ns"][block["warm_up"] :]
-        durations = [end - start for start, end in pairwise(stamps)]
-        found.setdefault(label, []).append(durations)
+    for same in zip(*ranks, strict=True):
+        label = same[0]["block"].partition("@")[2]
+        if label:
+            own = [_durations_ns(block) for block in same]
+            steps = [round(sum(one) / len(one)) for one in zip(*own, strict=True)]
+            found.setdefault(label, []).append(steps)
     return {label: of_halves(alternating(rounds)) for label, rounds in found.items()}
+
+
+def _durations_ns(block: dict[str, Any]) -> list[int]:
+    stamps = block["stamps_ns"][block["warm_up"] :]
+    return [end - start for start, end in pairwise(stamps)]
 
 
 def slowing(folder: Path, label: str, host: int) -> float:

@@ -143,7 +143,7 @@ def test_a_problem_can_be_asked_about_again(run: Runner, folder: Path, tmp_path:
         assert one["replayed_step_ns"] is None
         if one["policy"] == "augury":  # of a run it is chosen by replay, not by the evaluator
             assert one["evaluated_step_ns"] <= same["evaluated_step_ns"]
-        else:
+        if one["policy"] == "prophet":  # in the run it is neither DDP's buckets nor halves
             assert one["evaluated_step_ns"] == same["evaluated_step_ns"]
     slower = asked(run, tmp_path / "problem.json", "--bandwidth", "0.25x", "--latency", "+1ms")
     for one, same in zip(slower["policies"], alone["policies"], strict=True):

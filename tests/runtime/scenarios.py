@@ -815,7 +815,8 @@ def _check_log(scheduled: Any) -> None:
     for log in scheduled.log[:-1]:
         assert len(log.arrived_ns) == len(log.expected_ns)
         for issued, arrived in zip(log.issued_ns, log.arrived_ns, strict=True):
-            assert 0 <= issued < arrived < log.step_ns
+            assert 0 <= issued < log.step_ns
+            assert 0 <= arrived < log.step_ns
         assert all(0 <= released <= log.backward_ns for released in log.released_ns)
         assert log.backward_ns < log.step_ns
         assert log.own_ns > 0

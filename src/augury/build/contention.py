@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from augury.core.intervals import Busy, Interval
-from augury.core.kinds import StepState
+from augury.core.kinds import OpKind, StepState
 from augury.core.table import I8
-from augury.core.trace import Trace
+from augury.core.trace import Calibration, Trace
 
 SLOWEST_RATE = 0.25
 """No estimate below this is believed."""
@@ -34,7 +34,7 @@ def compute_rate(
     it cannot have been slowed by more than that."""
     measured = [
         row.compute_rate
-        for row in trace.calibration
+        for row in _collectives(trace)
         if row.beside_compute and row.compute_rate and row.size_bytes >= LARGE_BYTES
     ]
     if measured and transfer_ns > 0:
@@ -84,11 +84,16 @@ def _cores_of(trace: Trace, rank: int) -> float:
     return own.cores / sharing if own.cores >= sharing else float(own.cores)
 
 
+def _collectives(trace: Trace) -> list[Calibration]:
+    """Messages between two ranks are not what was recorded."""
+    return [row for row in trace.calibration if row.collective.upper() != OpKind.SEND.name]
+
+
 def transfer_rate(trace: Trace) -> float:
     """How fast ranks communicate while they compute, from calibration: alone, beside compute."""
     alone: dict[tuple[str, int], float] = {}
     beside: dict[tuple[str, int], float] = {}
-    for row in trace.calibration:
+    for row in _collectives(trace):
         if row.concurrent == 1 and row.size_bytes >= LARGE_BYTES and row.durations_ns:
             where = beside if row.beside_compute else alone
             where[row.collective, row.size_bytes] = float(np.median(row.durations_ns))

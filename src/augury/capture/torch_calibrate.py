@@ -1,5 +1,6 @@
 """Measures the network between the ranks, when asked to: all-reduces of several sizes, alone, two
-at once, and beside compute.
+at once, and beside compute; between two ranks, which can do without them, also messages both ways,
+one and many at once.
 
 Through a process group of its own, made from gloo itself, so that torch.distributed's list of
 groups, by which the program's own are named, stays as it is. All ranks are at the same step.
@@ -8,6 +9,7 @@ groups, by which the program's own are named, stays as it is. All ranks are at t
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import count
@@ -25,6 +27,26 @@ MOST_REPEATS = 40
 """Where cores are short, a small one takes now a tenth of a millisecond, now three."""
 TOO_LONG_NS = 800_000_000
 COMPUTE_NS = 20_000_000
+STREAM = 8
+"""So many messages at once tell what one costs that others precede."""
+SITUATIONS = (
+    *(("all_reduce", size_bytes, 1, False) for size_bytes in SIZES_BYTES),
+    *(
+        ("all_reduce", size_bytes, concurrent, beside)
+        for size_bytes in SIZES_BYTES
+        if size_bytes >= CROWDED_FROM_BYTES
+        for concurrent, beside in ((2, False), (1, True))
+    ),
+)
+"""Collective, bytes, how many at once, whether beside compute."""
+BETWEEN_TWO = (
+    *(("send", size_bytes, 1, False) for size_bytes in (4 * KIB, 64 * KIB, MIB, 4 * MIB)),
+    *(("send", size_bytes, STREAM, False) for size_bytes in (64 * KIB, 256 * KIB, MIB)),
+    ("send", 4 * MIB, 1, True),
+)
+BESIDE_SHARE = 0.8
+"""Of what messages take alone: for so long there is compute beside them. Nobody is told when they
+are there before somebody waits."""
 
 _attempts = count()
 
@@ -43,7 +65,8 @@ def calibrate() -> list[dict[str, Any]]:
     )
     if not _all_came(store, rank, size):
         return []
-    return _Calibration(distributed.ProcessGroupGloo(store, rank, size, TIMEOUT)).run()
+    group = distributed.ProcessGroupGloo(store, rank, size, TIMEOUT)
+    return _Calibration(group, SITUATIONS if size > 2 else (*SITUATIONS, *BETWEEN_TWO)).run()
 
 
 def _all_came(store: Any, rank: int, size: int) -> bool:
@@ -63,11 +86,13 @@ def _all_came(store: Any, rank: int, size: int) -> bool:
 
 @dataclass(slots=True)
 class _Samples:
+    collective: str
     size_bytes: int
     concurrent: int
     beside: bool
     durations_ns: list[int] = field(default_factory=list)
     products: int = 0
+    computed_ns: int = 0
     products_alone: int = 0
     alone_ns: int = 0
 
@@ -79,9 +104,9 @@ class _Samples:
         rate = None
         if self.beside:
             alone = self.products_alone / self.alone_ns
-            rate = self.products / sum(self.durations_ns) / alone
+            rate = self.products / self.computed_ns / alone
         return {
-            "collective": "all_reduce",
+            "collective": self.collective,
             "group": "0",
             "size_bytes": self.size_bytes,
             "concurrent": self.concurrent,
@@ -94,30 +119,30 @@ class _Samples:
 class _Calibration:
     """``repeats`` are rank 0's choice: ranks that counted by themselves could part."""
 
-    def __init__(self, group: Any) -> None:
+    def __init__(self, group: Any, situations: Sequence[tuple[str, int, int, bool]]) -> None:
         import torch
 
         self._group = group
+        self._situations = situations
         # Zeros stay zeros however often they are summed.
         self._data = [torch.zeros(max(SIZES_BYTES), dtype=torch.uint8) for _ in range(2)]
+        self._alone_ns: dict[int, int] = {}
+        """Of messages, by their size."""
         self._matrix, self._product = torch.ones(96, 96), torch.empty(96, 96)
 
     def run(self) -> list[dict[str, Any]]:
         for _ in range(2):  # connections are made, and what a rate limit lets through at once is
-            first_ns = self._one(MIB, concurrent=1)
-        situations = [
-            (size_bytes, concurrent, beside)
-            for size_bytes in SIZES_BYTES
-            for concurrent, beside in ((1, False), (2, False), (1, True))
-            if size_bytes >= CROWDED_FROM_BYTES or (concurrent, beside) == (1, False)
-        ]
+            first_ns = self._one("all_reduce", MIB, concurrent=1)
         guesses = [
-            first_ns * concurrent * size_bytes // MIB for size_bytes, concurrent, _ in situations
+            first_ns * concurrent * size_bytes // MIB
+            for _, size_bytes, concurrent, _ in self._situations
         ]
         counts = self._agree([_repeats(guess) for guess in guesses])
-        found = [_Samples(*situation) for situation in situations]
+        found = [_Samples(*situation) for situation in self._situations]
         for samples, repeats in zip(found, counts, strict=True):
             self._measure(samples, repeats)
+            if samples.durations_ns and samples.collective == "send" and not samples.beside:
+                self._alone_ns[samples.size_bytes] = min(samples.durations_ns)
         self._group.barrier().wait()
         return [samples.row() for samples in found if samples.durations_ns]
 
@@ -126,12 +151,14 @@ class _Calibration:
         a scheduler owes to who slept makes the next one faster than any that follows another."""
         if samples.beside and repeats:
             samples.add_alone(self._compute_alone())
+        self._group.barrier().wait()
         for _ in range(repeats):
             if samples.beside:
-                duration_ns, products = self._beside_compute(samples.size_bytes)
-                samples.products += products
+                duration_ns = self._beside_compute(samples)
             else:
-                duration_ns = self._one(samples.size_bytes, concurrent=samples.concurrent)
+                duration_ns = self._one(
+                    samples.collective, samples.size_bytes, concurrent=samples.concurrent
+                )
             samples.durations_ns.append(duration_ns)
         if samples.beside and repeats:
             samples.add_alone(self._compute_alone())
@@ -143,27 +170,41 @@ class _Calibration:
         self._group.broadcast(told, 0).wait()
         return [int(number) for number in told.tolist()]
 
-    def _begin(self, size_bytes: int, *, concurrent: int) -> tuple[int, list[Any]]:
-        self._group.barrier().wait()
+    def _begin(self, collective: str, size_bytes: int, *, concurrent: int) -> tuple[int, list[Any]]:
+        group, (sent, taken) = self._group, self._data
+        if collective == "all_reduce":
+            group.barrier().wait()
+        # Messages both ways end at the same moment on both: that is where the next ones begin.
         start_ns = time.perf_counter_ns()
-        return start_ns, [
-            self._group.allreduce(data[:size_bytes]) for data in self._data[:concurrent]
-        ]
+        if collective == "all_reduce":
+            return start_ns, [
+                group.allreduce(data[:size_bytes]) for data in (sent, taken)[:concurrent]
+            ]
+        other = 1 - group.rank()
+        # All of them zeros too, so that they may come to the same place.
+        works = [group.recv([taken[:size_bytes]], other, tag) for tag in range(concurrent)]
+        works += [group.send([sent[:size_bytes]], other, tag) for tag in range(concurrent)]
+        return start_ns, works
 
-    def _one(self, size_bytes: int, *, concurrent: int) -> int:
-        start_ns, works = self._begin(size_bytes, concurrent=concurrent)
+    def _one(self, collective: str, size_bytes: int, *, concurrent: int) -> int:
+        start_ns, works = self._begin(collective, size_bytes, concurrent=concurrent)
         for work in works:
             work.wait()
         return time.perf_counter_ns() - start_ns
 
-    def _beside_compute(self, size_bytes: int) -> tuple[int, int]:
-        start_ns, (work,) = self._begin(size_bytes, concurrent=1)
-        products = 0
-        while not work.is_completed():
+    def _beside_compute(self, samples: _Samples) -> int:
+        is_sent = samples.collective == "send"
+        least_ns = round(BESIDE_SHARE * self._alone_ns.get(samples.size_bytes, COMPUTE_NS))
+        start_ns, works = self._begin(samples.collective, samples.size_bytes, concurrent=1)
+        passed_ns = 0
+        while passed_ns < least_ns if is_sent else not works[0].is_completed():
             self._multiply()
-            products += 1
-        work.wait()
-        return time.perf_counter_ns() - start_ns, products
+            samples.products += 1
+            passed_ns = time.perf_counter_ns() - start_ns
+        samples.computed_ns += passed_ns
+        for work in works:
+            work.wait()
+        return time.perf_counter_ns() - start_ns
 
     def _compute_alone(self) -> tuple[int, int]:
         """Products and nanoseconds, while all ranks compute."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from augury.cli.graphs import predicted_interval, replay_graph
 from augury.cli.progress import working
 from augury.cli.schedule_ours import orders_to_try
 from augury.core.kinds import OpKind, ResourceKind
-from augury.core.plan import FIRST_OPS, LAST_OPS, Foretold, Mode, Order, Plan
+from augury.core.plan import FIRST_OPS, LAST_OPS, Foretold, Mode, Order, Plan, is_swapped
 from augury.core.plan_spec import verify_order
 from augury.report.schedule_result import (
     Curve,
@@ -48,16 +48,30 @@ def assess_all(case: Case, policies: Sequence[Policy], bound_ns: int) -> list[As
         with working(f"compiling {policy.name}"):
             is_ours = policy.name == OURS and case.rewritten is not None
             orders = list(orders_to_try(case, policy)) if is_ours else []
-            orders = list(dict.fromkeys(orders)) or [policy.compile(case.problem)]
+            orders = list(dict.fromkeys(orders)) or [compiled(case, policy)]
         found.append(best_of([_assess(case, order, bound_ns) for order in orders]))
     return found
+
+
+def compiled(case: Case, policy: Policy) -> Order:
+    """Made for the way by which it will travel: buckets of stock DDP are large for their costs."""
+    from augury.schedule.bucket_list import bucket_caps
+
+    order = policy.compile(case.stock)
+    if case.problem is case.stock or bucket_caps(case.stock, order) is not None:
+        return order
+    order = policy.compile(case.problem)
+    if is_swapped(order, case.num_ranks):
+        # On one connection nothing overtakes: a window would only leave it idle.
+        return replace(order, window_bytes=None)
+    return policy.compile(case.stock)
 
 
 def _assess(case: Case, order: Order, bound_ns: int) -> Assessed:
     from augury.schedule.bucket_list import bucket_caps
     from augury.schedule.evaluate import evaluate
 
-    problem = case.problem
+    problem = case.problem_of(order)
     verify_order(order, problem)
     outcome = evaluate(problem, order)
     step_ns, interval = outcome.step_ns, _evaluated_interval(case, order, outcome)
@@ -120,7 +134,7 @@ def result_of(case: Case, assessed: Sequence[Assessed], bound_ns: int) -> Schedu
     problem = case.problem
     best = best_of(assessed)
     # The model may think worse of the recorded order than its replay does.
-    reached_ns = min(case.baseline_ns, step_ns(problem, case.baseline_order))
+    reached_ns = min(case.baseline_ns, step_ns(case.stock, case.baseline_order))
     headroom = max(0.0, 1 - bound_ns / max(1, reached_ns))
     return ScheduleResult(
         num_ranks=case.num_ranks,

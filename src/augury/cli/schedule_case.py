@@ -32,6 +32,9 @@ QUIET_NOISE = 0.01
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     problem: Problem
+    """By the fastest way that pieces can travel."""
+    stock: Problem
+    """By collectives, as stock DDP's buckets do."""
     num_ranks: int
     baseline: str
     """What gains are counted from."""
@@ -43,6 +46,14 @@ class Case:
     rewritten: Callable[[Order], Graph] | None = None
     """The recorded graph under an order; none where nothing was recorded."""
     ledger: Ledger = field(default_factory=Ledger)
+
+    def problem_of(self, order: Order) -> Problem:
+        """As it is for whoever follows the order."""
+        from augury.core.plan import is_swapped
+        from augury.schedule.bucket_list import bucket_caps
+
+        is_stock = bucket_caps(self.problem, order) is not None
+        return self.stock if is_stock or not is_swapped(order, self.num_ranks) else self.problem
 
 
 def open_case(
@@ -76,6 +87,7 @@ def _bare(problem: Problem, num_ranks: int) -> Case:
     order = find_policy("ddp").compile(problem)
     return Case(
         problem=problem,
+        stock=problem,
         num_ranks=num_ranks,
         baseline="ddp",
         baseline_ns=step_ns(problem, order),
@@ -108,10 +120,12 @@ def _of_graph(
     changes: Sequence[Change],
 ) -> Case:
     from augury.build.exchanges import TRANSFERS_AT_ONCE
+    from augury.core.plan import is_swapped
     from augury.rewrite.network import fit_network
     from augury.rewrite.piece_costs import extra_beside, piece_costs
     from augury.rewrite.scheduled import apply_order
     from augury.rewrite.scheduled_problem import recorded_order, recorded_problem
+    from augury.rewrite.swaps import swaps_of
     from augury.schedule.bucket_list import bucket_caps
 
     ledger = Ledger()
@@ -123,22 +137,29 @@ def _of_graph(
         measured_ns = None
     changed, known = graph, piece_costs(costs, calibration, ledger)
     before = replay_graph(graph)
-    problem = recorded_problem(before, known, needs=needs, beside=beside, ledger=ledger)
+    stock = recorded_problem(before, known, needs=needs, beside=beside, ledger=ledger)
+    swaps = swaps_of(costs, calibration) if graph.num_ranks == 2 else None
+    problem = stock
+    if swaps is not None:
+        problem = recorded_problem(before, known, needs=needs, swaps=swaps, ledger=Ledger())
     shared = piece_costs(costs, calibration, Ledger(), at_once=TRANSFERS_AT_ONCE)
 
     def rewritten(order: Order) -> Graph:
-        """Buckets of stock DDP share the link, pieces of a plan as it says."""
+        """Buckets of stock DDP share the link, pieces of a plan as it says; two ranks swap them."""
         is_stock = bucket_caps(problem, order) is not None
+        if swaps and not is_stock and is_swapped(order, changed.num_ranks):
+            return apply_order(changed, known, problem, order, swaps=swaps)
         at_once = TRANSFERS_AT_ONCE if is_stock else order.lanes
         pieces = shared if at_once > 1 else known
-        return apply_order(changed, pieces, problem, order, beside=beside, at_once=at_once)
+        return apply_order(changed, pieces, stock, order, beside=beside, at_once=at_once)
 
     return Case(
         problem=problem,
+        stock=stock,
         num_ranks=graph.num_ranks,
         baseline=RECORDED,
         baseline_ns=before.step_ns,
-        baseline_order=recorded_order(graph, problem),
+        baseline_order=recorded_order(graph, stock),
         noise=noise_of(before),
         measured_ns=measured_ns,
         rewritten=rewritten,

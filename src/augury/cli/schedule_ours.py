@@ -26,16 +26,17 @@ LANES = (1, 2)
 
 def orders_to_try(case: Case, ours: Policy) -> Iterator[Order]:
     """All of them named as ours."""
+    from augury.core.plan import is_swapped
     from augury.schedule.bucket_list import BucketList
     from augury.schedule.policies import find_policy
 
-    problem = case.problem
     for slower in SLOWER:
         for times in DEARER:
-            order = ours.compile(_otherwise(problem, times, slower))
-            yield from (replace(order, lanes=lanes) for lanes in LANES)
+            order = ours.compile(_otherwise(case.problem, times, slower))
+            lanes = (1,) if is_swapped(order, case.num_ranks) else LANES
+            yield from (replace(order, lanes=number) for number in lanes)
     for stock in (BucketList(), find_policy("ddp-best"), find_policy("ddp")):
-        yield replace(stock.compile(problem), policy=ours.name)
+        yield replace(stock.compile(case.stock), policy=ours.name)
 
 
 def _otherwise(problem: Problem, times: int, slower: float) -> Problem:

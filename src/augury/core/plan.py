@@ -104,3 +104,9 @@ class Plan:
     bucket_caps_bytes: tuple[int, ...] = ()
     """Of DDP's buckets, the n-th for the n-th, the last for all further ones."""
     foretold: Foretold | None = None
+
+
+def is_swapped(order: Order, num_ranks: int) -> bool:
+    """Whether ranks send each other their shares and add up what comes, instead of summing by
+    collectives: two do that, unless the order wants the two rounds of a sum apart."""
+    return num_ranks == 2 and all(piece.op is OpKind.ALL_REDUCE for piece in order.pieces)

@@ -27,7 +27,7 @@ def fit_network(graph: Graph, calibration: Sequence[Calibration] = ()) -> Costs:
     ops = graph.ops
     costs: Costs = {}
     alone = _calibrated(calibration)
-    for kind in sorted(set(ops.kind.tolist())):
+    for kind in sorted({*ops.kind.tolist(), *alone}):
         if not OpKind(kind).is_communication:
             continue
         # One member stands for its gang.
@@ -75,7 +75,11 @@ def change_latency(graph: Graph, costs: Costs, *, factor: float = 1.0, more_ns: 
     added for each of its rounds."""
     rounds = 2 * max(1, graph.num_ranks - 1)
     return with_costs(
-        graph, costs, lambda _kind, cost: cost.changed(rest=factor, more_ns=rounds * more_ns)
+        graph,
+        costs,
+        lambda kind, cost: cost.changed(
+            rest=factor, more_ns=more_ns * (1 if kind == OpKind.SEND else rounds)
+        ),
     )
 
 
@@ -111,6 +115,19 @@ def keep_processor_time(old: Graph, new: Graph) -> Graph:
     return new.evolve(
         interference=Interference(victim=rules.victim, aggressor=rules.aggressor, rate=rate)
     )
+
+
+def with_swaps(graph: Graph, compute_rate: float | None) -> Graph:
+    """Communication goes on beside compute as it does alone; compute beside it at that rate, or
+    at the recorded one."""
+    rules, kinds = graph.interference, graph.resources.kind
+    victim, aggressor = kinds[rules.victim], kinds[rules.aggressor]
+    kept = ~(np.isin(victim, _NETWORK) & (aggressor == ResourceKind.COMPUTE))
+    columns = {name: column[kept] for name, column in rules.columns()}
+    slowed = ((victim == ResourceKind.COMPUTE) & np.isin(aggressor, _NETWORK))[kept]
+    if compute_rate is not None:
+        columns["rate"] = np.where(slowed, round(compute_rate * RATE_ONE), columns["rate"])
+    return graph.evolve(interference=Interference(**columns))
 
 
 def _time_on(graph: Graph, resource: int) -> int:

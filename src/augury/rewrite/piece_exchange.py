@@ -12,6 +12,7 @@ from augury.costs.transfers import TransferCost
 from augury.rewrite.edit import GraphEdit
 from augury.rewrite.network import Costs
 from augury.rewrite.step_parts import StepParts
+from augury.rewrite.swaps import Swaps
 
 ALMOST_STILL = 0.05
 """How fast a thread goes on that waits for a core which compute has."""
@@ -19,7 +20,8 @@ ALMOST_STILL = 0.05
 
 class PieceExchange:
     """``graph`` is the recorded one, ``edit`` what becomes of it; ``at_once``: how many pieces are
-    under way at a time and share the link."""
+    under way at a time and share the link; ``swaps``: each rank sends by itself, and takes in what
+    the other one sends."""
 
     def __init__(
         self,
@@ -30,13 +32,72 @@ class PieceExchange:
         order: Order,
         beside: TransferCost | None,
         at_once: int,
+        swaps: Swaps | None,
     ) -> None:
         self._graph, self._edit, self._costs, self._beside = graph, edit, costs, beside
         self._at_once, self._threads = at_once, dict[int, int]()
+        self._swaps = swaps
         self._pieces, self._latency_ns = order.pieces, problem.network.latency_ns
         self._behind = held_up_by(order)
 
-    def send(
+    def exchange(
+        self,
+        same: Sequence[StepParts],
+        made_by: Mapping[int, Mapping[int, int]],
+        step_of: Mapping[int, int],
+    ) -> dict[int, list[int]]:
+        """By ranks that take the step together. ``made_by``: by rank and gradient, after which
+        operation it is there; ``step_of``: the step that a rank's pieces count with. Gives, by
+        rank and piece, the operation after which it has arrived."""
+        if self._swaps is None:
+            gangs = [self._edit.gang() if len(same) > 1 else NONE for _ in self._pieces]
+            return {
+                parts.rank: self._send(parts, gangs, made_by[parts.rank], step_of[parts.rank])
+                for parts in same
+            }
+        sent = {
+            parts.rank: self._send_alone(
+                parts, self._swaps, made_by[parts.rank], step_of[parts.rank]
+            )
+            for parts in same
+        }
+        latency_ns = self._swaps.latency_ns
+        arrived = {}
+        for parts in same:
+            # A rank whose other one left no record gets what is like its own.
+            theirs = next((ops for rank, ops in sent.items() if rank != parts.rank), None)
+            arrived[parts.rank] = [
+                self._delay("on its way", parts, latency_ns, step_of[parts.rank], [op])
+                for op in theirs or sent[parts.rank]
+            ]
+        return arrived
+
+    def _send_alone(
+        self, parts: StepParts, swaps: Swaps, made_by: Mapping[int, int], step: int
+    ) -> list[int]:
+        """One behind the other, by one rank."""
+        stream = int(self._graph.ops.resource[carried_by(self._graph, parts)[0]])
+        marks: dict[int, int] = {}
+        sent: list[int] = []
+        for piece in self._pieces:
+            after = {*sent[-1:], *(made_by[part.gradient] for part in piece.slices)}
+            if piece.not_before_ns:
+                after.add(self._mark(parts, piece.not_before_ns, marks))
+            sent.append(
+                self._edit.op(
+                    f"gradients, {piece.op.label}",
+                    kind=piece.op,
+                    rank=parts.rank,
+                    resource=stream,
+                    work_ns=max(1, round(swaps.cost.time_ns(piece.size_bytes))),
+                    step=step,
+                    size_bytes=piece.size_bytes,
+                    after=after,
+                )
+            )
+        return sent
+
+    def _send(
         self, parts: StepParts, gangs: Sequence[int], made_by: Mapping[int, int], step: int
     ) -> list[int]:
         """On one rank. ``made_by``: after which operation each gradient is there; ``step``: the one

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from augury.core.errors import InputError
@@ -16,9 +16,10 @@ from augury.costs.transfers import TransferCost
 from augury.rewrite.edit import GraphEdit
 from augury.rewrite.forward_cuts import by_op, forward_cuts, work_of_parts
 from augury.rewrite.moved_updates import MovedUpdates
-from augury.rewrite.network import Costs, keep_processor_time
+from augury.rewrite.network import Costs, keep_processor_time, with_swaps
 from augury.rewrite.piece_exchange import PieceExchange, carried_by
 from augury.rewrite.step_parts import StepParts, copy_ns_of, parts_of
+from augury.rewrite.swaps import Swaps
 
 FEW_STEPS = 3
 """With fewer the window is joined to itself: no step in its middle would be a steady one."""
@@ -35,6 +36,7 @@ def apply_order(
     *,
     beside: TransferCost | None = None,
     at_once: int = 1,
+    swaps: Swaps | None = None,
 ) -> Graph:
     """Pieces take the place of the recorded collectives of gradients, strictly in their order.
     With a barrier the optimizer follows when all have arrived. Without one every gradient
@@ -43,16 +45,17 @@ def apply_order(
     the next one. Everything else stays as it was recorded. ``costs`` and ``beside`` are what pieces
     cost (rewrite/piece_costs.py). Those called for may be under way ``at_once`` and share the
     link, as gloo's threads do it: the next one comes when the one so many places before it has
-    arrived."""
+    arrived. With ``swaps``, two ranks do without collectives."""
     verify_order(order, problem)
     if problem.network.scheme is not Scheme.ALL_REDUCE:
         raise InputError(
             "recorded ranks reduce gradients among themselves, and the order is for servers",
             remedy="make the order from the run",
         )
-    return keep_processor_time(
-        graph, _Scheduling(graph, costs, problem, order, beside, at_once).graph()
-    )
+    scheduled = _Scheduling(graph, costs, problem, order, beside, at_once, swaps).graph()
+    if swaps is not None:
+        return with_swaps(keep_processor_time(graph, scheduled), swaps.compute_rate)
+    return keep_processor_time(graph, scheduled)
 
 
 class _Scheduling:
@@ -64,6 +67,7 @@ class _Scheduling:
         order: Order,
         beside: TransferCost | None,
         at_once: int,
+        swaps: Swaps | None,
     ) -> None:
         self._problem, self._order = problem, order
         self._old, self._parts = graph, parts_of(graph)
@@ -73,7 +77,9 @@ class _Scheduling:
             for place in self._following.values()
         }
         self._edit = GraphEdit(self._with_less_work())
-        self._exchange = PieceExchange(graph, self._edit, costs, problem, order, beside, at_once)
+        self._exchange = PieceExchange(
+            graph, self._edit, costs, problem, order, beside, at_once, swaps
+        )
         self._updates = MovedUpdates(graph, self._edit, problem, order)
 
     def graph(self) -> Graph:
@@ -81,10 +87,21 @@ class _Scheduling:
         for parts in self._parts.values():
             of_step[parts.step].append(parts)
         for same in of_step.values():
-            gangs = [self._edit.gang() if len(same) > 1 else NONE for _ in self._order.pieces]
+            made_by = {parts.rank: self._made_by(parts) for parts in same}
+            step_of = {parts.rank: self._step_of(parts) for parts in same}
+            arrived = self._exchange.exchange(same, made_by, step_of)
             for parts in same:
-                self._rewrite(parts, gangs)
+                self._rewrite(parts, made_by[parts.rank], arrived[parts.rank])
         return self._edit.graph()
+
+    def _made_by(self, parts: StepParts) -> dict[int, int]:
+        made_by = self._old.gradients.made_by
+        return {place: int(made_by[row]) for place, row in self._rows_by_place(parts).items()}
+
+    def _step_of(self, parts: StepParts) -> int:
+        """The one that its pieces count with."""
+        following = self._following.get((parts.rank, parts.step))
+        return max(parts.step, following[1]) if following else parts.step
 
     def _find_following(self) -> dict[Place, Place]:
         """Of every step whose updates move into the next one: that one."""
@@ -115,13 +132,11 @@ class _Scheduling:
         columns = dict(ops.columns()) | {"work_ns": work_ns, "resource": resource}
         return self._old.evolve(ops=type(ops)(**columns))
 
-    def _rewrite(self, parts: StepParts, gangs: Sequence[int]) -> None:
+    def _rewrite(
+        self, parts: StepParts, made_by: Mapping[int, int], arrived: Sequence[int]
+    ) -> None:
         edit, gradients = self._edit, self._old.gradients
-        row_of = self._rows_by_place(parts)
-        made_by = {place: int(gradients.made_by[row]) for place, row in row_of.items()}
         following = self._following.get((parts.rank, parts.step))
-        step = max(parts.step, following[1]) if following else parts.step
-        arrived = self._exchange.send(parts, gangs, made_by, step)
         for op in (*parts.copies, *carried_by(self._old, parts)):
             edit.remove(op)
         gone = set(parts.copies)
@@ -146,7 +161,7 @@ class _Scheduling:
             if piece.op in LAST_OPS
             for part in piece.slices
         }
-        for place, row in row_of.items():
+        for place, row in self._rows_by_place(parts).items():
             edit.gradient(
                 (
                     parts.rank,

@@ -20,6 +20,7 @@ from augury.rewrite.link_fit import fit_link
 from augury.rewrite.network import Costs
 from augury.rewrite.step_parts import parts_of
 from augury.rewrite.step_times import StepTimes
+from augury.rewrite.swaps import Swaps
 
 LARGEST_ITEM_BYTES = 16
 """Of the numbers that tensors are made of: a slice is whole items, whatever they are."""
@@ -33,11 +34,13 @@ def recorded_problem(
     *,
     needs: Mapping[str, float],
     beside: TransferCost | None = None,
+    swaps: Swaps | None = None,
     ledger: Ledger,
 ) -> Problem:
     """``timeline`` is the replay of the recorded graph. Backward is taken as it would go with
     communication beside it all along, which is what scheduling is after; forward as it goes by
-    itself, which no order can better. ``costs`` and ``beside`` are what pieces cost. ``needs``: by
+    itself, which no order can better. ``costs`` and ``beside`` are what pieces cost, unless they
+    are swapped. ``needs``: by
     name of the parameter, the share of forward that goes by before it is needed; what is missing
     is guessed, and noted."""
     graph = timeline.graph
@@ -57,7 +60,8 @@ def recorded_problem(
     kind, stream = OpKind(int(graph.ops.kind[carried])), int(graph.ops.resource[carried])
     cost = _as_recorded(graph, costs[kind])
     alone_ns = _middle([one.backward_ns for one in seen])
-    slower = _slower_beside(graph, alone_ns, round(cost.ns_per_byte * total_bytes))
+    rate = swaps.compute_rate if swaps and swaps.compute_rate else _rate_beside(graph)
+    slower = min(1 / rate, 1 + (1 - rate) * cost.ns_per_byte * total_bytes / max(1, alone_ns))
     backward_ns, forward_ns = round(alone_ns * slower), _middle([one.forward_ns for one in seen])
     after_ns = _middle([one.update_ns + one.copy_ns for one in seen])
     # Of parameters that are needed together, the one whose gradient comes last is the first.
@@ -82,7 +86,9 @@ def recorded_problem(
         backward_ns=backward_ns,
         between_ns=between_ns,
         forward_ns=forward_ns,
-        network=fit_link(
+        network=swaps.network
+        if swaps
+        else fit_link(
             cost,
             total_bytes=total_bytes,
             slowed=_slowed_on(timeline, stream),
@@ -138,17 +144,13 @@ def _as_recorded(graph: Graph, cost: TransferCost) -> TransferCost:
     return cost.changed(wire=factor, rest=factor)
 
 
-def _slower_beside(graph: Graph, alone_ns: int, communication_ns: int) -> float:
-    """How many times as long backward takes with communication beside it, as long as there is
-    any."""
+def _rate_beside(graph: Graph) -> float:
+    """At which compute goes on with communication beside it."""
     rules, kinds = graph.interference, graph.resources.kind
     slowed = (kinds[rules.victim] == ResourceKind.COMPUTE) & (
         kinds[rules.aggressor] == ResourceKind.COMMUNICATION
     )
-    if not slowed.any():
-        return 1.0
-    rate = float(np.median(rules.rate[slowed])) / RATE_ONE
-    return min(1 / rate, 1 + (1 - rate) * communication_ns / max(1, alone_ns))
+    return float(np.median(rules.rate[slowed])) / RATE_ONE if slowed.any() else 1.0
 
 
 def _slowed_on(timeline: Timeline, stream: int) -> float:

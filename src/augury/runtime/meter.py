@@ -110,14 +110,17 @@ class Meter:
             if log is not None:
                 log.own_ns += sign * (time.thread_time_ns() - began_ns) - _clock_ns()
 
-    def note_piece(self, number: int) -> Callable[[Any], None] | None:
-        """To be called when the piece that is issued now has arrived; None: nobody looks."""
+    def note_issue(self, piece: int) -> None:
+        if self._now is not None:
+            self._now.issued_ns[piece] = time.perf_counter_ns() - self._start_ns
+
+    def arrivals(self) -> Callable[[int], None] | None:
+        """To be called when a piece of this step has arrived; None: nobody looks."""
         log, start_ns = self._now, self._start_ns
         if log is None:
             return None
-        log.issued_ns[number] = time.perf_counter_ns() - start_ns
 
-        def arrived(_: Any) -> None:
-            log.arrived_ns[number] = time.perf_counter_ns() - start_ns
+        def arrived(piece: int) -> None:
+            log.arrived_ns[piece] = time.perf_counter_ns() - start_ns
 
         return arrived

@@ -46,6 +46,8 @@ def _ns_per_byte(log: StepLog, plan: Plan) -> float | None:
     for number, piece in enumerate(plan.order.pieces):
         issued, arrived = log.issued_ns[number], log.arrived_ns[number]
         if issued < 0 or arrived <= issued:
+            # Of two ranks one may have what the other sends before it sends its own.
+            until = max(until, arrived)
             continue
         share = 0.5 if piece.op in _HALVES else 1.0
         into, fixed_ns = queued, share * network.overhead_ns

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import distributed
 
-from augury.core.plan import Plan
+from augury.core.plan import Plan, is_swapped
 from augury.runtime.meter import Meter
 from augury.runtime.torch_buffers import Buffers
 from augury.runtime.torch_pieces import Sender
@@ -33,7 +33,14 @@ class Unit:
 
 class Exchange:
     def __init__(
-        self, plan: Plan, model: Any, parameters: list[Any], updates: Updates, group: Any
+        self,
+        plan: Plan,
+        model: Any,
+        parameters: list[Any],
+        updates: Updates,
+        group: Any,
+        *,
+        epoch: int,
     ) -> None:
         self.plan = plan
         self.parameters = parameters
@@ -41,8 +48,14 @@ class Exchange:
         self._model = model
         self._updates = updates
         self._group = group
-        self._buffers = Buffers(plan.problem, plan.order, parameters, group.size())
-        self.sender = Sender(plan, self._buffers, group, self.meter, self._on_arrival)
+        self._buffers = Buffers(
+            plan.problem,
+            plan.order,
+            parameters,
+            group.size(),
+            apart=is_swapped(plan.order, group.size()),
+        )
+        self.sender = Sender(plan, self._buffers, group, self.meter, self._on_arrival, epoch)
         self.units = _units(model, parameters)
         self.unit_of = {
             id(parameters[n]): unit for unit, one in enumerate(self.units) for n in one.members
@@ -123,6 +136,7 @@ class Exchange:
         """Waits until nothing is under way, for nothing."""
         while not self.sender.is_done:
             self.sender.wait_next()
+        self.sender.finish()
         self._left = set()
 
     def wait_unit(self, unit: int) -> None:
@@ -147,16 +161,21 @@ class Exchange:
                 self._use_time()
             while not self.sender.is_done:
                 self.sender.wait_next()
+            if not in_turn:
+                self.sender.finish()
             late = sorted(self._left)
             self._apply(late)
             if in_turn:
                 self._give_back(late)
 
     def _use_time(self) -> None:
-        """The update that is needed first, of those that can be done; with none, waits."""
+        """The updates that can be done; with none, waits."""
         self.sender.poll()
         if self._ready:
-            self._update(self._ready[0])
+            # All at once: whatever comes meanwhile, there is no less to do.
+            units, self._ready = self._ready, []
+            self._apply(units)
+            self._give_back(units)
         else:
             self.sender.wait_next()
 

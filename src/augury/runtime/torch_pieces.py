@@ -2,7 +2,8 @@
 
 All ranks follow one list, so whoever calls, collectives are issued in the same order everywhere.
 What is under way at once is what gloo's threads take on. The list's second halves (ALL_GATHER)
-can only be issued once the first have arrived, which a thread of gloo's notices.
+can only be issued once the first have arrived, which a thread of gloo's notices. Two ranks do
+without collectives (``torch_swap.py``).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from augury.core.kinds import OpKind
 from augury.core.plan import FIRST_OPS, LAST_OPS, Order, Plan
 from augury.runtime.meter import Meter
 from augury.runtime.torch_buffers import Buffers
+from augury.runtime.torch_swap import Swap
 
 _GATHER = getattr(distributed, "all_gather_single", None) or distributed.all_gather_into_tensor
 LOOK_AHEAD = 4
@@ -33,11 +35,14 @@ class Sender:
         group: Any,
         meter: Meter,
         on_arrival: Callable[[int], None],
+        epoch: int,
     ) -> None:
-        """``on_arrival`` is called by the main thread, with the number of a gradient."""
+        """``on_arrival`` is called by the main thread, with the number of a gradient; ``epoch``:
+        how many there have been before, the same on all ranks."""
         self._order: Order = plan.order
         self._buffers = buffers
         self._group = group
+        self._swap = Swap(group, buffers, epoch) if buffers.is_apart else None
         self._meter = meter
         self._on_arrival = on_arrival
         self._summed = distributed.AllreduceOptions()
@@ -60,10 +65,16 @@ class Sender:
         ]
         self._has_halves = any(piece.op is OpKind.REDUCE_SCATTER for piece in pieces)
         self._lock = threading.RLock()
-        self.begin(0)
+        self._reset(0)
 
     def begin(self, start_ns: int) -> None:
         """A new backward: nothing is there yet."""
+        self.finish()
+        self._reset(start_ns)
+        if self._swap is not None:
+            self._swap.begin(self._meter.arrivals())
+
+    def _reset(self, start_ns: int) -> None:
         self._start_ns = start_ns
         self._next = 0
         self._missing = [*self._num_missing]
@@ -106,6 +117,10 @@ class Sender:
         return not_before_ns > 0 and time.perf_counter_ns() - self._start_ns < not_before_ns
 
     def _issue(self, number: int, op: OpKind) -> None:
+        if self._swap is not None:
+            self._meter.note_issue(number)
+            self._works[number] = [self._meter.work(self._swap.send, number)]
+            return
         if op is OpKind.ALL_REDUCE:
             # What distributed.all_reduce comes to, at half the cost.
             works = [self._group.allreduce([self._buffers.pieces[number]], self._summed)]
@@ -123,9 +138,10 @@ class Sender:
                 for half in self._buffers.halves[number]
             ]
         self._works[number] = works
-        noted = self._meter.note_piece(number)
+        self._meter.note_issue(number)
+        noted = self._meter.arrivals()
         if noted is not None:
-            works[-1].get_future().add_done_callback(noted)
+            works[-1].get_future().add_done_callback(_told(noted, number))
         if op is OpKind.REDUCE_SCATTER:
             works[-1].get_future().add_done_callback(self._summing(number))
 
@@ -152,6 +168,8 @@ class Sender:
 
     def poll(self) -> None:
         """Notices what has arrived, without waiting."""
+        if self._swap is not None:
+            return  # only who waits is told
         for number in self._open[:LOOK_AHEAD]:
             works = self._works[number]
             if not works:
@@ -177,3 +195,12 @@ class Sender:
                 if not self._left[gradient]:
                     self._on_arrival(gradient)
         self._open.remove(number)
+
+    def finish(self) -> None:
+        """When all has arrived: until what was sent may be written over."""
+        if self._swap is not None:
+            self._swap.end()
+
+
+def _told(noted: Callable[[int], None], number: int) -> Callable[[Any], None]:
+    return lambda _future: noted(number)

@@ -54,6 +54,7 @@ class Scheduled:
         self._meter = Meter(num_pieces=0, num_gradients=0)
         self._groups: dict[int, Any] = {}
         """By how many pieces they have under way at once."""
+        self._epoch = 0
         self._hooks: list[Any] = []
 
     @property
@@ -111,12 +112,13 @@ class Scheduled:
             self._groups.clear()
 
     def _follow(self, plan: Plan) -> None:
+        self._epoch += 1
         lanes = plan.order.lanes
         group = self._groups.get(lanes)
         if group is None:
             group = self._groups[lanes] = own_group(self._model, lanes)
         parameters = planned_parameters(self._model, plan)
-        exchange = Exchange(plan, self._model, parameters, self._updates, group)
+        exchange = Exchange(plan, self._model, parameters, self._updates, group, epoch=self._epoch)
         exchange.meter.every = self._log_every
         exchange.meter.expected_ns = _expected_ns(plan)
         exchange.meter.carry_on(self._meter)
