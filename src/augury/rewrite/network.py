@@ -117,17 +117,13 @@ def keep_processor_time(old: Graph, new: Graph) -> Graph:
     )
 
 
-def with_swaps(graph: Graph, compute_rate: float | None) -> Graph:
-    """Communication goes on beside compute as it does alone; compute beside it at that rate, or
-    at the recorded one."""
+def compute_rate_beside(graph: Graph) -> float:
+    """At which compute goes on with communication beside it."""
     rules, kinds = graph.interference, graph.resources.kind
-    victim, aggressor = kinds[rules.victim], kinds[rules.aggressor]
-    kept = ~(np.isin(victim, _NETWORK) & (aggressor == ResourceKind.COMPUTE))
-    columns = {name: column[kept] for name, column in rules.columns()}
-    slowed = ((victim == ResourceKind.COMPUTE) & np.isin(aggressor, _NETWORK))[kept]
-    if compute_rate is not None:
-        columns["rate"] = np.where(slowed, round(compute_rate * RATE_ONE), columns["rate"])
-    return graph.evolve(interference=Interference(**columns))
+    slowed = (kinds[rules.victim] == ResourceKind.COMPUTE) & (
+        kinds[rules.aggressor] == ResourceKind.COMMUNICATION
+    )
+    return float(np.median(rules.rate[slowed])) / RATE_ONE if slowed.any() else 1.0
 
 
 def _time_on(graph: Graph, resource: int) -> int:

@@ -10,7 +10,7 @@ from augury.core.plan import FIRST_OPS, Order
 from augury.core.problem import Problem
 from augury.costs.transfers import TransferCost
 from augury.rewrite.edit import GraphEdit
-from augury.rewrite.network import Costs
+from augury.rewrite.network import Costs, compute_rate_beside
 from augury.rewrite.step_parts import StepParts
 from augury.rewrite.swaps import Swaps
 
@@ -76,7 +76,7 @@ class PieceExchange:
         self, parts: StepParts, swaps: Swaps, made_by: Mapping[int, int], step: int
     ) -> list[int]:
         """One behind the other, by one rank."""
-        stream = int(self._graph.ops.resource[carried_by(self._graph, parts)[0]])
+        stream = self._connection(parts, swaps)
         marks: dict[int, int] = {}
         sent: list[int] = []
         for piece in self._pieces:
@@ -96,6 +96,20 @@ class PieceExchange:
                 )
             )
         return sent
+
+    def _connection(self, parts: StepParts, swaps: Swaps) -> int:
+        """Of its own: what else ranks send each other does not queue there."""
+        if parts.rank not in self._threads:
+            self._threads[parts.rank] = stream = self._edit.named_resource(
+                "communication, swaps",
+                kind=ResourceKind.COMMUNICATION,
+                rank=parts.rank,
+                width=1,
+                discipline=Discipline.FIFO,
+            )
+            rate = swaps.compute_rate or compute_rate_beside(self._graph)
+            self._edit.interfere((parts.thread, stream, round(rate * RATE_ONE)))
+        return self._threads[parts.rank]
 
     def _send(
         self, parts: StepParts, gangs: Sequence[int], made_by: Mapping[int, int], step: int

@@ -16,7 +16,7 @@ from augury.costs.transfers import TransferCost
 from augury.rewrite.edit import GraphEdit
 from augury.rewrite.forward_cuts import by_op, forward_cuts, work_of_parts
 from augury.rewrite.moved_updates import MovedUpdates
-from augury.rewrite.network import Costs, keep_processor_time, with_swaps
+from augury.rewrite.network import Costs, keep_processor_time
 from augury.rewrite.piece_exchange import PieceExchange, carried_by
 from augury.rewrite.step_parts import StepParts, copy_ns_of, parts_of
 from augury.rewrite.swaps import Swaps
@@ -52,10 +52,9 @@ def apply_order(
             "recorded ranks reduce gradients among themselves, and the order is for servers",
             remedy="make the order from the run",
         )
-    scheduled = _Scheduling(graph, costs, problem, order, beside, at_once, swaps).graph()
-    if swaps is not None:
-        return with_swaps(keep_processor_time(graph, scheduled), swaps.compute_rate)
-    return keep_processor_time(graph, scheduled)
+    return keep_processor_time(
+        graph, _Scheduling(graph, costs, problem, order, beside, at_once, swaps).graph()
+    )
 
 
 class _Scheduling:

@@ -9,15 +9,15 @@ from math import gcd
 import numpy as np
 
 from augury.core.errors import InputError
-from augury.core.graph import RATE_ONE, Graph
-from augury.core.kinds import OpKind, ResourceKind
+from augury.core.graph import Graph
+from augury.core.kinds import OpKind
 from augury.core.ledger import Ledger, Severity
 from augury.core.plan import Order, Piece, Slice
 from augury.core.problem import Gradient, Problem
 from augury.core.timeline import Timeline
 from augury.costs.transfers import TransferCost
 from augury.rewrite.link_fit import fit_link
-from augury.rewrite.network import Costs
+from augury.rewrite.network import Costs, compute_rate_beside
 from augury.rewrite.step_parts import parts_of
 from augury.rewrite.step_times import StepTimes
 from augury.rewrite.swaps import Swaps
@@ -60,7 +60,7 @@ def recorded_problem(
     kind, stream = OpKind(int(graph.ops.kind[carried])), int(graph.ops.resource[carried])
     cost = _as_recorded(graph, costs[kind])
     alone_ns = _middle([one.backward_ns for one in seen])
-    rate = swaps.compute_rate if swaps and swaps.compute_rate else _rate_beside(graph)
+    rate = swaps.compute_rate if swaps and swaps.compute_rate else compute_rate_beside(graph)
     slower = min(1 / rate, 1 + (1 - rate) * cost.ns_per_byte * total_bytes / max(1, alone_ns))
     backward_ns, forward_ns = round(alone_ns * slower), _middle([one.forward_ns for one in seen])
     after_ns = _middle([one.update_ns + one.copy_ns for one in seen])
@@ -142,15 +142,6 @@ def _as_recorded(graph: Graph, cost: TransferCost) -> TransferCost:
     said_ns = sum(cost.time_ns(int(size)) for size in graph.ops.size_bytes[carried])
     factor = real_ns / said_ns if said_ns and real_ns else 1.0
     return cost.changed(wire=factor, rest=factor)
-
-
-def _rate_beside(graph: Graph) -> float:
-    """At which compute goes on with communication beside it."""
-    rules, kinds = graph.interference, graph.resources.kind
-    slowed = (kinds[rules.victim] == ResourceKind.COMPUTE) & (
-        kinds[rules.aggressor] == ResourceKind.COMMUNICATION
-    )
-    return float(np.median(rules.rate[slowed])) / RATE_ONE if slowed.any() else 1.0
 
 
 def _slowed_on(timeline: Timeline, stream: int) -> float:

@@ -15,9 +15,12 @@ from augury.core.trace import Calibration
 from augury.costs.transfers import TransferCost
 from augury.rewrite.network import Costs
 
-ASSUMED_OVERHEAD_NS = 50_000
+ASSUMED_OVERHEAD_NS = 100_000
 ASSUMED_LATENCY_NS = 300_000
 """Over TCP between a few hosts, where nobody has measured."""
+LEAST_OVERHEAD_NS = 100_000
+"""Links may be filled without a gap, but who sends, receives and adds has work with every piece:
+taken to cost nothing, the smallest pieces would always be best."""
 
 SLOWEST_RATE = 0.25
 """No estimate below this is believed."""
@@ -77,7 +80,7 @@ def _overhead_ns(alone: TransferCost, calibration: Sequence[Calibration]) -> flo
         for row in calibration
         if row.collective.upper() == OpKind.SEND.name and row.concurrent > 1 and row.durations_ns
     ]
-    return max(0.0, float(np.median(found))) if found else ASSUMED_OVERHEAD_NS
+    return max(LEAST_OVERHEAD_NS, float(np.median(found))) if found else ASSUMED_OVERHEAD_NS
 
 
 def _compute_rate(alone: TransferCost, calibration: Sequence[Calibration]) -> float | None:
