@@ -144,7 +144,9 @@ class PieceExchange:
             if ahead >= 0:
                 after.add(sent[ahead])
             if extra_ns:
-                after = {self._begin(parts, extra_ns, step, after)}
+                # Nor does anybody overtake who waits for a core.
+                called = self._begin(parts, extra_ns, step, after)
+                after = {called}
             share = 1.0 if piece.op == OpKind.ALL_REDUCE else 0.5
             whole_ns = self._costs[kind].time_ns(piece.size_bytes) * residual * share
             sent.append(
