@@ -22,17 +22,26 @@ from benchmarks.testbed.cpu import PERIOD_US, ControlGroup, can_control, remove_
 BURST = "256kb"
 """Less than that loses a fifth of 1 Gbit/s to retransmits."""
 LIMIT = "8mb"
-CONGESTION_CONTROL = "reno"
-"""Whatever the machine has: one that paces by round trips (bbr) takes a link for slower than it is
-while its other direction is full too, for what acknowledges waits behind data in the queue."""
-CONGESTION_FILE = "/proc/sys/net/ipv4/tcp_congestion_control"
+ORDINARY = {"tcp_congestion_control": "reno", "tcp_limit_output_bytes": 262_144}
 
 
 class Network:
-    """``num_hosts`` hosts on one switch. To be entered by ``with``."""
+    """``num_hosts`` hosts on one switch. To be entered by ``with``. Those that are ``ordinary``
+    do without this machine's habits: a connection leaves no more than a little in the queue of a
+    link, so that a short message need not wait behind a megabyte of another's (hosts have fair
+    queues for that, which are not to be had everywhere); and none paces by round trips (bbr), which
+    takes a link for slower than it is while its other direction is full too."""
 
-    def __init__(self, num_hosts: int, rate: str = "1gbit", period_us: int = PERIOD_US) -> None:
+    def __init__(
+        self,
+        num_hosts: int,
+        rate: str = "1gbit",
+        period_us: int = PERIOD_US,
+        *,
+        ordinary: bool = False,
+    ) -> None:
         self.hosts: list[Host] = []
+        self._is_ordinary = ordinary
         self._num_hosts = num_hosts
         self._rate = rate
         self._period_us = period_us
@@ -107,7 +116,8 @@ class Network:
             ("link", "set", "lo", "up"),
         ):
             self._in(sleeper, "ip", *setting)
-        self._in(sleeper, "sh", "-c", f"echo {CONGESTION_CONTROL} > {CONGESTION_FILE}")
+        for name, value in ORDINARY.items() if self._is_ordinary else ():
+            self._in(sleeper, "sh", "-c", f"echo {value} > /proc/sys/net/ipv4/{name}")
         self.hosts.append(
             Host(
                 name=f"host{index}",

@@ -69,7 +69,7 @@ def record(setting: Setting, folder: Path, *, recorded: bool = True) -> None:
 def bed_of(setting: Setting) -> Bed:
     if setting.mbit is None:
         return Loopback(setting.num_ranks)
-    return Network(setting.num_ranks, f"{setting.mbit}mbit")
+    return Network(setting.num_ranks, f"{setting.mbit}mbit", ordinary=setting.ordinary)
 
 
 def bed_as_recorded(bed: Bed, setting: Setting) -> None:

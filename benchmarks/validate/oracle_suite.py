@@ -20,7 +20,9 @@ EQUAL = 1e-9
 """In double precision, over the largest value of a tensor."""
 
 SETTINGS = tuple(
-    Setting(name=f"{cnn}-{num_ranks}ranks", model=cnn, mbit=1000, num_ranks=num_ranks)
+    Setting(
+        name=f"{cnn}-{num_ranks}ranks", model=cnn, mbit=1000, num_ranks=num_ranks, ordinary=True
+    )
     for num_ranks in (2, 4)
     for cnn in ("pyramid", "headed")
 )

@@ -38,6 +38,7 @@ def _case(model: str, mbit: int, size: str, *, num_ranks: int = 2, all_of_them: 
             mbit=mbit,
             cap="default",
             num_ranks=num_ranks,
+            ordinary=True,
             # Under a quota a rank computes as fast beside another one on its core as without it.
             quota=None if num_ranks == 2 else 0.45,
             options=("--batch-scale", str(SIZES[size])),

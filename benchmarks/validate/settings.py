@@ -43,6 +43,8 @@ class Setting:
     changes: tuple[Change, ...] = ()
     wire: bool = False
     """Recorded with what went over the wire."""
+    ordinary: bool = False
+    """On hosts that are set up as Linux distributions do it."""
 
     @property
     def rounds(self) -> int:
