@@ -3,19 +3,20 @@ evaluator, which know nothing of each other, agree on the step."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from augury.core.errors import InputError
-from augury.core.graph import Graph
+from augury.core.graph import NONE, Graph
 from augury.core.kinds import OpKind
 from augury.core.ledger import Ledger
-from augury.core.plan import Order, Piece, Slice
+from augury.core.plan import Order, Piece, Slice, is_swapped
 from augury.core.problem import Problem
 from augury.core.spec import verify
 from augury.costs.transfers import TransferCost
@@ -24,6 +25,7 @@ from augury.rewrite.buckets import change_buckets
 from augury.rewrite.network import Costs
 from augury.rewrite.scheduled import apply_order
 from augury.rewrite.scheduled_problem import recorded_order, recorded_problem
+from augury.rewrite.swaps import Swaps
 from augury.schedule.evaluate import step_ns
 from augury.schedule.policies import POLICIES
 from tests.build.recorded_runs import MS
@@ -94,6 +96,40 @@ def test_replay_and_evaluator_agree(
     changed = apply_order(graph, costs, problem, order)
     verify(changed)
     assert replay(changed).step_ns == pytest.approx(step_ns(problem, order), rel=0.015)
+
+
+SWAPS = Swaps(
+    cost=TransferCost(sizes_bytes=(0,), times_ns=(80_000.0,), ns_per_byte=2.0, residual=0.0),
+    latency_ns=200_000,
+)
+
+
+@settings(max_examples=40)
+@given(st.data(), st.booleans(), st.integers(0, 100_000))
+def test_replay_and_evaluator_agree_where_two_swap(
+    data: st.DataObject, broadcast: bool, unseen: int
+) -> None:
+    graph, costs, _ = case(broadcast=broadcast, unseen=unseen)
+    problem = recorded_problem(replay(graph), costs, needs=NEEDS, swaps=SWAPS, ledger=Ledger())
+    order = replace(data.draw(orders(problem)), window_bytes=None)
+    assume(is_swapped(order, 2))
+    changed = apply_order(graph, costs, problem, order, swaps=SWAPS)
+    verify(changed)
+    assert replay(changed).step_ns == pytest.approx(step_ns(problem, order), rel=0.015)
+
+
+def test_a_rank_takes_in_what_the_other_sends_before_it_sends_itself() -> None:
+    """One whose backward is late delays what it sends, not what it gets."""
+    graph, costs, problem = case(vary={(1, step): 1.5 for step in range(5)})
+    order = next(policy for policy in POLICIES if policy.name == "prophet").compile(problem)
+    changed = apply_order(graph, costs, problem, order, swaps=SWAPS)
+    ops, timeline = changed.ops, replay(changed)
+    sent = [
+        np.flatnonzero((ops.kind == OpKind.ALL_REDUCE) & (ops.rank == rank))[0] for rank in (0, 1)
+    ]
+    assert timeline.start_ns[sent[0]] < timeline.start_ns[sent[1]]
+    assert timeline.end_ns[sent[0]] == timeline.start_ns[sent[0]] + ops.work_ns[sent[0]]
+    assert (ops.gang[ops.kind == OpKind.ALL_REDUCE] == NONE).all()
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)

@@ -21,8 +21,10 @@ from augury.costs.transfers import TransferCost, fit_transfers
 from augury.replay.run import replay
 from augury.rewrite.layer_problem import layer_problem
 from augury.rewrite.link_fit import fit_link
+from augury.rewrite.network import change_bandwidth, fit_network
 from augury.rewrite.piece_costs import ASSUMED_OVERHEAD_NS, extra_beside, piece_costs
 from augury.rewrite.scheduled_problem import recorded_order, recorded_problem
+from augury.rewrite.swaps import swaps_of
 from augury.schedule.ddp import order_of_buckets
 from augury.schedule.evaluate import step_ns
 from tests.build.recorded_runs import MS
@@ -151,6 +153,56 @@ def test_small_pieces_hide_behind_each_other_and_a_burst_does_not_come_again() -
     assert found.times_ns[3] == cost.times_ns[3]
     one_by_one = piece_costs({OpKind.ALL_REDUCE: cost}, [row(1, 1)], Ledger())[OpKind.ALL_REDUCE]
     assert one_by_one.times_ns[:2] == cost.times_ns[:2]
+
+
+def messages(
+    size_bytes: int, ns: int, *, at_once: int = 1, rate: float | None = None
+) -> Calibration:
+    return Calibration(
+        collective="send",
+        group=0,
+        size_bytes=size_bytes,
+        concurrent=at_once,
+        beside_compute=rate is not None,
+        durations_ns=[ns, ns, ns],
+        compute_rate=rate,
+    )
+
+
+def test_messages_between_two_ranks_are_what_they_were_seen_to_be() -> None:
+    """8 ns a byte, 0.3 ms each besides, 0.7 ms on their way."""
+    mib = 1 << 20
+    alone = {size: 8 * size + 1_000_000 for size in (mib, 4 * mib)}
+    calibration = [
+        *(messages(size, ns) for size, ns in alone.items()),
+        messages(mib, alone[mib] + 7 * (8 * mib + 300_000), at_once=8),
+        messages(4 * mib, alone[4 * mib], rate=0.8),
+    ]
+    graph, _ = recorded()
+    costs = fit_network(graph, calibration)
+    found = swaps_of(costs, calibration)
+    assert found is not None
+    assert found.network.ns_per_byte == pytest.approx(8)
+    assert found.network.overhead_ns == pytest.approx(300_000)
+    assert found.network.latency_ns == pytest.approx(700_000)
+    assert found.compute_rate == pytest.approx(0.8)
+    _, slower = change_bandwidth(graph, costs, 0.5)
+    changed = swaps_of(slower, calibration)
+    assert changed is not None
+    assert changed.network.ns_per_byte == pytest.approx(16)
+    assert changed.network.overhead_ns == pytest.approx(300_000)
+    # The same work is spread over twice the time, but for what is not the wire's.
+    assert changed.compute_rate == pytest.approx(0.9, abs=0.005)
+
+
+def test_messages_that_nobody_measured_move_the_bytes_of_an_all_reduce() -> None:
+    graph, _ = recorded(ns_per_byte=2.0)
+    costs = fit_network(graph, [])
+    found = swaps_of(costs, [])
+    assert found is not None
+    assert found.network.ns_per_byte == costs[OpKind.ALL_REDUCE].ns_per_byte
+    assert found.compute_rate is None
+    assert swaps_of({}, []) is None
 
 
 def test_what_nobody_measured_is_assumed_and_said() -> None:

@@ -121,6 +121,7 @@ def _of_graph(
 ) -> Case:
     from augury.build.exchanges import TRANSFERS_AT_ONCE
     from augury.core.plan import is_swapped
+    from augury.rewrite.following import NOTHING, Following
     from augury.rewrite.network import fit_network
     from augury.rewrite.piece_costs import extra_beside, piece_costs
     from augury.rewrite.scheduled import apply_order
@@ -148,10 +149,17 @@ def _of_graph(
         """Buckets of stock DDP share the link, pieces of a plan as it says; two ranks swap them."""
         is_stock = bucket_caps(problem, order) is not None
         if swaps and not is_stock and is_swapped(order, changed.num_ranks):
-            return apply_order(changed, known, problem, order, swaps=swaps)
+            return apply_order(changed, known, problem, order, swaps=swaps, following=Following())
         at_once = TRANSFERS_AT_ONCE if is_stock else order.lanes
-        pieces = shared if at_once > 1 else known
-        return apply_order(changed, pieces, stock, order, beside=beside, at_once=at_once)
+        return apply_order(
+            changed,
+            shared if at_once > 1 else known,
+            stock,
+            order,
+            beside=beside,
+            at_once=at_once,
+            following=NOTHING if is_stock else Following(),
+        )
 
     return Case(
         problem=problem,

@@ -21,6 +21,9 @@ FIRST_OPS = (OpKind.ALL_REDUCE, OpKind.REDUCE_SCATTER, OpKind.PUSH)
 """They take gradients as backward made them."""
 LAST_OPS = (OpKind.ALL_REDUCE, OpKind.ALL_GATHER, OpKind.PULL)
 """After them gradients can be applied."""
+HALF_MESSAGE_BYTES = 1 << 19
+"""Of an exchange in halves. All-reduces cut what they send by themselves; of shares, one large
+message each way at a time is slowed by the other one's: what acknowledges it queues behind that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from augury.core.kinds import OpKind
 from augury.core.plan import LAST_OPS, Order
 from augury.core.problem import Problem
 from augury.rewrite.edit import GraphEdit
+from augury.rewrite.following import Following
 from augury.rewrite.forward_cuts import Cut, by_op, work_of_parts
 from augury.rewrite.step_parts import StepParts, copy_ns_of
 
@@ -18,9 +19,17 @@ from augury.rewrite.step_parts import StepParts, copy_ns_of
 class MovedUpdates:
     """``graph`` is the recorded one, ``edit`` what becomes of it."""
 
-    def __init__(self, graph: Graph, edit: GraphEdit, problem: Problem, order: Order) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        edit: GraphEdit,
+        problem: Problem,
+        order: Order,
+        following: Following,
+    ) -> None:
         self._graph, self._edit, self._problem = graph, edit, problem
         self._pieces = order.pieces
+        self._per_piece_ns = following.per_piece_ns
 
     def move(
         self,
@@ -56,14 +65,16 @@ class MovedUpdates:
         update_ns = int(self._graph.ops.work_ns[parts.updates].sum())
         copy_ns = copy_ns_of(self._graph, parts)
         came_by: dict[int, set[int]] = defaultdict(set)
+        own_ns: dict[int, int] = defaultdict(int)
         for number, piece in enumerate(self._pieces):
             if piece.op in LAST_OPS:
+                own_ns[piece.slices[0].gradient] += self._per_piece_ns
                 for part in piece.slices:
                     came_by[part.gradient].add(arrived[number])
         updates: dict[int, int] = {}
         for place, gradient in enumerate(problem.gradients):
             share_ns = update_ns * gradient.size_bytes / problem.size_bytes
-            work_ns = round(share_ns + copy_ns[gradient.name])
+            work_ns = round(share_ns + copy_ns[gradient.name]) + own_ns[place]
             updates[place] = self._edit.op(
                 "update",
                 kind=OpKind.UPDATE,

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from augury.core.graph import NONE, RATE_ONE, Graph
 from augury.core.kinds import Discipline, OpKind, ResourceKind
-from augury.core.plan import FIRST_OPS, Order
+from augury.core.plan import FIRST_OPS, Order, Piece
 from augury.core.problem import Problem
 from augury.costs.transfers import TransferCost
 from augury.rewrite.edit import GraphEdit
+from augury.rewrite.following import Following
 from augury.rewrite.network import Costs, compute_rate_beside
 from augury.rewrite.step_parts import StepParts
 from augury.rewrite.swaps import Swaps
@@ -33,10 +34,11 @@ class PieceExchange:
         beside: TransferCost | None,
         at_once: int,
         swaps: Swaps | None,
+        following: Following,
     ) -> None:
         self._graph, self._edit, self._costs, self._beside = graph, edit, costs, beside
         self._at_once, self._threads = at_once, dict[int, int]()
-        self._swaps = swaps
+        self._swaps, self._following = swaps, following
         self._pieces, self._latency_ns = order.pieces, problem.network.latency_ns
         self._behind = held_up_by(order)
 
@@ -147,8 +149,7 @@ class PieceExchange:
                 # Nor does anybody overtake who waits for a core.
                 called = self._begin(parts, extra_ns, step, after)
                 after = {called}
-            share = 1.0 if piece.op == OpKind.ALL_REDUCE else 0.5
-            whole_ns = self._costs[kind].time_ns(piece.size_bytes) * residual * share
+            whole_ns = self._time_ns(piece, self._costs[kind]) * residual
             sent.append(
                 edit.op(
                     f"gradients, {piece.op.label}",
@@ -164,6 +165,11 @@ class PieceExchange:
             )
             arrived.append(self._delay("on its way", parts, self._latency_ns, step, sent[-1:]))
         return arrived
+
+    def _time_ns(self, piece: Piece, cost: TransferCost) -> float:
+        if piece.op == OpKind.ALL_REDUCE:
+            return cost.time_ns(piece.size_bytes)
+        return sum(cost.time_ns(size) for size in self._following.messages(piece.size_bytes)) / 2
 
     def _begin(self, parts: StepParts, extra_ns: float, step: int, after: set[int]) -> int:
         """What a piece takes before it progresses while its rank computes, and hardly else."""

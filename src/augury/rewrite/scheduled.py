@@ -14,6 +14,7 @@ from augury.core.plan_spec import verify_order
 from augury.core.problem import Problem, Scheme
 from augury.costs.transfers import TransferCost
 from augury.rewrite.edit import GraphEdit
+from augury.rewrite.following import NOTHING, Following
 from augury.rewrite.forward_cuts import by_op, forward_cuts, work_of_parts
 from augury.rewrite.moved_updates import MovedUpdates
 from augury.rewrite.network import Costs, keep_processor_time
@@ -37,6 +38,7 @@ def apply_order(
     beside: TransferCost | None = None,
     at_once: int = 1,
     swaps: Swaps | None = None,
+    following: Following = NOTHING,
 ) -> Graph:
     """Pieces take the place of the recorded collectives of gradients, strictly in their order.
     With a barrier the optimizer follows when all have arrived. Without one every gradient
@@ -45,7 +47,7 @@ def apply_order(
     the next one. Everything else stays as it was recorded. ``costs`` and ``beside`` are what pieces
     cost (rewrite/piece_costs.py). Those called for may be under way ``at_once`` and share the
     link, as gloo's threads do it: the next one comes when the one so many places before it has
-    arrived. With ``swaps``, two ranks do without collectives."""
+    arrived. With ``swaps``, two ranks do without collectives. ``following``: what that takes."""
     verify_order(order, problem)
     if problem.network.scheme is not Scheme.ALL_REDUCE:
         raise InputError(
@@ -53,7 +55,7 @@ def apply_order(
             remedy="make the order from the run",
         )
     return keep_processor_time(
-        graph, _Scheduling(graph, costs, problem, order, beside, at_once, swaps).graph()
+        graph, _Scheduling(graph, costs, problem, order, beside, at_once, swaps, following).graph()
     )
 
 
@@ -67,6 +69,7 @@ class _Scheduling:
         beside: TransferCost | None,
         at_once: int,
         swaps: Swaps | None,
+        following: Following,
     ) -> None:
         self._problem, self._order = problem, order
         self._old, self._parts = graph, parts_of(graph)
@@ -77,9 +80,11 @@ class _Scheduling:
         }
         self._edit = GraphEdit(self._with_less_work())
         self._exchange = PieceExchange(
-            graph, self._edit, costs, problem, order, beside, at_once, swaps
+            graph, self._edit, costs, problem, order, beside, at_once, swaps, following
         )
-        self._updates = MovedUpdates(graph, self._edit, problem, order)
+        self._updates = MovedUpdates(graph, self._edit, problem, order, following)
+        self._work_ns = following.per_gradient_ns * len(problem.gradients)
+        """What following takes of backward, at whose end it is put."""
 
     def graph(self) -> Graph:
         of_step: dict[int, list[StepParts]] = defaultdict(list)
@@ -140,6 +145,8 @@ class _Scheduling:
             edit.remove(op)
         gone = set(parts.copies)
         kept = [op for op in parts.chain if op not in gone]
+        if self._work_ns:
+            kept.insert(kept.index(parts.backward[-1]) + 1, self._follow(parts))
         for before, after in pairwise([*kept, *([parts.next_op] if parts.next_op != NONE else [])]):
             edit.edge(before, after)
         if following:
@@ -172,6 +179,16 @@ class _Scheduling:
                     used_by[place],
                 )
             )
+
+    def _follow(self, parts: StepParts) -> int:
+        return self._edit.op(
+            "follow the plan",
+            kind=OpKind.LAUNCH,
+            rank=parts.rank,
+            resource=parts.thread,
+            work_ns=self._work_ns,
+            step=parts.step,
+        )
 
     def _rows_by_place(self, parts: StepParts) -> dict[int, int]:
         """Rows of the graph's gradients, by the gradient's place in the problem."""

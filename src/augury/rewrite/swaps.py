@@ -12,7 +12,7 @@ import numpy as np
 from augury.core.kinds import OpKind
 from augury.core.problem import Network
 from augury.core.trace import Calibration
-from augury.costs.transfers import TransferCost
+from augury.costs.transfers import TransferCost, fit_transfers
 from augury.rewrite.network import Costs
 
 ASSUMED_OVERHEAD_NS = 100_000
@@ -57,7 +57,7 @@ def swaps_of(costs: Costs, calibration: Sequence[Calibration]) -> Swaps | None:
             return None
         # An all-reduce among two moves each byte once each way too.
         return Swaps(cost=_line(ASSUMED_OVERHEAD_NS, known), latency_ns=ASSUMED_LATENCY_NS)
-    overhead_ns = _overhead_ns(alone, calibration)
+    overhead_ns = _overhead_ns(calibration)
     return Swaps(
         cost=_line(overhead_ns, alone),
         latency_ns=max(0, round(alone.time_ns(0) - overhead_ns)),
@@ -71,32 +71,47 @@ def _line(overhead_ns: float, cost: TransferCost) -> TransferCost:
     return replace(cost, sizes_bytes=(0,), times_ns=(float(overhead_ns),))
 
 
-def _overhead_ns(alone: TransferCost, calibration: Sequence[Calibration]) -> float:
+def _overhead_ns(calibration: Sequence[Calibration]) -> float:
     """What each of many at once took more than its bytes."""
+    alone = _alone(calibration)
+    many = [row for row in _messages(calibration) if row.concurrent > 1]
+    if alone is None or not many:
+        return ASSUMED_OVERHEAD_NS
     found = [
-        (float(np.median(row.durations_ns)) - _first_ns(row, calibration, alone))
-        / (row.concurrent - 1)
+        (float(np.median(row.durations_ns)) - alone.time_ns(row.size_bytes)) / (row.concurrent - 1)
         - alone.ns_per_byte * row.size_bytes
-        for row in calibration
-        if row.collective.upper() == OpKind.SEND.name and row.concurrent > 1 and row.durations_ns
+        for row in many
     ]
-    return max(LEAST_OVERHEAD_NS, float(np.median(found))) if found else ASSUMED_OVERHEAD_NS
+    return max(LEAST_OVERHEAD_NS, float(np.median(found)))
 
 
-def _compute_rate(alone: TransferCost, calibration: Sequence[Calibration]) -> float | None:
+def _compute_rate(changed: TransferCost, calibration: Sequence[Calibration]) -> float | None:
     """What messages take from compute is processor time for their bytes: on a network that is
     slower than the measured one it is spread over a longer time."""
-    for row in calibration:
-        is_sent = row.collective.upper() == OpKind.SEND.name
-        if is_sent and row.compute_rate is not None and row.durations_ns:
-            pace = float(np.median(row.durations_ns)) / max(1.0, alone.time_ns(row.size_bytes))
+    alone = _alone(calibration)
+    for row in _messages(calibration):
+        if alone is not None and row.compute_rate is not None:
+            pace = alone.time_ns(row.size_bytes) / max(1.0, changed.time_ns(row.size_bytes))
             return float(np.clip(1 - (1 - row.compute_rate) * pace, SLOWEST_RATE, 1.0))
     return None
 
 
-def _first_ns(many: Calibration, calibration: Sequence[Calibration], alone: TransferCost) -> float:
-    for row in calibration:
-        same = row.collective == many.collective and row.size_bytes == many.size_bytes
-        if same and row.concurrent == 1 and row.durations_ns:
-            return float(np.median(row.durations_ns))
-    return alone.time_ns(many.size_bytes)
+def _alone(calibration: Sequence[Calibration]) -> TransferCost | None:
+    """On the network that was measured."""
+    return fit_transfers(
+        [],
+        [
+            (row.size_bytes, float(ns))
+            for row in _messages(calibration)
+            if row.concurrent == 1 and not row.beside_compute
+            for ns in row.durations_ns
+        ],
+    )
+
+
+def _messages(calibration: Sequence[Calibration]) -> list[Calibration]:
+    return [
+        row
+        for row in calibration
+        if row.collective.upper() == OpKind.SEND.name and row.durations_ns
+    ]

@@ -8,13 +8,9 @@ from typing import Any
 import torch
 
 from augury.core.kinds import OpKind
-from augury.core.plan import Order
+from augury.core.plan import HALF_MESSAGE_BYTES, Order
 from augury.core.problem import Problem
 from augury.runtime.layout import Layout, lay_out
-
-MESSAGE_BYTES = 1 << 19
-"""Of an exchange of shares. All-reduces cut what they send by themselves; one large message each
-way at a time is slowed by the other one's: what acknowledges it has to queue behind that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +152,7 @@ class Buffers:
 
 
 def _halves(tensor: Any, num_ranks: int) -> list[Half]:
-    size = max(1, MESSAGE_BYTES // tensor.element_size() // num_ranks) * num_ranks
+    size = max(1, HALF_MESSAGE_BYTES // tensor.element_size() // num_ranks) * num_ranks
     shares = torch.empty_like(tensor)
     own = torch.empty(tensor.numel() // num_ranks, dtype=tensor.dtype)
     return [
