@@ -50,6 +50,7 @@ class Meter:
     log: list[StepLog] = field(default_factory=list)
     _now: StepLog | None = None
     _start_ns: int = 0
+    _is_own: bool = False
 
     @property
     def is_on(self) -> bool:
@@ -92,15 +93,23 @@ class Meter:
 
     def own(self, action: Callable[..., Any], *args: Any) -> Any:
         """Calls it, and counts what it takes as the runtime's own."""
-        if self._now is None:
+        if self._now is None or self._is_own:
             return action(*args)
-        return self._counted(1, action, *args)
+        self._is_own = True
+        try:
+            return self._counted(1, action, *args)
+        finally:
+            self._is_own = False
 
     def work(self, action: Callable[..., Any], *args: Any) -> Any:
         """Within that: what training would take anyway."""
-        if self._now is None:
+        if self._now is None or not self._is_own:
             return action(*args)
-        return self._counted(-1, action, *args)
+        self._is_own = False
+        try:
+            return self._counted(-1, action, *args)
+        finally:
+            self._is_own = True
 
     def _counted(self, sign: int, action: Callable[..., Any], *args: Any) -> Any:
         log, began_ns = self._now, time.thread_time_ns()

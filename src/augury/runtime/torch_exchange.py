@@ -85,6 +85,9 @@ class Exchange:
     def begin(self, start_ns: int) -> None:
         """A backward brings its first gradient; it started then."""
         self.meter.begin(start_ns)
+        self.meter.own(self._begin, start_ns)
+
+    def _begin(self, start_ns: int) -> None:
         self.sender.begin(start_ns)
         self._given = [(None, 0)] * len(self.parameters)
         self._made_up = set()
@@ -93,12 +96,16 @@ class Exchange:
         self._num_missing = [len(unit.members) for unit in self.units]
         self._ready = []
 
-    def put(self, number: int) -> None:
+    def put(self, number: int, gradient: Any) -> None:
         """Backward has made a gradient."""
-        gradient = self.parameters[number].grad
         self._given[number] = gradient, gradient._version
         gradient = gradient.detach() if gradient.requires_grad else gradient
-        self.meter.work(self._buffers.put, number, gradient)
+        if self.meter.is_on:
+            self.meter.work(self._buffers.put, number, gradient)
+            self.meter.note_release(number)
+        else:
+            self._buffers.put(number, gradient)
+        self.sender.put(number)
 
     def watched(self, *, parameters: bool) -> dict[int, int]:
         """What must not be looked at now: units by the ``id`` of tensors."""
@@ -149,6 +156,10 @@ class Exchange:
                     self._use_time()
                 else:
                     self._update(unit)
+
+    def is_left(self, parameter_ids: Iterable[int]) -> bool:
+        """Whether some of them are not up to date."""
+        return any(self.unit_of[one] in self._left for one in parameter_ids)
 
     def wait_for(self, parameter_ids: Iterable[int]) -> None:
         for unit in {self.unit_of[one] for one in parameter_ids}:

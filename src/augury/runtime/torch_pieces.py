@@ -72,7 +72,7 @@ class Sender:
         self.finish()
         self._reset(start_ns)
         if self._swap is not None:
-            self._swap.begin(self._meter.arrivals())
+            self._meter.work(self._swap.begin, self._meter.arrivals())
 
     def _reset(self, start_ns: int) -> None:
         self._start_ns = start_ns

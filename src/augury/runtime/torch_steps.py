@@ -72,7 +72,7 @@ class Steps:
         if not self._is_running:
             self._is_running = True
             torch.autograd.Variable._execution_engine.queue_callback(self._end_backward)
-        self._begin(exchange)
+            self._begin(exchange)
         number = exchange.number_of[id(parameter)]
         if number not in exchange.sender.waiting_for:
             name = exchange.plan.problem.gradients[number].name
@@ -80,12 +80,11 @@ class Steps:
                 f"Expected to mark a variable ready only once: {name} got its gradient a second "
                 "time since the last forward of the model"
             )
-        exchange.meter.own(self._put, exchange, number)
-
-    def _put(self, exchange: Exchange, number: int) -> None:
-        exchange.put(number)
-        exchange.meter.note_release(number)
-        exchange.sender.put(number)
+        # Between layers, whose data is what caches hold, every call of ours is a slow one.
+        if exchange.meter.is_on:
+            exchange.meter.own(exchange.put, number, parameter.grad)
+        else:
+            exchange.put(number, parameter.grad)
 
     def _begin(self, exchange: Exchange) -> None:
         if not self._is_flying:
@@ -290,9 +289,10 @@ class Steps:
             self._habits.note("step" if self._is_due else "backward")
             self.flush()
             return
-        exchange.meter.own(self._wait, exchange.wait_for, parameter_ids)
-        if exchange.is_applied:
-            self._watch.stop()
+        if exchange.is_left(parameter_ids):
+            exchange.meter.own(self._wait, exchange.wait_for, parameter_ids)
+            if exchange.is_applied:
+                self._watch.stop()
         for one in parameter_ids:
             self._watch.watched.pop(one, None)
 
