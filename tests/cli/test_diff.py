@@ -41,6 +41,9 @@ def test_json(run: Runner, runs: tuple[Path, Path], tmp_path: Path) -> None:
 def test_a_gain_can_be_required(run: Runner, runs: tuple[Path, Path]) -> None:
     assert run("diff", *runs, "--require-gain", "15").code == 0
     assert run("diff", *runs, "--require-gain", "25").code == 5
+    missed = json.loads(run("diff", *runs, "--require-gain", "25", "--json").out)
+    assert missed["result"]["gain_pct"] == pytest.approx(20)
+    assert missed["error"]["exit_code"] == 5
 
 
 def test_bad_input(run: Runner, runs: tuple[Path, Path], tmp_path: Path) -> None:

@@ -70,11 +70,27 @@ def test_the_gain_is_that_of_the_median_step(tmp_path: Path) -> None:
     assert found.came_true is None
 
 
-def test_the_slowest_rank_counts(tmp_path: Path) -> None:
+def test_ranks_may_be_ahead_of_each_other(tmp_path: Path) -> None:
+    """By turns: every second step of one is short where the other's is long."""
     before = run_of(tmp_path / "run")
     steps = before.steps
-    late = replace(steps, end_ns=steps.end_ns + (steps.rank == 1) * 7 * MS)
-    assert measured_run(replace(before, steps=late)).step_ns == STEP_NS + 7 * MS
+    ahead = 1 - 2 * ((steps.step + steps.rank) % 2)
+    found = measured_run(
+        replace(before, steps=replace(steps, end_ns=steps.end_ns + ahead * 7 * MS))
+    )
+    assert found.step_ns == STEP_NS
+    assert found.noise == 0
+
+
+def test_what_only_some_ranks_saw_does_not_count(tmp_path: Path) -> None:
+    before = run_of(tmp_path / "run")
+    steps = before.steps
+    late = (steps.rank == 1) & (steps.step == steps.step.max())
+    kept = type(steps)(**{name: own[~late] for name, own in steps.columns()})
+    assert measured_run(replace(before, steps=kept)).num_steps == measured_run(before).num_steps - 1
+    apart = replace(steps, step=steps.step + 1000 * steps.rank)
+    with pytest.raises(InputError, match="on all ranks"):
+        measured_run(replace(before, steps=apart))
 
 
 @pytest.mark.parametrize(

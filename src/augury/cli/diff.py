@@ -40,19 +40,23 @@ def diff(
 
     foretold = load_plan(plan) if plan is not None else None
     found = compare_runs(_read(before), _read(after), foretold)
-    if json:
-        from augury.report.as_json import encode_document
-
-        print(encode_document(result=found))
-    else:
-        from augury.report.diff import render_diff
-
-        render_diff(found, sys.stdout, before=before.name, after=after.name)
+    missed = None
     if require_gain is not None and found.gain_pct < require_gain:
-        raise GateError(
+        missed = GateError(
             f"the gain is {found.gain_pct:+.1f} %, not {require_gain:+.1f} %",
             remedy="look at what differs: augury replay",
         )
+        missed.result = {"result": found}
+    if json and missed is None:
+        from augury.report.as_json import encode_document
+
+        print(encode_document(result=found))
+    elif not json:
+        from augury.report.diff import render_diff
+
+        render_diff(found, sys.stdout, before=before.name, after=after.name)
+    if missed is not None:
+        raise missed
 
 
 def _read(run: Path) -> Trace:
