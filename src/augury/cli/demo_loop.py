@@ -52,17 +52,15 @@ class Demo:
         return read_recorded(self._train(self.run, f"{NUM_STEPS} steps, recording 20"))[0]
 
     def make_plan(self) -> ScheduleResult:
-        from augury.cli.schedule_assess import assess_all, best_of, plan_of, result_of
+        from augury.cli.schedule_assess import assess
         from augury.cli.schedule_case import open_case, other_network
         from augury.core.plan_file import save_plan
-        from augury.schedule.bound import lower_bound
         from augury.schedule.policies import POLICIES
 
         case = open_case(self.run, max_bytes="4GB", changes=[], other=other_network(None, None))
-        bound_ns = lower_bound(case.problem)
-        assessed = assess_all(case, POLICIES, bound_ns)
-        save_plan(plan_of(case, best_of(assessed), bound_ns), self.plan, force=self.force)
-        return result_of(case, assessed, bound_ns)
+        assessment = assess(case, POLICIES)
+        save_plan(assessment.plan(), self.plan, force=self.force)
+        return assessment.result()
 
     def follow_plan(self) -> Comparison:
         from augury.core.plan_file import load_plan

@@ -17,7 +17,6 @@ from augury.cli.options import (
     Latency,
     MaxBytes,
 )
-from augury.cli.progress import working
 from augury.cli.say import next_command, say
 from augury.core.errors import UsageError
 from augury.core.files import ensure_writable, new_file
@@ -71,7 +70,7 @@ def schedule(
             check_target(target, (suffix,), force=force)
     chosen = _policies(policy, low_risk=low_risk)
     from augury.cli import changes
-    from augury.cli.schedule_assess import assess_all, best_of, plan_of, result_of
+    from augury.cli.schedule_assess import assess
     from augury.cli.schedule_case import open_case, other_network
 
     wanted = [
@@ -81,18 +80,14 @@ def schedule(
     case = open_case(
         run, max_bytes=max_bytes, changes=wanted, other=other_network(bandwidth, latency)
     )
-    from augury.schedule.bound import lower_bound
-
-    with working("bounding what any order could reach"):
-        bound_ns = lower_bound(case.problem)
-    assessed = assess_all(case, chosen, bound_ns)
+    assessment = assess(case, chosen)
     if low_risk:
-        assessed = [one for one in assessed if one.result.is_stock_ddp]
-    result = result_of(case, assessed, bound_ns)
+        assessment = assessment.of_stock_ddp()
+    result = assessment.result()
     if out is not None:
         from augury.core.plan_file import save_plan
 
-        save_plan(plan_of(case, best_of(assessed), bound_ns), out, force=force)
+        save_plan(assessment.plan(), out, force=force)
     _write(case, result, plot, problem, force=force, num_policies=len(chosen))
     if json:
         from msgspec.structs import replace

@@ -42,7 +42,37 @@ class Assessed:
     result: PolicyResult
 
 
-def assess_all(case: Case, policies: Sequence[Policy], bound_ns: int) -> list[Assessed]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assessment:
+    """Of some policies in a case."""
+
+    case: Case
+    bound_ns: int
+    each: list[Assessed]
+
+    @property
+    def best(self) -> Assessed:
+        return best_of(self.each)
+
+    def of_stock_ddp(self) -> Assessment:
+        return replace(self, each=[one for one in self.each if one.result.is_stock_ddp])
+
+    def result(self) -> ScheduleResult:
+        return result_of(self.case, self.each, self.bound_ns)
+
+    def plan(self) -> Plan:
+        return plan_of(self.case, self.best, self.bound_ns)
+
+
+def assess(case: Case, policies: Sequence[Policy]) -> Assessment:
+    from augury.schedule.bound import lower_bound
+
+    with working("bounding what any order could reach"):
+        bound_ns = lower_bound(case.problem)
+    return Assessment(case=case, bound_ns=bound_ns, each=_assess_all(case, policies, bound_ns))
+
+
+def _assess_all(case: Case, policies: Sequence[Policy], bound_ns: int) -> list[Assessed]:
     found = []
     for policy in policies:
         with working(f"compiling {policy.name}"):
