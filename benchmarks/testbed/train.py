@@ -70,17 +70,17 @@ class Trainer:
         self._options = options
         self._workload = WORKLOADS[options.model]
         torch.manual_seed(0)
-        self._module = self._workload.build()
-        self._wrapped: nn.Module = self._module
+        self.module = self._workload.build()
+        self._wrapped: nn.Module = self.module
         if options.sharded:
-            for block in self._workload.blocks(self._module):
+            for block in self._workload.blocks(self.module):
                 fully_shard(block)
-            fully_shard(self._module)
-        self._optimizer = torch.optim.SGD(self._module.parameters(), lr=0.01, momentum=0.9)
+            fully_shard(self.module)
+        self._optimizer = torch.optim.SGD(self.module.parameters(), lr=0.01, momentum=0.9)
         self._batches = batches(self._workload, options.batch_scale)
         self._accumulate = 1
         self._planned: DistributedDataParallel | None = None
-        self._schedule: Scheduled | None = None
+        self.schedule: Scheduled | None = None
         self.loss = float("nan")
 
     def configure(self, configuration: Configuration) -> None:
@@ -88,29 +88,30 @@ class Trainer:
         if self._options.sharded:
             return
         # A wrapper that is gone no longer hooks into the module's gradients.
-        self._wrapped = self._module
+        self._wrapped = self.module
         self._optimizer.zero_grad()
         if configuration.plan is not None:
             self._wrapped = self._follow(load_plan(configuration.plan))
             return
-        if self._schedule is not None:
-            self._schedule.switch(None)
+        if self.schedule is not None:
+            self.schedule.switch(None)
         gc.collect()
-        self._wrapped = DistributedDataParallel(self._module, **limits(configuration.caps))
+        self._wrapped = DistributedDataParallel(self.module, **limits(configuration.caps))
         if self._options.compile:
             self._wrapped = torch.compile(self._wrapped)
 
     def _follow(self, plan: Plan) -> nn.Module:
         from augury.runtime.torch_scheduled import schedule_training
 
-        if self._planned is None or self._schedule is None:
-            self._planned = DistributedDataParallel(self._module)
-            # What is measured is the plan, not what would become of it.
-            self._schedule = schedule_training(self._planned, self._optimizer, plan, replan=False)
+        if self._planned is None or self.schedule is None:
+            self._planned = DistributedDataParallel(self.module)
+            self.schedule = schedule_training(
+                self._planned, self._optimizer, plan, replan=self._options.replan
+            )
         else:
-            self._schedule.switch(plan)
-        if self._schedule.reason is not None:
-            raise ValueError(f"the plan is not followed: {self._schedule.reason}")
+            self.schedule.switch(plan)
+        if self.schedule.reason is not None:
+            raise ValueError(f"the plan is not followed: {self.schedule.reason}")
         return self._planned
 
     def train(self, num_steps: int) -> dict[str, list[int]]:
@@ -241,6 +242,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--gate", type=Path, help="a folder in which to wait at every block")
     parser.add_argument("--told", action="store_true", help="blocks come through the gate")
     parser.add_argument("--times", type=Path, help="a folder for the time of every step")
+    # What is measured is the plan, not what would become of it.
+    parser.set_defaults(replan=False)
     return parser.parse_args()
 
 

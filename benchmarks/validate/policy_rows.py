@@ -22,8 +22,16 @@ class Outcome:
     measured: dict[str, Measured]
     foretold: dict[str, dict[str, Any]]
     ratio: float
+    baseline_ns: int
+    """The recorded steps, replayed as they were: what foretold ones are shares of."""
     bound_ns: int
     num_ranks: int
+
+    @property
+    def pace(self) -> float:
+        """How many times as long the same steps take now as when they were recorded: minutes lie
+        between on a machine that is not ours alone."""
+        return self.measured["ddp"].step_ns / self.baseline_ns
 
     @property
     def best_bucket_ns(self) -> int:
@@ -40,7 +48,7 @@ class Outcome:
     @property
     def realised(self) -> float | None:
         """How much of what lies between the best bucket size and the bound we got."""
-        headroom_ns = self.best_bucket_ns - self.bound_ns
+        headroom_ns = self.best_bucket_ns - self.bound_ns * self.pace
         if headroom_ns <= 0:
             return None
         return (self.best_bucket_ns - self.measured["augury"].step_ns) / headroom_ns
@@ -69,6 +77,7 @@ def outcome_of(case: PolicyCase, folder: Path) -> Outcome:
         },
         foretold={policy: answer["policies"][0] for policy, answer in answers.items()},
         ratio=float(ours["ratio"]),
+        baseline_ns=int(ours["baseline_step_ns"]),
         bound_ns=int(ours["bound_ns"]),
         num_ranks=case.setting.num_ranks,
     )
@@ -81,11 +90,15 @@ def rows_of(found: Outcome) -> list[Row]:
             case=f"{found.case}/{policy}",
             kind="policy",
             measured_ns=found.measured[policy].step_ns,
-            predicted_ns=int(answer["step_ns"]),
-            interval_ns=tuple(answer["interval_ns"]) if answer["interval_ns"] else None,
+            predicted_ns=round(answer["step_ns"] * found.pace),
+            interval_ns=_interval(answer["interval_ns"], found.pace),
             noise_pct=found.measured[policy].noise_pct,
             num_steps=found.measured[policy].num_steps,
             baseline_ns=found.measured["ddp"].step_ns,
         )
         for policy, answer in found.foretold.items()
     ]
+
+
+def _interval(foretold: list[int] | None, pace: float) -> tuple[int, int] | None:
+    return None if foretold is None else (round(foretold[0] * pace), round(foretold[1] * pace))

@@ -8,6 +8,7 @@ from statistics import median
 
 from benchmarks.validate.checks import Check
 from benchmarks.validate.gates import Gates
+from benchmarks.validate.policy_checks import Follower, plan_in
 from benchmarks.validate.policy_job import measure
 from benchmarks.validate.policy_rows import SUITE, Outcome, outcome_of, rows_of
 from benchmarks.validate.policy_settings import CASES
@@ -17,6 +18,12 @@ from benchmarks.validate.suite import Suite, is_wanted
 
 MATTERS = (0.9, 2.0)
 """The ratios of communication to compute at which scheduling has most to gain."""
+FOLLOWED = (
+    "transformer-1000mbit-small",
+    "conv-1000mbit-small",
+    "transformer-1000mbit-small-4ranks",
+)
+"""In which more is looked at than speed."""
 
 
 def record(setting: Setting, folder: Path) -> None:
@@ -54,6 +61,10 @@ def checks(_rows: list[Row], folder: Path, only: str | None, _again: bool) -> It
             2.0,
             noise=2 * one.noise_pct,
         )
+    for case in CASES:
+        plan = plan_in(folder / case.name) if case.name in FOLLOWED else None
+        if plan is not None and is_wanted(case.name, only):
+            yield from Follower(case, plan, SUITE).checks()
     telling = [one for one in found if MATTERS[0] <= one.ratio <= MATTERS[1]]
     if telling:
         gains = [one.gain_pct(one.best_bucket_ns) for one in telling]

@@ -33,6 +33,7 @@ FOUND = Outcome(
         "augury": {"step_ns": 91 * MS, "interval_ns": [85 * MS, 95 * MS]},
     },
     ratio=1.2,
+    baseline_ns=120 * MS,
     bound_ns=84 * MS,
     num_ranks=2,
 )
@@ -42,6 +43,15 @@ def test_gains_are_over_the_better_of_two_ways_to_find_a_bucket_size() -> None:
     assert FOUND.best_bucket_ns == 100 * MS
     assert FOUND.gain_pct(FOUND.best_bucket_ns) == pytest.approx(10)
     assert FOUND.realised == pytest.approx(10 / 16)
+
+
+def test_what_is_foretold_are_shares_of_the_recorded_step() -> None:
+    """All of the machine is a tenth slower than when it was recorded."""
+    slower = {name: measured(1.1 * own.step_ns / MS) for name, own in FOUND.measured.items()}
+    found = replace(FOUND, measured=slower)
+    for before, now in zip(rows_of(FOUND), rows_of(found), strict=True):
+        assert now.error_pct == pytest.approx(before.error_pct, abs=1e-4)
+    assert found.realised == pytest.approx(FOUND.realised)
 
 
 def test_a_bound_that_is_reached_leaves_nothing_to_realise() -> None:
@@ -80,7 +90,8 @@ def test_reads_what_a_job_left(tmp_path: Path) -> None:
     ]
     (tmp_path / "times-00000.json").write_text(json.dumps({"blocks": blocks}))
     for policy in FEW:
-        answer = {"ratio": 1.5, "bound_ns": 90, "policies": [{"policy": policy, "step_ns": 100}]}
+        step = {"policy": policy, "step_ns": 100, "interval_ns": None}
+        answer = {"ratio": 1.5, "baseline_step_ns": 100, "bound_ns": 90, "policies": [step]}
         (tmp_path / f"{policy}.foretold.json").write_text(json.dumps(answer))
     found = outcome_of(case, tmp_path)
     assert set(found.measured) == set(labels)

@@ -1,0 +1,74 @@
+"""Training under a plan, or as stock DDP does it, whose outcome is looked at: parameters, what the
+runtime took, and in which step it planned anew. With ``--signs``, rank 0 leaves a file there when a
+given step is over, and notes the first step after somebody has answered it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from benchmarks.testbed.models import WORKLOADS
+from benchmarks.testbed.train import Configuration, Trainer, numbers
+
+
+def main() -> None:
+    options = parse()
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", timeout=timedelta(seconds=options.timeout))
+    trainer = Trainer(options)
+    trainer.configure(Configuration(caps=options.cap, plan=options.plan))
+    first = trainer.schedule.plan if trainer.schedule else None
+    answered = planned_anew = None
+    for step in range(1, options.steps + 1):
+        trainer.train(1)
+        if options.signs is not None and dist.get_rank() == 0:
+            if step == options.sign_at:
+                (options.signs / "reached").touch()
+            if answered is None and (options.signs / "answered").exists():
+                answered = step
+        if planned_anew is None and trainer.schedule and trainer.schedule.plan is not first:
+            planned_anew = step
+    if trainer.schedule is not None:
+        trainer.schedule.flush()
+    if dist.get_rank() == 0:
+        logs = trainer.schedule.log if trainer.schedule else []
+        torch.save([parameter.detach() for parameter in trainer.module.parameters()], options.out)
+        options.out.with_suffix(".json").write_text(
+            json.dumps(
+                {
+                    "answered": answered,
+                    "planned_anew": planned_anew,
+                    "own": [log.own_ns / log.step_ns for log in logs if log.step_ns],
+                }
+            )
+        )
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--model", choices=WORKLOADS, required=True)
+    parser.add_argument("--steps", type=int, required=True)
+    parser.add_argument("--batch-scale", type=float, default=1.0)
+    parser.add_argument("--cap", type=numbers, default=(), help="of buckets, in MB")
+    parser.add_argument("--plan", type=Path)
+    parser.add_argument("--replan", action="store_true")
+    parser.add_argument("--timeout", type=float, default=60.0, help="of the process group, in s")
+    parser.add_argument("--signs", type=Path, help="a folder")
+    parser.add_argument("--sign-at", type=int, default=0, help="after which step")
+    parser.add_argument("--out", type=Path, required=True, help="for rank 0's parameters")
+    parser.set_defaults(sharded=False, compile=False)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    main()
