@@ -9,8 +9,11 @@ all-reduce costs some milliseconds beyond its bytes where ranks have few cores.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
+
+import torch
 
 from augury.runtime.torch_buffers import Buffers
 
@@ -50,10 +53,11 @@ class Swap:
 
     def _receive(self, places: list[Any], *, step: int) -> list[Any]:
         first = self._tags_of(step)
-        return [
-            self._group.recv([place], self._other, first + number)
-            for number, place in enumerate(places)
-        ]
+        with unrecorded():
+            return [
+                self._group.recv([place], self._other, first + number)
+                for number, place in enumerate(places)
+            ]
 
     def _tags_of(self, step: int) -> int:
         """The first one. Two steps may be under way, no more."""
@@ -61,7 +65,8 @@ class Swap:
 
     def send(self, number: int) -> Coming:
         own = self._buffers.pieces[number]
-        self._going.append(self._group.send([own], self._other, self._first_tag + number))
+        with unrecorded():
+            self._going.append(self._group.send([own], self._other, self._first_tag + number))
         return Coming(self._coming[number], self._buffers.arriving[number], own)
 
     def end(self) -> None:
@@ -69,6 +74,20 @@ class Swap:
         for work in self._going:
             work.wait()
         self._going.clear()
+
+
+@contextmanager
+def unrecorded() -> Iterator[None]:
+    """A message that a profiler of torch's has seen begin must end before that one does, or it
+    writes into memory that is gone; ours are under way from step to step."""
+    if not torch.autograd._profiler_enabled():
+        yield
+        return
+    torch.autograd._enable_record_function(False)
+    try:
+        yield
+    finally:
+        torch.autograd._enable_record_function(True)
 
 
 class Coming:
