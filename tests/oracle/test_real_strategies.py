@@ -2,12 +2,12 @@
 
 import json
 import os
-import socket
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.capture.jobs import start_ranks
 
 pytest.importorskip("torch")
 
@@ -17,37 +17,14 @@ HYBRIDS = {"data_filter", "data_spatial"}
 
 
 def run_ranks(num: int, *words: str) -> dict[str, float]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    shared = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
-        "OMP_NUM_THREADS": "1",
-        "WORLD_SIZE": str(num),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "GLOO_SOCKET_IFNAME": "lo",
-    }
-    command = [sys.executable, "-m", "benchmarks.testbed.strategies.check", *words]
-    ranks = [
-        subprocess.Popen(
-            command,
-            env=shared | {"RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(num)
-    ]
-    try:
-        said = [rank.communicate(timeout=120) for rank in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
-            rank.wait()
-    assert [rank.returncode for rank in ranks] == [0] * num, said
-    found: dict[str, float] = json.loads(said[0][0])
+    done = start_ranks(
+        [sys.executable, "-m", "benchmarks.testbed.strategies.check", *words],
+        num_ranks=num,
+        PYTHONPATH=os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+        GLOO_SOCKET_IFNAME="lo",
+    )
+    assert [rank.returncode for rank in done] == [0] * num, done
+    found: dict[str, float] = json.loads(done[0].stdout)
     return found
 
 
