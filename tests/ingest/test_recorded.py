@@ -110,6 +110,19 @@ def test_arrival_is_the_launch_in_detail(trace: Trace):
         assert trace.name(int(e.cause[i])) == "c10d::allreduce_"
 
 
+def test_who_began_first_is_not_who_was_asked_first(tmp_path: Path):
+    """Of two all-reduces on two threads the second may begin first, on one rank only."""
+    trace = read_run(Run(tmp_path / "run", overtaking=(1,)).write())
+    e = trace.events
+    for rank in (0, 1):
+        found = rows(trace, rank=rank, step=23, kind=OpKind.ALL_REDUCE)
+        numbers = [int(e.sequence[i]) for i in found]
+        in_order = [found[i] for i in np.argsort(numbers)]
+        assert [e.size_bytes[i] for i in in_order] == list(BUCKETS)
+        assert (np.diff(e.start_ns[in_order]) < 0).item() == (rank == 1)
+        assert (np.diff(e.arrival_ns[in_order]) > 0).all()
+
+
 def test_arrival_is_before_the_main_thread_goes_on(tmp_path: Path):
     """A bucket that waits behind another has been asked for long before it starts."""
     run = Run(tmp_path / "run", jitter_ns=lambda *_: 8 * MS)

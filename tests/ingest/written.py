@@ -38,6 +38,8 @@ class Run:
     hosts: tuple[str, ...] = ("one", "two")
     handshakes: bool = True
     jitter_ns: Callable[[int, int], int] = lambda rank, step: 0  # noqa: ARG005
+    overtaking: tuple[int, ...] = ()
+    """Ranks on which the thread that took the first bucket is the last to say that it began."""
     change: Callable[[dict[str, Any]], None] = lambda record: None  # noqa: ARG005
     records: list[dict[str, Any]] = field(default_factory=list)
 
@@ -147,12 +149,18 @@ class Run:
             if detailed:
                 add(frame + "AddmmBackward0", at, at + 10 * MS, **node)
                 add(frame + "torch::autograd::AccumulateGrad", at + 11 * MS, at + 13 * MS)
-                add("c10d::allreduce_", at + 12 * MS + 500_000, at + 12 * MS + 600_000)
+                shapes = {
+                    "Input Dims": [[[BUCKETS[1 - i] // 4]], []],
+                    "Input type": ["TensorList", ""],
+                }
+                add("c10d::allreduce_", at + 12 * MS + 500_000, at + 12 * MS + 600_000, **shapes)
             add("AddmmBackward0", at, at + 10 * MS - 1000, **node)
             add("torch::autograd::AccumulateGrad", at + 11 * MS, at + 12 * MS)
         for i, size in enumerate(BUCKETS):
             shape = {"Input Dims": [[size // 4]], "Input type": ["float"]} if detailed else {}
             start = 53 * MS + i * 20 * MS
+            if rank in self.overtaking:
+                start = 74 * MS - i * MS
             add("gloo:all_reduce", start + late, start + 9 * MS, 2 + i, **note, **shape)
         # The recorder works on at the end of a step, within the optimizer's event.
         add("Optimizer.step#SGD.step", 85 * MS, 101 * MS, **note)

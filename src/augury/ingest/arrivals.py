@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Sequence
 
 import numpy as np
 
 from augury.core.kinds import OpKind
-from augury.ingest.collectives import Collective
+from augury.ingest.collectives import Collective, num_elements
 from augury.ingest.kineto import KinetoTrace
 from augury.ingest.rank_record import Ddp
 from augury.ingest.vocabulary import ACCUMULATE, collective_kind
@@ -31,6 +31,28 @@ def from_launches(collectives: list[Collective], trace: KinetoTrace, step: Seque
         for item, row in zip(items, rows, strict=True):
             item.cause = row
             item.arrival_ns = min(int(trace.start_ns[row]), item.start_ns)
+
+
+def in_order_of_launch(collectives: list[Collective], trace: KinetoTrace) -> list[Collective]:
+    """As they were asked for, which is the same order on all ranks.
+
+    Gloo's threads take them in that order, but the one that took the first may be the last to say
+    that it began: sizes tell which is which, where launches were recorded. ``collectives`` come in
+    order of their starts; those of which no launch is known keep their places."""
+    launched: dict[tuple[OpKind, int], deque[int]] = defaultdict(deque)
+    for row in sorted(trace.named("c10d::"), key=trace.start_ns.__getitem__):
+        kind = collective_kind(trace.name[row])
+        if kind is not None:
+            launched[kind, num_elements(trace.args[row])].append(int(trace.start_ns[row]))
+    asked_ns: dict[int, int] = {}
+    for place, item in enumerate(collectives):
+        launches = launched[item.kind, num_elements(trace.args[item.row])]
+        if launches and launches[0] <= item.start_ns:
+            asked_ns[place] = launches.popleft()
+    result = list(collectives)
+    for place, item in zip(asked_ns, sorted(asked_ns, key=asked_ns.__getitem__), strict=True):
+        result[place] = collectives[item]
+    return result
 
 
 def from_gradients(

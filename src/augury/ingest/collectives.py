@@ -6,7 +6,7 @@ told the recorder, and from the shapes that detail windows have, by position in 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -57,15 +57,32 @@ def tensor_bytes(args: Args) -> int:
     except (msgspec.DecodeError, RecursionError):
         return 0
     for shape, dtype in zip(shapes, dtypes, strict=False):
-        size = element_bytes(dtype)
-        for dim in shape:
-            if not isinstance(dim, int) or dim < 0:
-                size = 0
-                break
-            size *= dim
-        if shape and 0 < size < _MAX_BYTES:
+        size = element_bytes(dtype) * _product(shape)
+        if 0 < size < _MAX_BYTES:
             return size
     return 0
+
+
+def num_elements(args: Args) -> int:
+    """Of the first tensor, be it in a list, as launches take them; 0 where nothing tells."""
+    if not args.input_dims:
+        return 0
+    try:
+        shapes = _dims.decode(args.input_dims)
+    except (msgspec.DecodeError, RecursionError):
+        return 0
+    first = shapes[0] if shapes else []
+    return _product(first[0] if first and isinstance(first[0], list) else first)
+
+
+def _product(shape: Sequence[int | list[int]]) -> int:
+    """0 for what is no tensor's shape."""
+    size = 1 if shape else 0
+    for dim in shape:
+        if not isinstance(dim, int) or dim < 0:
+            return 0
+        size = min(size * dim, _MAX_BYTES)
+    return size
 
 
 def of_calls(collectives: list[Collective], calls: Iterable[Call], ledger: Ledger) -> list[Call]:

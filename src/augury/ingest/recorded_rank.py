@@ -13,7 +13,7 @@ from augury.core.graph import NONE
 from augury.core.kinds import KIND_OF_PHASE, OpKind, Phase, StreamKind
 from augury.core.ledger import Ledger, Severity
 from augury.core.table import I4, U1
-from augury.ingest.arrivals import from_gradients, from_launches, ready_order
+from augury.ingest.arrivals import from_gradients, from_launches, in_order_of_launch, ready_order
 from augury.ingest.collectives import (
     Collective,
     of_calls,
@@ -158,7 +158,7 @@ def _look(
         phase=phase,
         layer=layers(trace, phase),
         nodes=[i for i in backward_nodes(trace, phase) if step[i] != NONE],
-        collectives=collectives,
+        collectives=in_order_of_launch(collectives, trace),
     )
 
 
