@@ -157,7 +157,7 @@ class Run:
             add("AddmmBackward0", at, at + 10 * MS - 1000, **node)
             add("torch::autograd::AccumulateGrad", at + 11 * MS, at + 12 * MS)
         for i, size in enumerate(BUCKETS):
-            shape = {"Input Dims": [[size // 4]], "Input type": ["float"]} if detailed else {}
+            shape = {"Input Dims": [[size // 4]], "Input type": ["float"]}
             start = 53 * MS + i * 20 * MS
             if rank in self.overtaking:
                 start = 74 * MS - i * MS

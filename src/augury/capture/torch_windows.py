@@ -35,8 +35,9 @@ class TorchWindow:
         if torch.cuda.is_available():
             activities.append(ProfilerActivity.CUDA)
         detail = mode == "detail"
-        # Without its memory events: torch complains of them on the job's stderr.
-        self._profile: profile = profile(activities=activities, record_shapes=detail)
+        # Shapes tell which of two communications on two threads is which. Without its memory
+        # events: torch complains of them on the job's stderr.
+        self._profile: profile = profile(activities=activities, record_shapes=True)
         if detail:
             self._profile.start()
         else:

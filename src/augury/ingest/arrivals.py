@@ -50,8 +50,9 @@ def in_order_of_launch(collectives: list[Collective], trace: KinetoTrace) -> lis
         if launches and launches[0] <= item.start_ns:
             asked_ns[place] = launches.popleft()
     result = list(collectives)
-    for place, item in zip(asked_ns, sorted(asked_ns, key=asked_ns.__getitem__), strict=True):
-        result[place] = collectives[item]
+    by_launch = sorted(asked_ns, key=asked_ns.__getitem__)
+    for place, number in zip(asked_ns, by_launch, strict=True):
+        result[place] = collectives[number]
     return result
 
 

@@ -1,13 +1,14 @@
 """What one recorded rank communicated: whose all-reduce each was, how large, asked for when.
 
-Gloo's events say only what kind they are. Sizes and groups come from what DDP and Python's calls
-told the recorder, and from the shapes that detail windows have, by position in the step."""
+Gloo's events say what kind they are, and the shape of a tensor. Sizes and groups come from what
+DDP and Python's calls told the recorder, and from shapes, be it those of other steps."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import msgspec
 
@@ -21,6 +22,8 @@ from augury.ingest.vocabulary import collective_kind, element_bytes
 _dims = msgspec.json.Decoder(list[list[int | list[int]]])
 _types = msgspec.json.Decoder(list[str])
 _MAX_BYTES = 1 << 60
+_AT_ONCE = 4
+"""Events that may have begun in another order than they were asked for: gloo has two threads."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,6 +39,8 @@ class Collective:
     end_ns: int
     arrival_ns: int
     cause: int = NONE
+    shaped_bytes: int = 0
+    """By the shape that was recorded; 0 where none was."""
     size_bytes: int = 0
     group: str | None = None
     peer: int = NONE
@@ -101,18 +106,18 @@ def of_calls(collectives: list[Collective], calls: Iterable[Call], ledger: Ledge
             assert kind is not None
             if kind == OpKind.REDUCE_SCATTER and not by_kind[kind]:
                 kind = OpKind.ALL_REDUCE  # which is what gloo does then, and records
-            found = next(
-                (
-                    item
-                    for item in by_kind[kind]
-                    if item.start_ns >= call.start_ns
-                    and (item.end_ns <= call.end_ns if encloses else True)
-                ),
-                None,
+            may_be = (
+                item
+                for item in by_kind[kind]
+                if item.start_ns >= call.start_ns
+                and (item.end_ns <= call.end_ns if encloses else True)
             )
-            if found is None:
+            fitting = [*islice(may_be, _AT_ONCE)]
+            if not fitting:
                 still.append(call)
                 continue
+            # A shape may be of a part of what the call was given.
+            found = next((c for c in fitting if c.shaped_bytes == call.size_bytes), fitting[0])
             by_kind[kind].remove(found)
             found.call = call
             found.kind = collective_kind(call.kind) or found.kind
@@ -133,20 +138,24 @@ def of_calls(collectives: list[Collective], calls: Iterable[Call], ledger: Ledge
 
 
 def of_ddp(collectives: list[Collective], ddp: list[Ddp], ledger: Ledger) -> None:
-    """DDP reduces its buckets in order; all-reduces that no Python call made are its own."""
+    """DDP reduces its buckets in order; all-reduces that no Python call made are its own. Puts them
+    into that order: of two that gloo's threads took at once, the second may say first that it
+    began."""
     if not ddp:
         return
     buckets = [(one, index) for one in ddp for index in range(len(one.buckets))]
-    by_step: dict[int, list[Collective]] = defaultdict(list)
-    for item in collectives:
+    # Finding unused parameters takes one more, after the buckets, of a count per parameter.
+    maps = [4 * len(one.parameters) for one in ddp if one.find_unused_parameters]
+    expected = [one.buckets[index].size_bytes for one, index in buckets] + maps
+    period = len(expected)
+    by_step: dict[int, list[int]] = defaultdict(list)
+    for place, item in enumerate(collectives):
         if item.call is None and item.group is None:
             item.group = ddp[0].group
             if item.kind == OpKind.ALL_REDUCE:
-                by_step[item.step].append(item)
-    for step, own in by_step.items():
-        # Finding unused parameters takes one more, after the buckets, of a count per parameter.
-        maps = [4 * len(one.parameters) for one in ddp if one.find_unused_parameters]
-        period = len(buckets) + len(maps)
+                by_step[item.step].append(place)
+    for step, places in by_step.items():
+        own = [collectives[place] for place in places]
         if not buckets or len(own) % period:
             ledger.note(
                 "odd-reductions",
@@ -154,38 +163,34 @@ def of_ddp(collectives: list[Collective], ddp: list[Ddp], ledger: Ledger) -> Non
                 example=f"step {step}: {len(own)}, buckets: {len(buckets)}",
             )
             continue
-        for i, item in enumerate(own):
+        for i, place in enumerate(places):
             at = i % period
+            fits = (n for n, one in enumerate(own) if one.shaped_bytes in (0, expected[at]))
+            item = collectives[place] = own.pop(next(fits, 0))
+            item.size_bytes = expected[at]
             if at < len(buckets):
-                owner, bucket = buckets[at]
-                item.group = owner.group
+                item.group = buckets[at][0].group
                 item.bucket = at
-                item.size_bytes = owner.buckets[bucket].size_bytes
-            else:
-                item.size_bytes = maps[at - len(buckets)]
 
 
-def sizes_by_position(collectives: list[Collective], shaped: dict[int, int]) -> None:
-    """Sizes seen in a detail step hold at the same place of steps with the same communications;
-    ``shaped`` has them by index into ``collectives``."""
-    by_step: dict[int, list[int]] = defaultdict(list)
-    for i, item in enumerate(collectives):
-        by_step[item.step].append(i)
+def sizes_by_position(collectives: list[Collective]) -> None:
+    """Sizes seen in one step hold at the same place of steps with the same communications."""
+    by_step: dict[int, list[Collective]] = defaultdict(list)
+    for item in collectives:
+        by_step[item.step].append(item)
     model = next(
-        (rows for rows in reversed(by_step.values()) if rows and all(i in shaped for i in rows)),
-        None,
+        (items for items in reversed(by_step.values()) if all(c.shaped_bytes for c in items)), None
     )
     if model is None:
         return
-    kinds = [collectives[i].kind for i in model]
-    for rows in by_step.values():
-        if [collectives[i].kind for i in rows] == kinds:
-            for i, known in zip(rows, model, strict=True):
-                item = collectives[i]
+    kinds = [item.kind for item in model]
+    for items in by_step.values():
+        if [item.kind for item in items] == kinds:
+            for item, known in zip(items, model, strict=True):
                 # What a call said weighs more than a shape, which may be of one rank's part; a
                 # shape of this very communication more than its place.
-                if item.size_bytes == 0 or (i in shaped and item.call is None):
-                    item.size_bytes = shaped[i] if i in shaped else shaped[known]
+                if item.size_bytes == 0 or (item.shaped_bytes and item.call is None):
+                    item.size_bytes = item.shaped_bytes or known.shaped_bytes
 
 
 def group_ranks(record: RankRecord, name: str | None) -> tuple[int, ...]:

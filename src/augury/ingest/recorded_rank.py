@@ -60,13 +60,8 @@ def read_rank(folder: Path, record: RankRecord, workshop: Workshop, ledger: Ledg
         if trace is not None and len(trace):
             views.append(_look(record, window, trace, len(views), ledger))
     rank = RecordedRank(record=record)
-    shaped: dict[int, int] = {}
     for view in views:
-        for item in view.collectives:
-            size = tensor_bytes(view.trace.args[item.row])
-            if size:
-                shaped[len(rank.collectives)] = size
-            rank.collectives.append(item)
+        rank.collectives += view.collectives
     calls = _inside(record, views)
     alone = of_calls(rank.collectives, calls, ledger)
     for item in rank.collectives:
@@ -74,9 +69,10 @@ def read_rank(folder: Path, record: RankRecord, workshop: Workshop, ledger: Ledg
             # All ranks ask in the same step, be it in another one that they get it.
             item.step = int(step_at(record, np.array([item.call.start_ns]))[0])
     of_ddp(rank.collectives, record.ddp, ledger)
-    sizes_by_position(rank.collectives, shaped)
+    sizes_by_position(rank.collectives)
     unsized(rank.collectives, ledger)
-    for view in views:
+    for number, view in enumerate(views):
+        view.collectives = [item for item in rank.collectives if item.window == number]
         from_launches(view.collectives, view.trace, view.step.tolist())
         if not view.window.is_detailed:
             made = [c for c in view.collectives if c.cause == NONE]
@@ -149,6 +145,7 @@ def _look(
                 start_ns=start,
                 end_ns=start + int(trace.dur_ns[i]),
                 arrival_ns=start,
+                shaped_bytes=tensor_bytes(trace.args[i]),
             )
         )
     return _View(
