@@ -48,18 +48,17 @@ class Meter:
     expected_ns: tuple[int, ...] = ()
     step: int = 0
     log: list[StepLog] = field(default_factory=list)
+    is_on: bool = False
+    """Whether this step is looked at."""
     _now: StepLog | None = None
     _start_ns: int = 0
     _is_own: bool = False
-
-    @property
-    def is_on(self) -> bool:
-        return self._now is not None
 
     def carry_on(self, before: Meter) -> None:
         """In place of another, between two steps."""
         self.step, self.log = before.step, before.log
         self._now, self._start_ns = before._now, before._start_ns
+        self.is_on = before.is_on
 
     def begin(self, start_ns: int) -> None:
         """A backward has begun."""
@@ -68,7 +67,8 @@ class Meter:
         self.step += 1
         self._start_ns = start_ns
         self._now = None
-        if self.every and self.step % self.every == 0:
+        self.is_on = self.every > 0 and self.step % self.every == 0
+        if self.is_on:
             self._now = StepLog(
                 step=self.step,
                 issued_ns=[-1] * self.num_pieces,
@@ -91,33 +91,34 @@ class Meter:
         if self._now is not None:
             self._now.own_ns += spent_ns
 
+    # Both are written out: they are called between layers, where every call of ours is a slow one,
+    # and are themselves in what they count.
+
     def own(self, action: Callable[..., Any], *args: Any) -> Any:
         """Calls it, and counts what it takes as the runtime's own."""
-        if self._now is None or self._is_own:
+        log = self._now
+        if log is None or self._is_own:
             return action(*args)
         self._is_own = True
+        began_ns = time.thread_time_ns()
         try:
-            return self._counted(1, action, *args)
+            return action(*args)
         finally:
+            log.own_ns += time.thread_time_ns() - began_ns - _clock_ns()
             self._is_own = False
 
     def work(self, action: Callable[..., Any], *args: Any) -> Any:
         """Within that: what training would take anyway."""
-        if self._now is None or not self._is_own:
+        log = self._now
+        if log is None or not self._is_own:
             return action(*args)
         self._is_own = False
-        try:
-            return self._counted(-1, action, *args)
-        finally:
-            self._is_own = True
-
-    def _counted(self, sign: int, action: Callable[..., Any], *args: Any) -> Any:
-        log, began_ns = self._now, time.thread_time_ns()
+        began_ns = time.thread_time_ns()
         try:
             return action(*args)
         finally:
-            if log is not None:
-                log.own_ns += sign * (time.thread_time_ns() - began_ns) - _clock_ns()
+            log.own_ns -= time.thread_time_ns() - began_ns + _clock_ns()
+            self._is_own = True
 
     def note_issue(self, piece: int) -> None:
         if self._now is not None:

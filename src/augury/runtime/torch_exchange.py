@@ -55,21 +55,33 @@ class Exchange:
             group.size(),
             apart=is_swapped(plan.order, group.size()),
         )
-        self.sender = Sender(plan, self._buffers, group, self.meter, self._on_arrival, epoch)
+        self.sender = Sender(
+            *(plan, self._buffers, group, self.meter),
+            on_issue=self._lay_down,
+            on_arrival=self._on_arrival,
+            epoch=epoch,
+        )
+        self._can_ask = self.sender.tells
         self.units = _units(model, parameters)
         self.unit_of = {
             id(parameters[n]): unit for unit, one in enumerate(self.units) for n in one.members
         }
+        self._unit_of = [self.unit_of[id(parameter)] for parameter in parameters]
         self.number_of = {id(parameter): n for n, parameter in enumerate(parameters)}
         self._given: list[tuple[Any, int]] = []
         """Each parameter's ``grad`` when it was put, and its version."""
+        self._is_laid_down: list[bool] = []
+        """Gradients whose shares are in the buffers."""
+        self._has_given: bool | None = None
+        """Whether parameters have their ``grad`` still: None until somebody asks."""
         self._made_up: set[int] = set()
         """Gradients that this rank has none of, and holds a place for."""
         self._used: Any = None
         """Which gradients any rank has made, where not all need to be."""
         self._agreed: Any = None
-        self._left: set[int] = set()
+        self.left: set[int] = set()
         """Units that are not up to date."""
+        self._num_members = [len(unit.members) for unit in self.units]
         self._num_missing: list[int] = []
         self._ready: list[int] = []
         """Units of which everything has arrived, the one that is needed first first."""
@@ -77,10 +89,6 @@ class Exchange:
     @property
     def has_agreed(self) -> bool:
         return self._used is not None
-
-    @property
-    def is_applied(self) -> bool:
-        return not self._left
 
     def begin(self, start_ns: int) -> None:
         """A backward brings its first gradient; it started then."""
@@ -90,27 +98,33 @@ class Exchange:
     def _begin(self, start_ns: int) -> None:
         self.sender.begin(start_ns)
         self._given = [(None, 0)] * len(self.parameters)
+        self._is_laid_down = [False] * len(self.parameters)
+        self._has_given = None
         self._made_up = set()
         self._used = None
-        self._left = set(range(len(self.units)))
-        self._num_missing = [len(unit.members) for unit in self.units]
+        self.left = set(range(len(self.units)))
+        self._num_missing = [*self._num_members]
         self._ready = []
 
     def put(self, number: int, gradient: Any) -> None:
-        """Backward has made a gradient."""
+        """Backward has made a gradient. Little is done between its layers, whose data is what
+        caches hold: shares are laid down when they are sent."""
         self._given[number] = gradient, gradient._version
-        gradient = gradient.detach() if gradient.requires_grad else gradient
         if self.meter.is_on:
-            self.meter.work(self._buffers.put, number, gradient)
             self.meter.note_release(number)
-        else:
-            self._buffers.put(number, gradient)
         self.sender.put(number)
+
+    def _lay_down(self, gradients: Iterable[int]) -> None:
+        for number in gradients:
+            if not self._is_laid_down[number]:
+                self._is_laid_down[number] = True
+                gradient = self._given[number][0]
+                self._buffers.put(number, gradient.detach() if gradient.requires_grad else gradient)
 
     def watched(self, *, parameters: bool) -> dict[int, int]:
         """What must not be looked at now: units by the ``id`` of tensors."""
         found: dict[int, int] = {}
-        for unit in self._left if parameters else range(len(self.units)):
+        for unit in self.left if parameters else range(len(self.units)):
             for number in self.units[unit].members:
                 if parameters:
                     found[id(self.parameters[number])] = unit
@@ -126,6 +140,7 @@ class Exchange:
             missing = sorted(self.sender.waiting_for)
             for number in missing:
                 self._buffers.put_nothing(number)
+                self._is_laid_down[number] = True
                 parameter = self.parameters[number]
                 if agree:
                     if parameter.grad is None:
@@ -144,44 +159,36 @@ class Exchange:
         while not self.sender.is_done:
             self.sender.wait_next()
         self.sender.finish()
-        self._left = set()
+        self.left = set()
 
-    def wait_unit(self, unit: int) -> None:
-        """Until its parameters are up to date; updates others while it waits."""
-        if unit not in self._left:
-            return
+    def wait_units(self, units: Iterable[int]) -> None:
+        """Until their parameters are up to date; updates others while it waits."""
         with undisturbed():
-            while unit in self._left:
-                if self._num_missing[unit]:
-                    self._use_time()
-                else:
-                    self._update(unit)
-
-    def is_left(self, parameter_ids: Iterable[int]) -> bool:
-        """Whether some of them are not up to date."""
-        return any(self.unit_of[one] in self._left for one in parameter_ids)
-
-    def wait_for(self, parameter_ids: Iterable[int]) -> None:
-        for unit in {self.unit_of[one] for one in parameter_ids}:
-            self.wait_unit(unit)
+            for unit in units:
+                while unit in self.left:
+                    if self._num_missing[unit]:
+                        self._use_time()
+                    else:
+                        self._update(unit)
 
     def wait_all(self, in_turn: bool) -> None:
         """Until everything is up to date; ``in_turn``: updates are done as they arrive."""
         with undisturbed():
-            while in_turn and self._left and not self.sender.is_done:
+            while in_turn and self.left and not self.sender.is_done:
                 self._use_time()
             while not self.sender.is_done:
                 self.sender.wait_next()
             if not in_turn:
                 self.sender.finish()
-            late = sorted(self._left)
+            late = sorted(self.left)
             self._apply(late)
             if in_turn:
                 self._give_back(late)
 
     def _use_time(self) -> None:
         """The updates that can be done; with none, waits."""
-        self.sender.poll()
+        if self._can_ask:
+            self.sender.poll()
         if self._ready:
             # All at once: whatever comes meanwhile, there is no less to do.
             units, self._ready = self._ready, []
@@ -190,11 +197,12 @@ class Exchange:
         else:
             self.sender.wait_next()
 
-    def _on_arrival(self, number: int) -> None:
-        unit = self.unit_of[id(self.parameters[number])]
-        self._num_missing[unit] -= 1
-        if not self._num_missing[unit]:
-            insort(self._ready, unit)
+    def _on_arrival(self, gradients: Iterable[int]) -> None:
+        for number in gradients:
+            unit = self._unit_of[number]
+            self._num_missing[unit] -= 1
+            if not self._num_missing[unit]:
+                insort(self._ready, unit)
 
     def _update(self, unit: int) -> None:
         self._ready.remove(unit)
@@ -207,7 +215,7 @@ class Exchange:
 
     def _apply(self, units: list[int]) -> None:
         numbers = [n for unit in units for n in self.units[unit].members]
-        self._left.difference_update(units)
+        self.left.difference_update(units)
         self.meter.work(self._apply_to, numbers)
 
     def _apply_to(self, numbers: list[int]) -> None:
@@ -224,7 +232,7 @@ class Exchange:
         kept = [parameter.grad for parameter in self.parameters]
         for number, parameter in enumerate(self.parameters):
             parameter.grad = self._to_apply(number)
-        self._left = set()
+        self.left = set()
         return kept
 
     def swap_out(self, kept: list[Any]) -> None:
@@ -238,6 +246,11 @@ class Exchange:
     def _give_back(self, units: Iterable[int]) -> None:
         """As after DDP's reduction, ``grad`` is the mean: unless it was zeroed or replaced since
         backward made it."""
+        if self._has_given is None:
+            pairs = zip(self.parameters, self._given, strict=True)
+            self._has_given = any(parameter.grad is given for parameter, (given, _) in pairs)
+        if not self._has_given:
+            return  # as is usual: programs zero gradients by setting them to None
         for unit in units:
             for number in self.units[unit].members:
                 given, version = self._given[number]

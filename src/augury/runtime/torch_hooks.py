@@ -9,15 +9,9 @@ from contextlib import nullcontext
 from typing import Any
 
 
-class Hook:
+class Hook(functools.partial[None]):
     """A copied or unpickled model has something in its place that does nothing, and that needs
     nothing of ours to be there."""
-
-    def __init__(self, call: Callable[..., None]) -> None:
-        self._call = call
-
-    def __call__(self, *args: Any) -> None:
-        self._call(*args)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return getattr, (nullcontext(), "__exit__")

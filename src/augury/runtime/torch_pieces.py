@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -34,22 +34,25 @@ class Sender:
         buffers: Buffers,
         group: Any,
         meter: Meter,
-        on_arrival: Callable[[int], None],
+        *,
+        on_issue: Callable[[Sequence[int]], None],
+        on_arrival: Callable[[Sequence[int]], None],
         epoch: int,
     ) -> None:
-        """``on_arrival`` is called by the main thread, with the number of a gradient; ``epoch``:
-        how many there have been before, the same on all ranks."""
+        """``on_issue`` is called with the gradients whose shares a piece is about to take from the
+        buffers; ``on_arrival`` by the main thread, with those that have arrived; ``epoch``: how
+        many there have been before, the same on all ranks."""
         self._order: Order = plan.order
         self._buffers = buffers
         self._group = group
         self._swap = Swap(group, buffers, epoch) if buffers.is_apart else None
         self._meter = meter
-        self._on_arrival = on_arrival
+        self._on_issue, self._on_arrival = on_issue, on_arrival
         self._summed = distributed.AllreduceOptions()
         self._summed.reduceOp = distributed.ReduceOp.SUM
         pieces = self._order.pieces
         num_gradients = len(plan.problem.gradients)
-        members = [{part.gradient for part in piece.slices} for piece in pieces]
+        members = [sorted({part.gradient for part in piece.slices}) for piece in pieces]
         self._members = members
         self._first_pieces: list[list[int]] = [[] for _ in range(num_gradients)]
         self._num_last = [0] * num_gradients
@@ -79,18 +82,23 @@ class Sender:
         self._next = 0
         self._missing = [*self._num_missing]
         self._left = [*self._num_last]
-        self._works: list[list[Any]] = [[] for _ in self._order.pieces]
+        self._works: list[Sequence[Any]] = [()] * len(self._order.pieces)
         self._is_summed: set[int] = set()
         self._open = list(range(len(self._order.pieces)))
         self.waiting_for = set(range(len(self._left)))
         """Gradients that backward has not made yet."""
 
     @property
+    def tells(self) -> bool:
+        """Whether what is under way can be asked; else only who waits is told."""
+        return self._swap is None
+
+    @property
     def is_done(self) -> bool:
         return not self._open
 
     def put(self, gradient: int) -> None:
-        """Its share lies in the buffers."""
+        """Backward has made it."""
         self.waiting_for.discard(gradient)
         for number in self._first_pieces[gradient]:
             self._missing[number] -= 1
@@ -101,22 +109,22 @@ class Sender:
         """Issues what may be issued; ``at_once``: whatever its mark says."""
         pieces = self._order.pieces
         with self._lock:
-            while self._next < len(pieces):
-                piece = pieces[self._next]
-                if self._missing[self._next]:
-                    return
+            while self._next < len(pieces) and not self._missing[self._next]:
+                number, piece = self._next, pieces[self._next]
                 if piece.op is OpKind.ALL_GATHER and piece.after not in self._is_summed:
                     return
-                if not at_once and self._is_early(piece.not_before_ns):
+                if piece.not_before_ns and not at_once and self._is_early(piece.not_before_ns):
                     return  # the next gradient asks again
                 # Counted first: a piece may arrive while it is issued, which leads here again.
                 self._next += 1
-                self._issue(self._next - 1, piece.op)
+                self._issue(number, piece.op)
 
     def _is_early(self, not_before_ns: int) -> bool:
-        return not_before_ns > 0 and time.perf_counter_ns() - self._start_ns < not_before_ns
+        return time.perf_counter_ns() - self._start_ns < not_before_ns
 
     def _issue(self, number: int, op: OpKind) -> None:
+        if op in FIRST_OPS:
+            self._meter.work(self._on_issue, self._members[number])
         if self._swap is not None:
             self._meter.note_issue(number)
             self._works[number] = [self._meter.work(self._swap.send, number)]
@@ -167,9 +175,7 @@ class Sender:
             self.advance(at_once=not self.waiting_for)
 
     def poll(self) -> None:
-        """Notices what has arrived, without waiting."""
-        if self._swap is not None:
-            return  # only who waits is told
+        """Notices what has arrived, without waiting; only if ``tells``."""
         for number in self._open[:LOOK_AHEAD]:
             works = self._works[number]
             if not works:
@@ -190,16 +196,16 @@ class Sender:
         if self._order.pieces[number].op is OpKind.REDUCE_SCATTER:
             self._sum(number)
         elif self._order.pieces[number].op in LAST_OPS:
+            left = self._left
             for gradient in self._members[number]:
-                self._left[gradient] -= 1
-                if not self._left[gradient]:
-                    self._on_arrival(gradient)
+                left[gradient] -= 1
+            self._on_arrival([n for n in self._members[number] if not left[n]])
         self._open.remove(number)
 
     def finish(self) -> None:
         """When all has arrived: until what was sent may be written over."""
         if self._swap is not None:
-            self._swap.end()
+            self._meter.work(self._swap.end)
 
 
 def _told(noted: Callable[[int], None], number: int) -> Callable[[Any], None]:

@@ -7,7 +7,6 @@ arrive, at the latest when the next forward needs them.
 
 from __future__ import annotations
 
-import functools
 from contextlib import suppress
 from typing import Any
 
@@ -140,7 +139,7 @@ class Scheduled:
         for module in model.module.modules():
             own = [id(p) for p in module._parameters.values() if id(p) in ids]
             if own:
-                hook = Hook(functools.partial(steps.before_module, own))
+                hook = Hook(steps.before_module, own)
                 self._hooks.append(module.register_forward_pre_hook(hook, prepend=True))
         self._hooks += [
             model.register_forward_pre_hook(Hook(steps.before_forward), prepend=True),

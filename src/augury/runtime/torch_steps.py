@@ -100,7 +100,7 @@ class Steps:
         exchange.meter.end_backward()
         if not (exchange.sender.waiting_for or self._model.find_unused_parameters):
             self._is_expected = False
-            self._all_put(exchange)
+            exchange.meter.own(self._all_put, exchange)
 
         if not self._is_told and not exchange.sender.waiting_for:
             self.flush()  # nothing can be watched from here
@@ -130,7 +130,7 @@ class Steps:
         if self._habits.barrier == "backward":
             self.flush()
         else:
-            self._look_out(exchange, parameters=True)
+            exchange.meter.own(self._look_out, exchange)
 
     def _all_put(self, exchange: Exchange) -> None:
         exchange.sender.advance(at_once=True)
@@ -165,7 +165,7 @@ class Steps:
 
     # --- between backward and forward
 
-    def _look_out(self, exchange: Exchange, *, parameters: bool) -> None:
+    def _look_out(self, exchange: Exchange, parameters: bool = True) -> None:
         self._watch.watched = exchange.watched(parameters=parameters)
         self._watch.start()
         self._meter_watch(exchange)
@@ -181,8 +181,8 @@ class Steps:
         if exchange is None:
             return True
         if self._is_in_forward:
-            self._wait(exchange.wait_unit, unit)
-            if exchange.is_applied:
+            self._wait(exchange.wait_units, (unit,))
+            if not exchange.left:
                 self._watch.stop()
             return True
         if torch._C._current_graph_task_id() != -1:
@@ -269,11 +269,11 @@ class Steps:
         if self._is_flying and not self._is_due:
             self.flush()
         if self._is_flying:
-            if exchange.is_applied:
+            if not exchange.left:
                 exchange.give_back_all()
                 self._rest()
             elif not self._watch.watched:
-                self._look_out(exchange, parameters=True)
+                exchange.meter.own(self._look_out, exchange)
         self._habits.end_step()
         self._is_in_forward = True
         self._asked_to_sync = self._model.require_backward_grad_sync
@@ -284,17 +284,23 @@ class Steps:
         if exchange is None or not self._is_flying or self._is_broken:
             return
         if not self._is_in_forward:
-            if self._is_due and exchange.is_applied:
+            if self._is_due and not exchange.left:
                 return
             self._habits.note("step" if self._is_due else "backward")
             self.flush()
             return
-        if exchange.is_left(parameter_ids):
-            exchange.meter.own(self._wait, exchange.wait_for, parameter_ids)
-            if exchange.is_applied:
+        if exchange.left:
+            exchange.meter.own(self._wait_for, exchange, parameter_ids)
+
+    def _wait_for(self, exchange: Exchange, parameter_ids: list[int]) -> None:
+        unit_of, watched = exchange.unit_of, self._watch.watched
+        units = {unit_of[one] for one in parameter_ids}
+        if not units.isdisjoint(exchange.left):
+            self._wait(exchange.wait_units, units)
+            if not exchange.left:
                 self._watch.stop()
         for one in parameter_ids:
-            self._watch.watched.pop(one, None)
+            watched.pop(one, None)
 
     def after_forward(self, _model: Any, _inputs: Any, output: Any) -> None:
         if not self._is_in_forward:

@@ -7,8 +7,8 @@ them right after it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -23,6 +23,8 @@ _HOOKS = (
     "_optimizer_load_state_dict_pre_hooks",
     "_optimizer_load_state_dict_post_hooks",
 )
+
+_UNSEEN = nullcontext()
 
 PART_OF = "_augury_part_of"
 """Tells such an optimizer from those that the program made."""
@@ -57,12 +59,16 @@ class Updates:
         """For the program, and all who count steps, the optimizer steps now."""
         optimizer = self._optimizer
         optimizer._opt_called = True  # as learning-rate schedulers want to know
-        with record_function(self.range_name):
+        with self._seen():
             for hook in [*torch_optimizer._global_optimizer_pre_hooks.values()]:
                 hook(optimizer, (optimizer,), {})
             yield
             for hook in [*torch_optimizer._global_optimizer_post_hooks.values()]:
                 hook(optimizer, (optimizer,), {})
+
+    def _seen(self) -> AbstractContextManager[Any]:
+        """By a profiler of torch's, if there is one."""
+        return record_function(self.range_name) if torch.autograd._profiler_enabled() else _UNSEEN
 
     def snapshot(self) -> None:
         """``step`` was called: its settings of this moment count."""
@@ -86,9 +92,9 @@ class Updates:
             self._shape = shape
             self._group_of = {id(p): n for n, group in enumerate(groups) for p in group["params"]}
 
-    def others(self, known: Collection[int]) -> list[Any]:
-        """Parameters of the optimizer's that are not among those, and have a gradient."""
-        if self._group_of.keys() <= set(known):
+    def others(self, known: Mapping[int, int]) -> list[Any]:
+        """Parameters of the optimizer's whose ids are not among those, and have a gradient."""
+        if self._group_of.keys() <= known.keys():
             return []
         return [
             parameter
@@ -115,10 +121,7 @@ class Updates:
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = gradient
         try:
-            if torch.autograd._profiler_enabled():
-                with record_function(self.range_name):
-                    self._step(self._part)
-            else:
+            with self._seen():
                 self._step(self._part)
         finally:
             for parameter, gradient in zip(parameters, kept, strict=True):
