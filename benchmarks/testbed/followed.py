@@ -38,14 +38,13 @@ def main() -> None:
     if trainer.schedule is not None:
         trainer.schedule.flush()
     if dist.get_rank() == 0:
-        logs = trainer.schedule.log if trainer.schedule else []
         torch.save([parameter.detach() for parameter in trainer.module.parameters()], options.out)
         options.out.with_suffix(".json").write_text(
             json.dumps(
                 {
                     "answered": answered,
                     "planned_anew": planned_anew,
-                    "own": [log.own_ns / log.step_ns for log in logs if log.step_ns],
+                    "own_share": trainer.schedule.own_share if trainer.schedule else None,
                 }
             )
         )

@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from augury.core.plan import Mode
@@ -34,7 +33,7 @@ class Followed:
     """What a job left."""
 
     parameters: Any
-    own: list[float]
+    own_share: float | None
     answered: int | None
     planned_anew: int | None
 
@@ -65,7 +64,8 @@ class Follower:
             ours = self._run(bed, folder / "ours", "--steps", str(NUM_STEPS), *self._planned())
             if is_pair:
                 yield self._check("bits-that-differ", _num_different(stock, ours), "", 0.0)
-                yield self._check("own-work", 100 * median(ours.own), "%", 2.0)
+                own_pct = None if ours.own_share is None else 100 * ours.own_share
+                yield self._check("own-work", own_pct, "%", 2.0)
                 yield self._replanned(bed, folder / "halved")
                 yield self._killed(bed, folder / "killed")
             else:

@@ -819,7 +819,7 @@ def _check_log(scheduled: Any) -> None:
             assert 0 <= arrived < log.step_ns
         assert all(0 <= released <= log.backward_ns for released in log.released_ns)
         assert log.backward_ns < log.step_ns
-        assert log.own_ns > 0
+    assert 0 < scheduled.own_share < 1
 
 
 def another_policy_that_is_not_there() -> None:

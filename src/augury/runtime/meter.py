@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
+from statistics import median
 from typing import Any
 
 
@@ -24,8 +25,17 @@ class StepLog:
     backward_ns: int = 0
     step_ns: int = 0
     """From this step's backward to the next one's."""
+
+
+@dataclass(slots=True, kw_only=True)
+class OwnWork:
+    """CPU time of a step in the runtime itself, on the main thread: without copies, messages,
+    waits and updates."""
+
+    is_logged: bool
+    """Whether the step was looked at as well, which is work too."""
     own_ns: int = 0
-    """CPU time in the runtime itself, on the main thread: without copies, waits and updates."""
+    step_ns: int = 0
 
 
 @cache
@@ -39,7 +49,8 @@ def _clock_ns() -> int:
 
 @dataclass(slots=True, kw_only=True)
 class Meter:
-    """Looks at every ``every``-th step; keeps the last ``keep`` of them."""
+    """Looks at every ``every``-th step; keeps the last ``keep`` of them. In those, and in as many
+    others, what the runtime itself takes is counted."""
 
     num_pieces: int
     num_gradients: int
@@ -48,25 +59,42 @@ class Meter:
     expected_ns: tuple[int, ...] = ()
     step: int = 0
     log: list[StepLog] = field(default_factory=list)
+    counted: list[OwnWork] = field(default_factory=list)
     is_on: bool = False
     """Whether this step is looked at."""
+    is_counting: bool = False
     _now: StepLog | None = None
+    _count: OwnWork | None = None
     _start_ns: int = 0
     _is_own: bool = False
 
     def carry_on(self, before: Meter) -> None:
         """In place of another, between two steps."""
-        self.step, self.log = before.step, before.log
-        self._now, self._start_ns = before._now, before._start_ns
-        self.is_on = before.is_on
+        self.step, self.log, self.counted = before.step, before.log, before.counted
+        self._now, self._count, self._start_ns = before._now, before._count, before._start_ns
+        self.is_on, self.is_counting = before.is_on, before.is_counting
+
+    @property
+    def own_share(self) -> float | None:
+        """Of a step's time, over all steps; None where none was counted."""
+        shares: dict[bool, list[float]] = {True: [], False: []}
+        for one in self.counted:
+            if one.step_ns > 0:
+                shares[one.is_logged].append(one.own_ns / one.step_ns)
+        if not shares[True] or not shares[False]:
+            return None
+        logged, plain = median(shares[True]), median(shares[False])
+        return (logged + (self.every - 1) * plain) / self.every
 
     def begin(self, start_ns: int) -> None:
         """A backward has begun."""
         if self._now is not None:
             self._now.step_ns = start_ns - self._start_ns
+        if self._count is not None:
+            self._count.step_ns = start_ns - self._start_ns
         self.step += 1
         self._start_ns = start_ns
-        self._now = None
+        self._now = self._count = None
         self.is_on = self.every > 0 and self.step % self.every == 0
         if self.is_on:
             self._now = StepLog(
@@ -78,6 +106,13 @@ class Meter:
             )
             self.log.append(self._now)
             del self.log[: -self.keep]
+        self.is_counting = self.is_on or (
+            self.every > 1 and self.step % self.every == self.every // 2
+        )
+        if self.is_counting:
+            self._count = OwnWork(is_logged=self.is_on)
+            self.counted.append(self._count)
+            del self.counted[: -self.keep]
 
     def end_backward(self) -> None:
         if self._now is not None:
@@ -88,36 +123,38 @@ class Meter:
             self._now.released_ns[gradient] = time.perf_counter_ns() - self._start_ns
 
     def note_own(self, spent_ns: int) -> None:
-        if self._now is not None:
-            self._now.own_ns += spent_ns
+        if self._count is not None:
+            self._count.own_ns += spent_ns
 
     # Both are written out: they are called between layers, where every call of ours is a slow one,
     # and are themselves in what they count.
 
     def own(self, action: Callable[..., Any], *args: Any) -> Any:
         """Calls it, and counts what it takes as the runtime's own."""
-        log = self._now
-        if log is None or self._is_own:
+        count = self._count
+        if count is None or self._is_own:
             return action(*args)
         self._is_own = True
+        time.thread_time_ns()  # the first one after a layer is slow, and nobody's work but its own
         began_ns = time.thread_time_ns()
         try:
             return action(*args)
         finally:
-            log.own_ns += time.thread_time_ns() - began_ns - _clock_ns()
+            count.own_ns += time.thread_time_ns() - began_ns - _clock_ns()
             self._is_own = False
 
     def work(self, action: Callable[..., Any], *args: Any) -> Any:
         """Within that: what training would take anyway."""
-        log = self._now
-        if log is None or not self._is_own:
+        count = self._count
+        if count is None or not self._is_own:
             return action(*args)
         self._is_own = False
         began_ns = time.thread_time_ns()
         try:
             return action(*args)
         finally:
-            log.own_ns -= time.thread_time_ns() - began_ns + _clock_ns()
+            time.thread_time_ns()  # as above
+            count.own_ns -= time.thread_time_ns() - began_ns + _clock_ns()
             self._is_own = True
 
     def note_issue(self, piece: int) -> None:

@@ -61,6 +61,12 @@ class Scheduled:
         """The last steps that were looked at: every ``log_every``-th."""
         return self._meter.log
 
+    @property
+    def own_share(self) -> float | None:
+        """What following a plan takes itself, of the CPU time of the main thread and as a share of
+        the step; None where ``log_every`` is 0 or 1, or few steps have been done."""
+        return self._meter.own_share
+
     def switch(self, plan: Plan | None) -> None:
         """To another plan, or to stock DDP: by all ranks, between steps."""
         self.flush()

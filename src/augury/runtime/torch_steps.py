@@ -62,6 +62,8 @@ class Steps:
         self._exchange, self._control = exchange, control
         self._is_expected = False
         self._watch.stop()
+        if exchange is not None:
+            _ = self._watch.call_ns  # measured now
 
     # --- backward
 
@@ -73,6 +75,13 @@ class Steps:
             self._is_running = True
             torch.autograd.Variable._execution_engine.queue_callback(self._end_backward)
             self._begin(exchange)
+        # Between layers, whose data is what caches hold, every call of ours is a slow one.
+        if exchange.meter.is_counting:
+            exchange.meter.own(self._put, exchange, parameter)
+        else:
+            self._put(exchange, parameter)
+
+    def _put(self, exchange: Exchange, parameter: Any) -> None:
         number = exchange.number_of[id(parameter)]
         if number not in exchange.sender.waiting_for:
             name = exchange.plan.problem.gradients[number].name
@@ -80,11 +89,7 @@ class Steps:
                 f"Expected to mark a variable ready only once: {name} got its gradient a second "
                 "time since the last forward of the model"
             )
-        # Between layers, whose data is what caches hold, every call of ours is a slow one.
-        if exchange.meter.is_on:
-            exchange.meter.own(exchange.put, number, parameter.grad)
-        else:
-            exchange.put(number, parameter.grad)
+        exchange.put(number, parameter.grad)
 
     def _begin(self, exchange: Exchange) -> None:
         if not self._is_flying:
@@ -173,7 +178,7 @@ class Steps:
     def _meter_watch(self, exchange: Exchange) -> None:
         """What watching has cost since this was called last."""
         num_calls, self._watch.num_calls = self._watch.num_calls, 0
-        if exchange.meter.is_on:
+        if exchange.meter.is_counting:
             exchange.meter.note_own(num_calls * self._watch.call_ns)
 
     def _on_touch(self, unit: int) -> bool:

@@ -92,7 +92,8 @@ class Watch(TorchFunctionMode):
 
     @cached_property
     def call_ns(self) -> int:
-        """What one call costs more, about."""
+        """What one call costs more, about. To be asked first where nothing is under way: what the
+        system does for the network counts for whoever it interrupts."""
         idle = Watch(self._touched)
         idle.watched = {0: 0}
         tensor = torch.zeros(1)
