@@ -79,6 +79,7 @@ class Trainer:
         self._optimizer = torch.optim.SGD(self.module.parameters(), lr=0.01, momentum=0.9)
         self._batches = batches(self._workload, options.batch_scale)
         self._accumulate = 1
+        self._is_in_sync = False
         self._planned: DistributedDataParallel | None = None
         self.schedule: Scheduled | None = None
         self.loss = float("nan")
@@ -96,15 +97,20 @@ class Trainer:
         if self.schedule is not None:
             self.schedule.switch(None)
         gc.collect()
-        self._wrapped = DistributedDataParallel(self.module, **limits(configuration.caps))
+        self._wrapped = self._ddp(**limits(configuration.caps))
         if self._options.compile:
             self._wrapped = torch.compile(self._wrapped)
+
+    def _ddp(self, **options: Any) -> DistributedDataParallel:
+        """All ranks have the same parameters after the first: a slow link takes long to say so."""
+        init_sync, self._is_in_sync = not self._is_in_sync, True
+        return DistributedDataParallel(self.module, init_sync=init_sync, **options)
 
     def _follow(self, plan: Plan) -> nn.Module:
         from augury.runtime.torch_scheduled import schedule_training
 
         if self._planned is None or self.schedule is None:
-            self._planned = DistributedDataParallel(self.module)
+            self._planned = self._ddp()
             self.schedule = schedule_training(
                 self._planned, self._optimizer, plan, replan=self._options.replan
             )

@@ -33,8 +33,8 @@ from benchmarks.validate.policy_settings import CAPS_MB, PolicyCase
 WINDOWS = ((6, 14), (18, 26))
 FIRST_STEPS = 34
 """Both windows, three steps in detail, and plain ones."""
-WARM_UP = 4
-PILOT = 6
+WARM_UP = 3
+PILOT = 5
 MEASURED = 8
 ROUNDS = 4
 WAIT_S = 120

@@ -123,15 +123,13 @@ class Exchange:
 
     def watched(self, *, parameters: bool) -> dict[int, int]:
         """What must not be looked at now: units by the ``id`` of tensors."""
-        found: dict[int, int] = {}
-        for unit in self.left if parameters else range(len(self.units)):
-            for number in self.units[unit].members:
-                if parameters:
-                    found[id(self.parameters[number])] = unit
-                gradient = self._given[number][0]
-                if gradient is not None:
-                    found[id(gradient)] = unit
-        return found
+        pairs = zip(self._given, self._unit_of, strict=True)
+        gradients = {id(given): unit for (given, _), unit in pairs}
+        gradients.pop(id(None), None)
+        found = {**self.unit_of, **gradients} if parameters else gradients
+        if not parameters or len(self.left) == len(self.units):
+            return found
+        return {one: unit for one, unit in found.items() if unit in self.left}
 
     def fill(self, *, agree: bool) -> None:
         """Backward is over: what it did not make counts as nothing; ``agree``: on what no rank
@@ -180,10 +178,7 @@ class Exchange:
                 self.sender.wait_next()
             if not in_turn:
                 self.sender.finish()
-            late = sorted(self.left)
-            self._apply(late)
-            if in_turn:
-                self._give_back(late)
+            self._apply(sorted(self.left))
 
     def _use_time(self) -> None:
         """The updates that can be done; with none, waits."""
@@ -193,7 +188,6 @@ class Exchange:
             # All at once: whatever comes meanwhile, there is no less to do.
             units, self._ready = self._ready, []
             self._apply(units)
-            self._give_back(units)
         else:
             self.sender.wait_next()
 
@@ -211,12 +205,13 @@ class Exchange:
             units.append(self._ready.pop(0))
             size_bytes += self.units[units[-1]].size_bytes
         self._apply(units)
-        self._give_back(units)
 
     def _apply(self, units: list[int]) -> None:
         numbers = [n for unit in units for n in self.units[unit].members]
         self.left.difference_update(units)
         self.meter.work(self._apply_to, numbers)
+        if self._has_given is not False:
+            self._give_back(units)
 
     def _apply_to(self, numbers: list[int]) -> None:
         gradients = [self._to_apply(n) for n in numbers]
