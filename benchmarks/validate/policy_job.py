@@ -33,7 +33,7 @@ from benchmarks.validate.policy_settings import CAPS_MB, PolicyCase
 WINDOWS = ((6, 14), (18, 26))
 FIRST_STEPS = 34
 """Both windows, three steps in detail, and plain ones."""
-WARM_UP = 3
+WARM_UP = 2
 PILOT = 5
 MEASURED = 8
 ROUNDS = 4

@@ -12,9 +12,9 @@ class Following:
     """On the main thread, in Python, measured where a rank has one core to itself and its caches
     hold layers rather than the interpreter."""
 
-    per_gradient_ns: int = 40_000
+    per_gradient_ns: int = 20_000
     """Told of it, and putting it into its pieces, without the copy."""
-    per_piece_ns: int = 150_000
+    per_piece_ns: int = 100_000
     """Sending, waiting, and another call of the optimizer."""
     half_message_bytes: int | None = HALF_MESSAGE_BYTES
     """Exchanges in halves go in messages of this size."""

@@ -140,7 +140,7 @@ class PieceExchange:
                 # Nobody overtakes who has not been called for.
                 called = self._delay("called for", parts, 0, step, sorted(after))
                 after = {called}
-            extra_ns = self._beside.time_ns(piece.size_bytes) if self._beside else 0.0
+            extra_ns = self._extra_ns(piece)
             # What small ones take beside compute is known of one behind the other.
             ahead = number - (1 if extra_ns else self._at_once)
             if ahead >= 0:
@@ -170,6 +170,15 @@ class PieceExchange:
         if piece.op == OpKind.ALL_REDUCE:
             return cost.time_ns(piece.size_bytes)
         return sum(cost.time_ns(size) for size in self._following.messages(piece.size_bytes)) / 2
+
+    def _extra_ns(self, piece: Piece) -> float:
+        """What it takes longer while its rank computes: every message waits for a core."""
+        if self._beside is None:
+            return 0.0
+        if piece.op == OpKind.ALL_REDUCE:
+            return self._beside.time_ns(piece.size_bytes)
+        messages = self._following.messages(piece.size_bytes)
+        return sum(self._beside.time_ns(size) for size in messages)
 
     def _begin(self, parts: StepParts, extra_ns: float, step: int, after: set[int]) -> int:
         """What a piece takes before it progresses while its rank computes, and hardly else."""
