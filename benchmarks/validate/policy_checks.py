@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,22 +80,15 @@ class Follower:
 
     def _replanned(self, bed: Bed, folder: Path) -> Check:
         """At half the rate."""
-        folder.mkdir()
-        jobs = self._start(
-            bed,
-            folder,
-            *("--steps", str(SIGN_AT + STEPS_AFTER), *self._planned(), "--replan"),
-            *("--signs", str(folder), "--sign-at", str(SIGN_AT)),
-        )
-        try:
+        options = ("--steps", str(SIGN_AT + STEPS_AFTER), *self._planned(), "--replan")
+        with self._job(bed, folder, *options, *_signs(folder, SIGN_AT)) as jobs:
             _await(folder / "reached", jobs, folder)
-            bed.set_rate(f"{(self._setting.mbit or 0) // 2}mbit")
-            (folder / "answered").touch()
-            found = _finish(jobs, folder)
-        finally:
-            bed_as_recorded(bed, self._setting)
-            for job in jobs:
-                end(job)
+            try:
+                bed.set_rate(f"{(self._setting.mbit or 0) // 2}mbit")
+                (folder / "answered").touch()
+                found = _finish(jobs, folder)
+            finally:
+                bed_as_recorded(bed, self._setting)
         after = None
         if found.answered is not None and found.planned_anew is not None:
             after = float(found.planned_anew - found.answered)
@@ -102,33 +96,33 @@ class Follower:
 
     def _killed(self, bed: Bed, folder: Path) -> Check:
         """Seconds until the other rank has ended, and not well."""
-        folder.mkdir()
-        jobs = self._start(
-            bed,
-            folder,
-            *("--steps", "1000000", *self._planned(), "--timeout", str(TIMEOUT_S)),
-            *("--signs", str(folder), "--sign-at", "10"),
-        )
-        try:
+        options = ("--steps", "1000000", *self._planned(), "--timeout", str(TIMEOUT_S))
+        with self._job(bed, folder, *options, *_signs(folder, 10)) as jobs:
             _await(folder / "reached", jobs, folder)
             end(jobs[1])
             began = time.monotonic()
-            code = jobs[0].wait(timeout=WAIT_S)
+            try:
+                code = jobs[0].wait(timeout=WAIT_S)
+            except subprocess.TimeoutExpired:
+                code = 0
             took_s = time.monotonic() - began
-        except subprocess.TimeoutExpired:
-            code, took_s = 0, float(WAIT_S)
-        finally:
-            for job in jobs:
-                end(job)
         return self._check(
             "seconds-beside-a-dead-rank", took_s if code else None, "s", TIMEOUT_S + 5
         )
 
     def _run(self, bed: Bed, folder: Path, *options: str) -> Followed:
+        with self._job(bed, folder, *options) as jobs:
+            return _finish(jobs, folder)
+
+    @contextmanager
+    def _job(
+        self, bed: Bed, folder: Path, *options: str
+    ) -> Iterator[list[subprocess.Popen[bytes]]]:
+        """A process for each rank, which end with it."""
         folder.mkdir()
         jobs = self._start(bed, folder, *options)
         try:
-            return _finish(jobs, folder)
+            yield jobs
         finally:
             for job in jobs:
                 end(job)
@@ -153,6 +147,10 @@ class Follower:
             unit=unit,
             at_most=at_most,
         )
+
+
+def _signs(folder: Path, step: int) -> tuple[str, ...]:
+    return "--signs", str(folder), "--sign-at", str(step)
 
 
 def _await(sign: Path, jobs: list[subprocess.Popen[bytes]], folder: Path) -> None:
