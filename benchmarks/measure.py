@@ -58,6 +58,11 @@ def ratio(numerator: Work, denominator: Work, *, rounds: int) -> Ratio:
     return Ratio(over / under, min(each), max(each))
 
 
+def ten_times(work: Work) -> Work:
+    """Short work is measured ten at a time."""
+    return lambda: [work() for _ in range(10)]
+
+
 def cpu_seconds(work: Work) -> float:
     begin = time.process_time()
     work()
@@ -99,6 +104,22 @@ def report(name: str, value: float, unit: str, bound: Bound | None, **details: o
         line |= {"bound": str(bound), "holds": holds}
     print(json.dumps(line | details), flush=True)
     return holds
+
+
+def report_worse(name: str, found: dict[str, Ratio], unit: str, bound: Bound | None = None) -> bool:
+    """The worst of several styles of graphs; False if its bound is broken."""
+    is_upper = bound is None or bound.is_upper
+    worst = (max if is_upper else min)(found, key=lambda style: found[style].value)
+    return report(
+        name,
+        found[worst].value,
+        unit,
+        bound,
+        worse=worst,
+        low=round(found[worst].low, 3),
+        high=round(found[worst].high, 3),
+        **{style: round(measured.value, 3) for style, measured in found.items()},
+    )
 
 
 def say(text: str) -> None:

@@ -3,11 +3,15 @@
 // structure with many durations, so this is worked out once.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "gangs.hpp"
 #include "graph.hpp"
+#include "windows.hpp"
 
 namespace augury {
 
@@ -32,16 +36,25 @@ class Blueprint {
   };
 
   Gangs gangs;
-  std::vector<std::int32_t> missing;  // predecessors of every operation
-  std::vector<std::int32_t> role;
-  std::vector<std::int32_t> roots;  // operations without predecessors
+  Missing missing;
+  std::vector<std::int32_t> role;   // of every operation of a window
+  std::vector<std::int32_t> roots;  // operations of all windows without predecessors
   std::vector<Lane> lanes;
 
-  explicit Blueprint(const GraphView& g)
-      : gangs(g), missing(g.num_ops, 0), role(g.num_ops), lanes(g.num_resources) {
-    look(g);
+  explicit Blueprint(const Windows& windows)
+      : gangs(windows.g),
+        missing(windows),
+        role(windows.g.num_ops),
+        lanes(windows.g.num_resources) {
+    const GraphView& g = windows.g;
+    look(windows);
+    find_roots(windows, 0);
+    if (windows.count > 1) find_roots(windows, 1);
+    const std::size_t end = roots.size();
+    for (std::int32_t window = 2; window < windows.count; ++window)
+      for (std::size_t i = first_later_root_; i < end; ++i)
+        roots.push_back(roots[i] + (window - 1) * g.num_ops);
     for (std::int32_t op = 0; op < g.num_ops; ++op) {
-      if (missing[op] == 0) roots.push_back(op);
       const std::int32_t r = g.resource[op];
       const bool has_choice = r != kNone && lanes[r].form != Form::kInRow;
       role[op] = (g.gang[op] != kNone ? kInGang : 0) | (has_choice ? kHasChoice : 0) |
@@ -52,14 +65,23 @@ class Blueprint {
  private:
   // What was seen of a resource, looking at operations from the last to the first.
   struct Seen {
-    std::int32_t next_op = kNone;
+    std::int32_t next_op = kNone, last_op = kNone;
     std::int32_t priority = 0;
     std::int32_t source = kNone;
     std::int32_t num_ops = 0, num_served = 0;
     bool in_row = true, one_rank = true, is_regular = true;
   };
 
-  void look(const GraphView& g) {
+  // Windows after the second are like it.
+  void find_roots(const Windows& windows, std::int32_t window) {
+    first_later_root_ = roots.size();
+    const std::int32_t* const missing_here = missing.of_window(window);
+    for (std::int32_t op = 0; op < windows.g.num_ops; ++op)
+      if (missing_here[op] == 0) roots.push_back(window * windows.g.num_ops + op);
+  }
+
+  void look(const Windows& windows) {
+    const GraphView& g = windows.g;
     std::vector<Seen> seen(g.num_resources);
     for (std::int32_t op = g.num_ops - 1; op >= 0; --op) {
       const std::int32_t r = g.resource[op];
@@ -67,7 +89,7 @@ class Blueprint {
       bool leads = false;
       for (std::int32_t e = g.first[op]; e < g.first[op + 1]; ++e) {
         const std::int32_t next = g.dst[e];
-        ++missing[next];
+        missing.add(next);
         leads |= next == wanted;
       }
       if (r == kNone) continue;
@@ -76,10 +98,13 @@ class Blueprint {
         own.in_row &= leads;
         own.one_rank &= own.priority == g.priority[op] || g.is_fifo[r] != 0;
       }
+      if (own.last_op == kNone) own.last_op = op;
       own.next_op = op;
       own.priority = g.priority[op];
       ++own.num_ops;
     }
+    missing.finish();
+    if (windows.count > 1) look_across(g, seen);
     find_sources(g, seen);
     for (std::int32_t r = 0; r < g.num_resources; ++r) {
       const Seen& own = seen[r];
@@ -90,18 +115,35 @@ class Blueprint {
     }
   }
 
+  // In a row over windows: a window's last operation leads to the next one's first.
+  void look_across(const GraphView& g, std::vector<Seen>& seen) const {
+    for (std::int32_t r = 0; r < g.num_resources; ++r) {
+      Seen& own = seen[r];
+      if (own.last_op == kNone) continue;
+      const std::int32_t* const end = g.dst + g.first[own.last_op + 1];
+      own.in_row &= std::find(g.dst + g.first[own.last_op], end, own.next_op + g.num_ops) != end;
+    }
+  }
+
   // A tandem's source: the resource on which each of its operations has exactly one predecessor.
   // The last edge between two resources of width 1 proposes it: early ones bring a rank's own
   // contribution to a ring, later ones what its neighbour sends.
   void find_sources(const GraphView& g, std::vector<Seen>& seen) const {
     std::vector<std::int32_t> has_source((g.num_ops + 31) / 32, 0);
+    std::vector<std::pair<std::int32_t, std::int32_t>> carried;
     for (std::int32_t op = g.num_ops - 1; op >= 0; --op) {
       const std::int32_t r = g.resource[op];
       if (r == kNone || g.width[r] != 1) continue;
       for (std::int32_t e = g.first[op]; e < g.first[op + 1]; ++e) {
-        const std::int32_t next = g.dst[e], s = g.resource[next];
+        const bool is_carried = g.dst[e] >= g.num_ops;
+        const std::int32_t next = is_carried ? g.dst[e] - g.num_ops : g.dst[e];
+        const std::int32_t s = g.resource[next];
         if (s == kNone || s == r || seen[s].in_row) continue;
         Seen& other = seen[s];
+        if (is_carried) {
+          carried.emplace_back(r, s);
+          continue;
+        }
         if (other.source == kNone) other.source = r;
         if (other.source != r) continue;
         const std::int32_t bit = 1 << (next & 31);
@@ -110,7 +152,12 @@ class Blueprint {
         ++other.num_served;
       }
     }
+    // What its source serves within each window as well, it would serve twice.
+    for (const auto& [source, r] : carried)
+      if (seen[r].source == source) seen[r].is_regular = false;
   }
+
+  std::size_t first_later_root_ = 0;
 };
 
 }  // namespace augury

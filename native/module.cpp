@@ -14,12 +14,16 @@
 #include "graph.hpp"
 #include "least_step.hpp"
 #include "longest_path.hpp"
+#include "peak_memory.hpp"
+#include "progress.hpp"
 #include "rank_classes.hpp"
+#include "routes.hpp"
 #include "schedule.hpp"
 #include "simulate_eager.hpp"
 #include "simulate_rounds.hpp"
 #include "unsorted_remainder.hpp"
 #include "walk_back.hpp"
+#include "windows.hpp"
 #include "workspace.hpp"
 
 namespace nb = nanobind;
@@ -29,7 +33,9 @@ namespace {
 using augury::Blueprint;
 using augury::GraphView;
 using augury::RankView;
+using augury::Routes;
 using augury::ScheduleView;
+using augury::Windows;
 using augury::Workspace;
 
 template <class T>
@@ -46,10 +52,12 @@ NewArray<T> to_numpy(std::vector<T>&& values) {
   return NewArray<T>(owned->data(), {owned->size()}, owner);
 }
 
-// A graph's columns, given by name ("ops.work_ns"), kept alive for as long as this is.
+// A graph's columns, given by name ("ops.work_ns"), kept alive for as long as this is; and how many
+// windows of it follow each other.
 class NativeGraph {
  public:
-  NativeGraph(nb::dict columns, std::int32_t num_gangs) : columns_(columns) {
+  NativeGraph(nb::dict columns, std::int32_t num_gangs, std::int32_t num_windows)
+      : columns_(columns) {
     graph = {rows("ops.work_ns"),
              rows("resources.width"),
              num_gangs,
@@ -82,10 +90,14 @@ class NativeGraph {
              of<std::int32_t>("buffers.layer"),
              of<std::int32_t>("resources.rank"),
              of<std::uint8_t>("ranks.role")};
+    windows = std::make_unique<const Windows>(
+        graph, augury::CarriesView{ranks.num_carries, ranks.carry_src, ranks.carry_dst},
+        num_windows);
   }
 
   GraphView graph;
   RankView ranks;
+  std::unique_ptr<const Windows> windows;
 
  private:
   template <class T>
@@ -103,21 +115,49 @@ class NativeGraph {
 
 Blueprint* draw_blueprint(const NativeGraph& native) {
   nb::gil_scoped_release release;
-  return new Blueprint(native.graph);
+  return new Blueprint(*native.windows);
 }
 
-// Without a blueprint the graph has shared resources or interference.
-bool simulate(const NativeGraph& native, In<std::int64_t> work_ns, const Blueprint* blueprint,
+// Routes of a graph, and what progresses on them, in memory that outlives a replay.
+struct RatedRoutes {
+  explicit RatedRoutes(const augury::Windows& windows)
+      : routes(windows), progress(windows, routes) {}
+  const Routes routes;
+  augury::VirtualProgress progress;
+};
+
+RatedRoutes* find_routes(const NativeGraph& native) {
+  nb::gil_scoped_release release;
+  return new RatedRoutes(*native.windows);
+}
+
+// For graphs without shared resources and interference.
+bool simulate(const NativeGraph& native, In<std::int64_t> work_ns, const Blueprint& blueprint,
               Workspace& workspace, Out<std::int64_t> start_ns, Out<std::int64_t> end_ns,
               Out<std::int32_t> cause) {
-  GraphView graph = native.graph;
-  graph.work_ns = work_ns.data();
+  const Windows& windows = *native.windows;
   const ScheduleView out{start_ns.data(), end_ns.data(), cause.data()};
   nb::gil_scoped_release release;
-  if (blueprint == nullptr) return augury::RoundsSimulation<true>(graph, out).run();
-  augury::EagerSimulation eager(graph, *blueprint, out, workspace);
+  augury::EagerSimulation eager(windows, work_ns.data(), blueprint, out, workspace);
   if (eager.prepare()) return eager.run();
-  return augury::RoundsSimulation<false>(graph, out).run();
+  augury::PlainProgress progress;
+  return augury::RoundsSimulation(windows, work_ns.data(), blueprint.gangs, blueprint.missing,
+                                  progress, out)
+      .run();
+}
+
+// For all others. Returns how many updates of queues sharing and interference took.
+std::int64_t simulate_rated(const NativeGraph& native, In<std::int64_t> work_ns,
+                            RatedRoutes& rated, Out<std::int64_t> start_ns,
+                            Out<std::int64_t> end_ns, Out<std::int32_t> cause) {
+  const Windows& windows = *native.windows;
+  const ScheduleView out{start_ns.data(), end_ns.data(), cause.data()};
+  nb::gil_scoped_release release;
+  rated.progress.reset();
+  augury::RoundsSimulation(windows, work_ns.data(), rated.routes.gangs, rated.routes.missing,
+                           rated.progress, out)
+      .run();
+  return rated.progress.num_updates();
 }
 
 nb::tuple rank_classes(const NativeGraph& native, std::uint64_t seed) {
@@ -152,22 +192,34 @@ void sweep(const augury::FixedOrder& order, Rows work_ns, OutRows latest_ns) {
               static_cast<std::int32_t>(latest_ns.shape(1)), latest_ns.data());
 }
 
-nb::tuple walk_back(In<std::int64_t> work_ns, In<std::int32_t> gang, std::int32_t num_gangs,
-                    In<std::int64_t> start_ns, In<std::int64_t> end_ns, In<std::int32_t> cause,
-                    std::int32_t last_op, std::int64_t since_ns) {
+nb::tuple walk_back(const NativeGraph& native, In<std::int64_t> start_ns, In<std::int64_t> end_ns,
+                    In<std::int32_t> cause, std::int32_t last_op, std::int64_t since_ns) {
   augury::Path path;
   {
     nb::gil_scoped_release release;
-    GraphView graph{};
-    graph.num_ops = static_cast<std::int32_t>(work_ns.size());
-    graph.num_gangs = num_gangs;
-    graph.work_ns = work_ns.data();
-    graph.gang = gang.data();
-    path = augury::walk_back(graph, start_ns.data(), end_ns.data(), cause.data(), last_op,
-                             since_ns);
+    path = augury::walk_back(*native.windows, start_ns.data(), end_ns.data(), cause.data(),
+                             last_op, since_ns);
   }
   return nb::make_tuple(to_numpy(std::move(path.op)), to_numpy(std::move(path.start_ns)),
                         to_numpy(std::move(path.dur_ns)), to_numpy(std::move(path.reason)));
+}
+
+nb::tuple peak_memory(const NativeGraph& native, In<std::int64_t> start_ns,
+                      In<std::int64_t> end_ns) {
+  const RankView& v = native.ranks;
+  const augury::BuffersView buffers{v.num_buffers, v.buffer_rank, v.taken_by, v.given_by,
+                                    v.size_bytes,  v.buffer_kind, v.later,    v.buffer_layer};
+  std::unique_ptr<augury::PeakMemory> found;
+  {
+    nb::gil_scoped_release release;
+    found = std::make_unique<augury::PeakMemory>(*native.windows, buffers, v.num_ranks,
+                                                 start_ns.data(), end_ns.data());
+  }
+  return nb::make_tuple(
+      to_numpy(std::move(found->rank)), to_numpy(std::move(found->size_bytes)),
+      to_numpy(std::move(found->at_ns)), to_numpy(std::move(found->holder_rank)),
+      to_numpy(std::move(found->holder_kind)), to_numpy(std::move(found->holder_layer)),
+      to_numpy(std::move(found->holder_bytes)));
 }
 
 void longest_path(In<std::int64_t> work_ns, In<std::int32_t> first, In<std::int32_t> before,
@@ -269,17 +321,24 @@ NB_MODULE(_native, m) {
   nb::class_<Workspace>(m, "Workspace").def(nb::init<>());
   nb::class_<Blueprint>(m, "Blueprint");
   nb::class_<NativeGraph>(m, "NativeGraph")
-      .def(nb::init<nb::dict, std::int32_t>(), "columns"_a, "num_gangs"_a);
+      .def(nb::init<nb::dict, std::int32_t, std::int32_t>(), "columns"_a, "num_gangs"_a,
+           "num_windows"_a = 1);
   m.def("draw_blueprint", &draw_blueprint, "graph"_a, nb::rv_policy::take_ownership);
-  m.def("simulate", &simulate, "graph"_a, "work_ns"_a, "blueprint"_a.none(), "workspace"_a,
+  nb::class_<RatedRoutes>(m, "Routes");
+  m.def("find_routes", &find_routes, "graph"_a, nb::rv_policy::take_ownership,
+        nb::keep_alive<0, 1>());
+  m.def("simulate", &simulate, "graph"_a, "work_ns"_a, "blueprint"_a, "workspace"_a,
         "start_ns"_a, "end_ns"_a, "cause"_a);
+  m.def("simulate_rated", &simulate_rated, "graph"_a, "work_ns"_a, "routes"_a, "start_ns"_a,
+        "end_ns"_a, "cause"_a);
   nb::class_<augury::FixedOrder>(m, "FixedOrder")
       .def("sweep", &sweep, "work_ns"_a, "latest_ns"_a);
   m.def("fix_order", &fix_order, "graph"_a, "order"_a, "end_ns"_a,
         nb::rv_policy::take_ownership);
   m.def("rank_classes", &rank_classes, "graph"_a, "seed"_a);
-  m.def("walk_back", &walk_back, "work_ns"_a, "gang"_a, "num_gangs"_a, "start_ns"_a, "end_ns"_a,
-        "cause"_a, "last_op"_a, "since_ns"_a);
+  m.def("walk_back", &walk_back, "graph"_a, "start_ns"_a, "end_ns"_a, "cause"_a, "last_op"_a,
+        "since_ns"_a);
+  m.def("peak_memory", &peak_memory, "graph"_a, "start_ns"_a, "end_ns"_a);
   m.def("longest_path", &longest_path, "work_ns"_a, "first"_a, "before"_a, "start_ns"_a,
         "end_ns"_a);
   nb::class_<NativeProblem>(m, "NativeProblem")

@@ -25,19 +25,23 @@
 #include "graph.hpp"
 #include "heap.hpp"
 #include "ready_queue.hpp"
+#include "windows.hpp"
 #include "workspace.hpp"
 
 namespace augury {
 
 class EagerSimulation {
  public:
-  EagerSimulation(const GraphView& graph, const Blueprint& blueprint, const ScheduleView& out,
-                  Workspace& workspace)
-      : g_(graph),
+  EagerSimulation(const Windows& windows, const std::int64_t* work_ns, const Blueprint& blueprint,
+                  const ScheduleView& out, Workspace& workspace)
+      : windows_(windows),
+        g_(windows.g),
+        num_ops_(windows.num_ops),
+        work_ns_(work_ns),
         blueprint_(blueprint),
         out_(out),
-        nodes_(workspace.room_for<Node>(graph.num_ops)),
-        lanes_(graph.num_resources) {}
+        nodes_(workspace.room_for<Node>(windows.num_ops)),
+        lanes_(windows.g.num_resources) {}
 
   // False when an operation that holds a place has no work: then rounds matter.
   bool prepare() {
@@ -45,16 +49,17 @@ class EagerSimulation {
     bool can_run = true;
     for (std::int32_t op = 0; op < g_.num_ops; ++op) {
       const std::int32_t role = blueprint_.role[op];
-      const std::int64_t work_ns = g_.work_ns[op];
+      const std::int64_t work_ns = work_ns_[op];
       can_run &= work_ns != 0 || role >> Blueprint::kResourceShift == 0;
       if (role & Blueprint::kHasChoice) shortest_ns = std::min(shortest_ns, work_ns);
     }
     int bits = 0;
     while (bits < 40 && (std::int64_t{2} << bits) <= shortest_ns) ++bits;
     wheel_.set_slice_bits(bits);
-    gang_states_.reserve(g_.num_gangs);
-    for (std::int32_t gang = 0; gang < g_.num_gangs; ++gang)
-      gang_states_.push_back({kPending, blueprint_.gangs.size(gang)});
+    gang_states_.reserve(windows_.num_gangs);
+    for (std::int32_t window = 0; window < windows_.count; ++window)
+      for (std::int32_t gang = 0; gang < g_.num_gangs; ++gang)
+        gang_states_.push_back({kPending, blueprint_.gangs.size(gang)});
     for (std::int32_t r = 0; r < g_.num_resources; ++r) {
       const Blueprint::Lane& known = blueprint_.lanes[r];
       Lane& lane = lanes_[r];
@@ -142,15 +147,26 @@ class EagerSimulation {
   // Nodes are made when the replay first comes near them: by then memory has brought the columns,
   // and the nodes are still in the cache when they are used.
   void fill_nodes(std::int32_t until) {
-    const std::int32_t end = until < g_.num_ops - kFillAhead ? until + kFillAhead : g_.num_ops;
-    for (std::int32_t op = num_filled_; op < end; ++op) {
-      const std::int32_t first = g_.first[op], count = g_.first[op + 1] - first;
-      nodes_[op] = {kPending, g_.work_ns[op], blueprint_.missing[op], kNoCause,
-                    blueprint_.role[op],
-                    count == 1 ? g_.dst[first] : count == 0 ? kNone : kSeveral};
+    const std::int32_t end = until < num_ops_ - kFillAhead ? until + kFillAhead : num_ops_;
+    while (num_filled_ < end) {
+      const std::int32_t window = windows_.of_op(num_filled_), shift = window * g_.num_ops;
+      fill_nodes(shift, std::min(end - shift, g_.num_ops), blueprint_.missing.of_window(window));
     }
-    num_filled_ = end;
   }
+
+  void fill_nodes(std::int32_t shift, std::int32_t end, const std::int32_t* missing) {
+    for (std::int32_t op = num_filled_ - shift; op < end; ++op) {
+      const std::int32_t first = g_.first[op], count = g_.first[op + 1] - first;
+      nodes_[shift + op] = {kPending, work_ns_[op], missing[op], kNoCause, blueprint_.role[op],
+                            count == 1   ? the_only(g_.dst[first] + shift)
+                            : count == 0 ? kNone
+                                         : kSeveral};
+    }
+    num_filled_ = shift + end;
+  }
+
+  // There is no window after the last.
+  std::int32_t the_only(std::int32_t next) const { return next < num_ops_ ? next : kNone; }
 
   // -- what is known without the clock ---------------------------------------------------------
 
@@ -217,9 +233,11 @@ class EagerSimulation {
     }
     node.missing = kHeld;
     if (node.has_choice()) lanes_[node.resource()].is_held = true;
-    GangState& state = gang_states_[g_.gang[op]];
+    const std::int32_t window = windows_.of_op(op);
+    const std::int32_t gang = g_.gang[op - window * g_.num_ops] + window * g_.num_gangs;
+    GangState& state = gang_states_[gang];
     state.begin_ns = std::max(state.begin_ns, start_ns);
-    if (--state.ungranted == 0) complete_gangs_.push_back(g_.gang[op]);
+    if (--state.ungranted == 0) complete_gangs_.push_back(gang);
   }
 
   void end(std::int32_t op, Node& node, std::int64_t end_ns) {
@@ -252,10 +270,12 @@ class EagerSimulation {
 
   // Apart from grant(), so that gangs behind gangs do not nest on the stack.
   void finish_gang(std::int32_t gang) {
-    const std::int32_t* const members = blueprint_.gangs.begin(gang);
-    const std::int64_t end_ns = gang_states_[gang].begin_ns + nodes_[*members].end_ns;
-    for (const std::int32_t* m = members; m != blueprint_.gangs.end(gang); ++m)
-      finish(*m, nodes_[*m], end_ns);
+    const std::int32_t window = windows_.of_gang(gang), shift = window * g_.num_ops;
+    const std::int32_t own = gang - window * g_.num_gangs;
+    const std::int32_t* const members = blueprint_.gangs.begin(own);
+    const std::int64_t end_ns = gang_states_[gang].begin_ns + nodes_[*members + shift].end_ns;
+    for (const std::int32_t* m = members; m != blueprint_.gangs.end(own); ++m)
+      finish(*m + shift, nodes_[*m + shift], end_ns);
   }
 
   void finish_gangs() {
@@ -279,8 +299,10 @@ class EagerSimulation {
     if (node.next >= 0) {
       release(node.next, op, node.end_ns);
     } else if (node.next == kSeveral) {
-      const std::int32_t last = g_.first[op + 1];
-      for (std::int32_t e = g_.first[op]; e < last; ++e) release(g_.dst[e], op, node.end_ns);
+      const std::int32_t shift = windows_.of_op(op) * g_.num_ops, own = op - shift;
+      const std::int32_t last = g_.first[own + 1];
+      for (std::int32_t e = g_.first[own]; e < last && g_.dst[e] + shift < num_ops_; ++e)
+        release(g_.dst[e] + shift, op, node.end_ns);
     }
   }
 
@@ -315,7 +337,7 @@ class EagerSimulation {
 
   // The common case: one arrival in the slice, and the place is free for it.
   bool serve_alone(std::int32_t op) {
-    if (op == EventWheel::kEnd || op >= g_.num_ops || !far_.empty()) return false;
+    if (op == EventWheel::kEnd || op >= num_ops_ || !far_.empty()) return false;
     const Node& node = nodes_[op];
     if (node.missing != EventWheel::kEnd) return false;
     Lane& lane = lanes_[node.resource()];
@@ -328,10 +350,10 @@ class EagerSimulation {
   // Puts an operation before its resource, or marks a resource that has to be looked at; returns
   // what was linked behind it.
   std::int32_t come_in(std::int32_t thing) {
-    if (thing >= g_.num_ops) {
-      Lane& lane = lanes_[thing - g_.num_ops];
+    if (thing >= num_ops_) {
+      Lane& lane = lanes_[thing - num_ops_];
       lane.will_wake = false;
-      touch(lane, thing - g_.num_ops);
+      touch(lane, thing - num_ops_);
       return lane.link;
     }
     Node& node = nodes_[thing];
@@ -350,7 +372,7 @@ class EagerSimulation {
   }
 
   ReadyOp ready(const Lane& lane, std::int32_t op) const {
-    return {nodes_[op].at_ns, lane.is_fifo ? 0 : g_.priority[op], op};
+    return {nodes_[op].at_ns, lane.is_fifo ? 0 : g_.priority[windows_.local(op)], op};
   }
 
   // At most one operation gets the place within a slice: it ends after it.
@@ -406,7 +428,7 @@ class EagerSimulation {
   void wake(Lane& lane, std::int32_t r) {
     if (lane.will_wake) return;
     lane.will_wake = true;
-    wheel_.push(lane.free_ns, g_.num_ops + r, lane.link);
+    wheel_.push(lane.free_ns, num_ops_ + r, lane.link);
   }
 
   void decide_wide(Lane& lane, std::int32_t r, std::int32_t incoming) {
@@ -445,14 +467,14 @@ class EagerSimulation {
   void wake_wide(Lane& lane, std::int32_t r, std::int64_t at_ns) {
     if (at_ns >= lane.wake_ns) return;
     lane.wake_ns = at_ns;
-    wheel_.push_far(at_ns, g_.num_ops + r);
+    wheel_.push_far(at_ns, num_ops_ + r);
   }
 
   // In a deadlock what never got its place has no start, and what never ended has no end.
   bool write_out() {
-    fill_nodes(g_.num_ops);
+    fill_nodes(num_ops_);
     std::int32_t num_ended = 0;
-    for (std::int32_t op = 0; op < g_.num_ops; ++op) {
+    for (std::int32_t op = 0; op < num_ops_; ++op) {
       const Node& node = nodes_[op];
       const bool has_ended = node.missing == kEnded;
       num_ended += has_ended;
@@ -460,10 +482,13 @@ class EagerSimulation {
       out_.end_ns[op] = has_ended ? node.end_ns : kPending;
       out_.cause[op] = node.cause;
     }
-    return num_ended == g_.num_ops;
+    return num_ended == num_ops_;
   }
 
-  const GraphView g_;
+  const Windows& windows_;
+  const GraphView& g_;
+  const std::int32_t num_ops_;
+  const std::int64_t* const work_ns_;  // of one window
   const Blueprint& blueprint_;
   const ScheduleView out_;
   Node* const nodes_;

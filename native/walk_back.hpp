@@ -8,6 +8,7 @@
 
 #include "gangs.hpp"
 #include "graph.hpp"
+#include "windows.hpp"
 
 namespace augury {
 
@@ -35,21 +36,23 @@ struct Path {
   }
 };
 
-inline Path walk_back(const GraphView& g, const std::int64_t* start_ns, const std::int64_t* end_ns,
+inline Path walk_back(const Windows& windows, const std::int64_t* start_ns, const std::int64_t* end_ns,
                       const std::int32_t* cause, std::int32_t last_op, std::int64_t since_ns) {
+  const GraphView& g = windows.g;
   Path path;
   std::unique_ptr<const Gangs> gangs;  // indexed only if the path meets one
   for (std::int32_t op = last_op;;) {
     std::int32_t arrived = op;  // whose grant let it progress
-    if (g.gang[op] != kNone) {
+    const std::int32_t shift = windows.of_op(op) * g.num_ops, own = op - shift;
+    if (g.gang[own] != kNone) {
       if (!gangs) gangs = std::make_unique<Gangs>(g);
-      const std::int32_t gang = g.gang[op];
-      arrived = *gangs->begin(gang);
+      const std::int32_t gang = g.gang[own];
+      arrived = *gangs->begin(gang) + shift;
       for (const std::int32_t* m = gangs->begin(gang); m != gangs->end(gang); ++m)
-        if (start_ns[*m] > start_ns[arrived]) arrived = *m;
+        if (start_ns[*m + shift] > start_ns[arrived]) arrived = *m + shift;
     }
     const std::int64_t begin = start_ns[arrived], end = end_ns[op];
-    const std::int64_t full_speed = begin + g.work_ns[op];
+    const std::int64_t full_speed = begin + g.work_ns[own];
     if (full_speed < end) path.add(op, full_speed, end, kSlowed, since_ns);
     const std::int32_t why = cause[arrived];
     const Reason reason = why == kNoCause ? kStart : why >= 0 ? kData : kResource;

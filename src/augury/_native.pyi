@@ -4,10 +4,13 @@ from numpy import float64, int32, int64, uint8, uint64
 from numpy.typing import NDArray
 
 class NativeGraph:
-    def __init__(self, columns: dict[str, NDArray[Any]], num_gangs: int) -> None: ...
+    def __init__(
+        self, columns: dict[str, NDArray[Any]], num_gangs: int, num_windows: int = 1
+    ) -> None: ...
 
 class Workspace: ...
 class Blueprint: ...
+class Routes: ...
 
 class FixedOrder:
     def sweep(self, work_ns: NDArray[int64], latest_ns: NDArray[int64]) -> None: ...
@@ -53,10 +56,19 @@ class NativeProblem:
     ) -> tuple[int, int]: ...
 
 def draw_blueprint(graph: NativeGraph) -> Blueprint: ...
+def find_routes(graph: NativeGraph) -> Routes: ...
+def simulate_rated(
+    graph: NativeGraph,
+    work_ns: NDArray[int64],
+    routes: Routes,
+    start_ns: NDArray[int64],
+    end_ns: NDArray[int64],
+    cause: NDArray[int32],
+) -> int: ...
 def simulate(
     graph: NativeGraph,
     work_ns: NDArray[int64],
-    blueprint: Blueprint | None,
+    blueprint: Blueprint,
     workspace: Workspace,
     start_ns: NDArray[int64],
     end_ns: NDArray[int64],
@@ -67,15 +79,24 @@ def rank_classes(
     graph: NativeGraph, seed: int
 ) -> tuple[NDArray[int32], NDArray[int32], NDArray[uint64], int]: ...
 def walk_back(
-    work_ns: NDArray[int64],
-    gang: NDArray[int32],
-    num_gangs: int,
+    graph: NativeGraph,
     start_ns: NDArray[int64],
     end_ns: NDArray[int64],
     cause: NDArray[int32],
     last_op: int,
     since_ns: int,
 ) -> tuple[NDArray[int32], NDArray[int64], NDArray[int64], NDArray[uint8]]: ...
+def peak_memory(
+    graph: NativeGraph, start_ns: NDArray[int64], end_ns: NDArray[int64]
+) -> tuple[
+    NDArray[int32],
+    NDArray[int64],
+    NDArray[int64],
+    NDArray[int32],
+    NDArray[int32],
+    NDArray[int32],
+    NDArray[int64],
+]: ...
 def longest_path(
     work_ns: NDArray[int64],
     first: NDArray[int32],

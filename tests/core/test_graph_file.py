@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from augury.core.builder import GraphBuilder
@@ -17,6 +17,7 @@ from augury.core.graph import Graph
 from augury.core.graph_file import MAGIC, SUFFIX, load_graph, save_graph
 from augury.core.kinds import OpKind
 from augury.core.ledger import Severity
+from tests.campaigns import campaign
 from tests.engines.strategies import graphs, symmetric_graphs
 
 
@@ -82,7 +83,7 @@ def test_what_was_loaded_cannot_be_written(scratch: Path):
         load_graph(scratch).ops.work_ns[0] = 1
 
 
-@settings(max_examples=150)
+@campaign(150)
 @given(
     graph=st.one_of(
         graphs(gangs=True, may_deadlock=True, servers=True, extras=True),
@@ -98,7 +99,7 @@ def test_random_graphs_come_back_equal(scratch: Path, graph: Graph):
 _texts = st.text(max_size=12)
 
 
-@settings(max_examples=150)
+@campaign(150)
 @given(
     names=st.lists(st.tuples(_texts, st.none() | _texts), min_size=1, max_size=6),
     host=_texts,

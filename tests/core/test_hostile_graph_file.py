@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from augury.core.errors import FileFormatError, GraphError, InputError, LimitError
 from augury.core.graph_file import MAGIC, VERSION, load_graph, save_graph
+from tests.campaigns import campaign
 
 from .test_graph_file import run_python, small_graph
 
@@ -62,7 +63,7 @@ def test_every_byte_flipped(scratch: Path, good: bytes):
         _load(scratch, bytes(data))
 
 
-@settings(max_examples=300)
+@campaign(300)
 @given(
     edits=st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=4),
     cut=st.integers(0, 40),

@@ -23,6 +23,7 @@ from augury.core.spec import (
     verify,
 )
 from augury.core.strings import StringTable
+from tests.campaigns import campaign
 from tests.engines.strategies import graphs, symmetric_graphs
 
 
@@ -368,7 +369,7 @@ _COLUMNS = [
 ]
 
 
-@settings(max_examples=300)
+@campaign(300)
 @given(
     st.sampled_from(_COLUMNS),
     st.integers(0, 3),

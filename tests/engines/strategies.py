@@ -509,3 +509,57 @@ def pipelines(draw: st.DrawFn, *, works: Sequence[int] = POSITIVE) -> Graph:
             for source in before:
                 builder.edge(source, op)
     return builder.build()
+
+
+# -- crowds --------------------------------------------------------------------------------
+
+
+class Flow(NamedTuple):
+    """``links`` is a bit set: one member of a gang on each; ``aside`` gives the gang another
+    member that holds no place."""
+
+    links: int
+    arrival: int
+    work: int
+    priority: int
+    aside: int
+
+
+@st.composite
+def crowds(draw: st.DrawFn) -> Graph:
+    """Flows and gangs of flows over every subset of a few links that slow each other, so many at
+    once that rates change at almost every time stamp."""
+    num_links = draw(st.integers(1, 4))
+    raw_links = draw(_bytes(num_links))
+    rules = draw(st.lists(_bytes(3), max_size=4)) if num_links > 1 else []
+    least = draw(st.sampled_from((3, 16, 40)))
+    raw = draw(st.lists(_bytes(len(Flow._fields)), min_size=least, max_size=60))
+    builder = GraphBuilder()
+    for _ in range(num_links + 1):
+        builder.rank()
+    links = [_link(builder, NONE, value) for value in raw_links]
+    _add_interference(builder, [links], rules)
+    for flow in (Flow(*fields) for fields in raw):
+        members = [link for link in range(num_links) if flow.links >> link & 1] or [0]
+        # A link that admits only some could make gangs over several wait for each other.
+        if any(raw_links[link] >> 3 & 3 for link in members):
+            members = members[:1]
+        places = [(link, links[link]) for link in members]
+        if flow.aside & 1:
+            places.append((num_links, NONE))
+        gang = builder.gang() if len(places) > 1 else NONE
+        for rank, resource in places:
+            wait = builder.op("wait", rank=rank, work_ns=flow.arrival % 32)
+            builder.op(
+                "flow",
+                kind=OpKind.SEND if gang == NONE else OpKind.ALL_REDUCE,
+                rank=rank,
+                resource=resource,
+                work_ns=_pick(TIES, flow.work) * (1 + flow.work % 5),
+                priority=flow.priority % 3,
+                gang=gang,
+                after=[wait],
+            )
+    for rank in range(num_links + 1):
+        builder.op("end", kind=OpKind.MARK, rank=rank, work_ns=0)
+    return builder.build()

@@ -11,13 +11,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from augury.core.builder import GraphBuilder
 from augury.core.graph import NONE, RATE_ONE, Graph, Ops, Resources
 from augury.replay import kernel, reference
 from augury.replay.schedule import Schedule
+from tests.campaigns import campaign
 
 from . import simpy_model
 from .strategies import (
@@ -25,14 +26,15 @@ from .strategies import (
     POSITIVE,
     SPREAD,
     TIES,
+    crowds,
     graphs,
     large_graph,
     pipelines,
     symmetric_graphs,
 )
 
-some = settings(max_examples=300)
-many = settings(max_examples=800)
+some = campaign(300)
+many = campaign(800)
 """Several tests of each kind: more than 3,000 graphs go through SimPy, more than 8,000 through the
 kernel, more than 2,000 of them with shared resources."""
 
@@ -174,6 +176,12 @@ def test_interference(graph: Graph):
 @given(graphs(gangs=True, interference=True, servers=True))
 def test_interference_between_exclusive_resources(graph: Graph):
     assert_kernel_agrees(graph)
+
+
+@many
+@given(crowds())
+def test_gangs_of_flows_over_every_subset_of_links(graph: Graph):
+    assert assert_kernel_agrees(graph).is_complete
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from augury.core.builder import GraphBuilder
 from augury.core.graph import Graph
@@ -12,11 +12,12 @@ from augury.core.kinds import OpKind, Role
 from augury.core.spec import check
 from augury.replay import kernel, reference
 from augury.replay.fold import Folded, fold, simulate_folded
+from tests.campaigns import campaign
 
 from .strategies import COARSE, graphs, symmetric_graphs
 
-some = settings(max_examples=200)
-many = settings(max_examples=500)
+some = campaign(200)
+many = campaign(500)
 """More than 2,000 symmetric graphs together."""
 
 

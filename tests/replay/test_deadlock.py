@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from augury.core.builder import GraphBuilder
 from augury.core.errors import DeadlockError
@@ -18,16 +18,17 @@ from augury.replay import kernel, reference
 from augury.replay.deadlock import explain_deadlock
 from augury.replay.engine import EngineName
 from augury.replay.run import replay
+from tests.campaigns import campaign
 from tests.cli.conftest import environment
 from tests.engines.strategies import COARSE, graphs
 
 every_engine = pytest.mark.parametrize("engine", ["native", "reference"])
 
 
-def _crossed(orders: list[str], *, shared: bool = False) -> Graph:
+def crossed(orders: list[str], *, shared: bool = False, source: str = "") -> Graph:
     """Each rank issues the named gangs in its own order on a stream of its own; gang "X" has one
     member on every rank that names it."""
-    b = GraphBuilder()
+    b = GraphBuilder(meta={"source": source} if source else {})
     gangs = {name: b.gang() for name in sorted(set("".join(orders)))}
     for order in orders:
         rank = b.rank()
@@ -51,7 +52,7 @@ def _refused(graph: Graph, engine: EngineName = "auto", *, fold: bool = True) ->
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("fold", [False, True])
 def test_two_ranks_that_order_two_gangs_differently(engine: EngineName, shared: bool, fold: bool):
-    error = _refused(_crossed(["AB", "BA"], shared=shared), engine, fold=fold)
+    error = _refused(crossed(["AB", "BA"], shared=shared), engine, fold=fold)
     assert error.cycle == (
         "'A' (other, rank 0, op 0) holds its place and waits for its peer"
         " 'A' (other, rank 1, op 3)",
@@ -69,8 +70,8 @@ def test_two_ranks_that_order_two_gangs_differently(engine: EngineName, shared: 
 @every_engine
 def test_ranks_that_are_alike_keep_their_names(engine: EngineName):
     # Folded, ranks 0 and 1 are one, and so are 2 and 3: the circle is told of real ones.
-    error = _refused(_crossed(["AB", "AB", "BA", "BA"]), engine)
-    assert error.cycle == _refused(_crossed(["AB", "AB", "BA", "BA"]), engine, fold=False).cycle
+    error = _refused(crossed(["AB", "AB", "BA", "BA"]), engine)
+    assert error.cycle == _refused(crossed(["AB", "AB", "BA", "BA"]), engine, fold=False).cycle
     assert [line.split(" (")[1].split(")")[0] for line in error.cycle] == [
         "other, rank 0, op 0",
         "other, rank 2, op 5",
@@ -81,7 +82,7 @@ def test_ranks_that_are_alike_keep_their_names(engine: EngineName):
 
 @every_engine
 def test_a_chain_of_three_ranks(engine: EngineName):
-    error = _refused(_crossed(["AB", "BC", "CA"]), engine)
+    error = _refused(crossed(["AB", "BC", "CA"]), engine)
     assert [line.split(" ")[0] for line in error.cycle] == [
         "'A'",
         "'A'",
@@ -98,7 +99,7 @@ def test_a_chain_of_three_ranks(engine: EngineName):
 def test_a_long_circle_is_cut_short(engine: EngineName):
     names = "ABCDEFGHIJ"
     error = _refused(
-        _crossed([a + b for a, b in zip(names, names[1:] + names[0], strict=True)]), engine
+        crossed([a + b for a, b in zip(names, names[1:] + names[0], strict=True)]), engine
     )
     assert len(error.cycle) == 20
     assert error.cause.endswith("; and 12 more")
@@ -189,7 +190,7 @@ def test_in_a_window_that_follows(engine: EngineName):
 def test_every_deadlock_has_a_circle(flavour: dict[str, object]):
     seen = 0
 
-    @settings(max_examples=100)
+    @campaign(400)
     @given(graphs(gangs=True, may_deadlock=True, **flavour))
     def explained(graph: Graph) -> None:
         nonlocal seen
@@ -211,7 +212,7 @@ def test_every_deadlock_has_a_circle(flavour: dict[str, object]):
 
 def test_the_command_line_says_so_with_code_3(tmp_path: Path):
     path = tmp_path / "crossed.augury"
-    save_graph(_crossed(["AB", "BA"]), path)
+    save_graph(crossed(["AB", "BA"]), path)
     done = subprocess.run(
         [sys.executable, "-m", "augury", "replay", str(path)],
         capture_output=True,

@@ -18,6 +18,10 @@ from augury.replay.run import replay
 from .path_truth import assert_tiles
 
 every_engine = pytest.mark.parametrize("engine", ["native", "reference"])
+on_many_operations = pytest.mark.parametrize(
+    "engine", ["native", pytest.param("reference", marks=pytest.mark.more)]
+)
+"""The reference takes seconds for them."""
 
 
 def _graph(
@@ -98,7 +102,7 @@ def test_a_window_that_takes_no_time(engine: EngineName):
     assert timeline.use.busy_ns.tolist() == timeline.use.idle_ns.tolist() == [0]
 
 
-@every_engine
+@on_many_operations
 def test_nothing_but_marks(engine: EngineName):
     count = 100_000
     at_once = _graph(0, NOTHING, NOTHING, num_ops=count)
@@ -115,7 +119,7 @@ def test_nothing_but_marks(engine: EngineName):
 # -- long ----------------------------------------------------------------------------------
 
 
-@every_engine
+@on_many_operations
 @pytest.mark.parametrize("resource", [NONE, 0], ids=["free", "on a stream"])
 def test_a_chain_of_200_000(engine: EngineName, resource: int):
     count = 200_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from augury.core.builder import GraphBuilder
@@ -13,8 +13,10 @@ from augury.core.graph import NONE, Buffers, Graph
 from augury.core.kinds import MemoryKind
 from augury.core.timeline import Holder, PeakMemory
 from augury.replay import kernel, reference
-from augury.replay.memory import peak_memory
+from augury.replay.memory import peak_memory, peak_memory_in_python
 from augury.replay.schedule import Schedule
+from augury.replay.unroll import unroll
+from tests.campaigns import campaign
 from tests.engines.strategies import graphs
 
 NEVER = 1 << 62
@@ -75,7 +77,7 @@ def _peak(graph: Graph, rank: int, lives: list[tuple[int, int, int]]) -> PeakMem
     return PeakMemory(rank=rank, size_bytes=peak_bytes, at_ns=at_ns, holders=tuple(holders))
 
 
-@settings(max_examples=150)
+@campaign(150)
 @given(st.data())
 def test_peak_of_every_rank(data: st.DataObject):
     graph = data.draw(graphs(gangs=True))
@@ -85,6 +87,20 @@ def test_peak_of_every_rank(data: st.DataObject):
     assert peaks == _asked_at_every_moment(graph, schedule)
     for peak in peaks:
         assert sum(holder.size_bytes for holder in peak.holders) == peak.size_bytes
+
+
+@campaign(150)
+@given(st.data(), st.integers(1, 4))
+def test_peak_of_windows_in_a_row_is_that_of_the_unrolled_graph(
+    data: st.DataObject, num_windows: int
+):
+    graph = data.draw(graphs(gangs=True, extras=True))
+    graph = graph.evolve(buffers=data.draw(buffers(graph)))
+    schedule = kernel.simulate(graph, num_windows)
+    peaks = peak_memory(graph, schedule)
+    unrolled = unroll(graph, num_windows)
+    assert peaks == peak_memory_in_python(unrolled, schedule)
+    assert peaks == _asked_at_every_moment(unrolled, schedule)
 
 
 # -- by hand -------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from augury.build.layers import ModelSize, conv_layers
 from augury.build.ports import PortKind
@@ -16,6 +16,7 @@ from augury.replay.engine import find_engine
 from augury.replay.kernel import Replayer, simulate
 from augury.replay.run import replay
 from augury.replay.screen import FixedOrder, screen, with_work
+from tests.campaigns import campaign
 from tests.engines import strategies
 
 
@@ -56,7 +57,7 @@ def test_sharing_is_taken_to_slow_as_it_did():
     assert estimate == pytest.approx(replay(graph, fold=False).step_ns, rel=0.01)
 
 
-@settings(max_examples=150)
+@campaign(150)
 @given(strategies.graphs(gangs=True, straggler=True))
 def test_a_sweep_in_the_replays_own_order_gives_its_makespan(graph):
     graph = graph.evolve(carries=type(graph.carries).empty())

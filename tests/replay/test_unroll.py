@@ -12,6 +12,7 @@ from augury.core.kinds import MemoryKind, OpKind
 from augury.core.spec import check
 from augury.replay import kernel
 from augury.replay.unroll import unroll
+from tests.campaigns import campaign
 from tests.engines.strategies import graphs, symmetric_graphs
 
 FORWARD, WAIT, REDUCE, UPDATE = range(4)
@@ -89,7 +90,7 @@ def test_windows_of_windows():
     assert unroll(unroll(graph, 2), 3) == unroll(unroll(graph, 3), 2) == unroll(graph, 6)
 
 
-@settings(max_examples=100)
+@campaign(100)
 @given(graphs(gangs=True, servers=True, shared=True, extras=True))
 def test_windows_of_windows_of_any_graph(graph: Graph):
     at_once, in_turn = unroll(graph, 6), unroll(unroll(graph, 2), 3)

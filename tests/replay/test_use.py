@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from augury.core.builder import GraphBuilder
@@ -13,9 +13,10 @@ from augury.core.timeline import ResourceUse
 from augury.replay import kernel, reference
 from augury.replay.schedule import Schedule
 from augury.replay.use import progress_start_ns, rank_steps, resource_use
+from tests.campaigns import campaign
 from tests.engines.strategies import COARSE, graphs
 
-some = settings(max_examples=100)
+some = campaign(100)
 
 
 def _counted(graph: Graph, schedule: Schedule, horizon_ns: int) -> ResourceUse:

@@ -176,9 +176,13 @@ class Graph:
     @cached_property
     def num_steps(self) -> int:
         """Distinct steps in the window."""
+        steps = self.ops.step[self.ops.step >= 0]
+        first, last = int(steps.min(initial=0)), int(steps.max(initial=0))
+        if last - first <= 2 * len(steps):
+            return int(np.count_nonzero(np.bincount(steps - first)))
         # Asking for counts spares numpy the import of its masked arrays.
-        steps, _ = np.unique(self.ops.step[self.ops.step >= 0], return_counts=True)
-        return len(steps)
+        distinct, _ = np.unique(steps, return_counts=True)
+        return len(distinct)
 
     @cached_property
     def predecessors(self) -> Edges:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from augury.core.errors import FileFormatError, InputError, LimitError
-from augury.core.files import new_file
+from augury.core.files import new_file, open_regular
 from augury.core.graph import (
     Buffers,
     Carries,
@@ -104,7 +104,7 @@ def load_graph(path: str | os.PathLike[str], *, max_bytes: int = DEFAULT_MAX_BYT
     """Reads and verifies; takes at most about ``max_bytes`` of memory, whatever the file says."""
     path = Path(path)
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return _read(file, path, max_bytes)
     except OSError as error:
         raise InputError(

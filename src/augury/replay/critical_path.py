@@ -17,15 +17,15 @@ def last_to_end(schedule: Schedule) -> int:
 def critical_path(
     graph: Graph, schedule: Schedule, *, last_op: int | None = None, since_ns: int = 0
 ) -> CriticalPath:
-    """The path that ends with ``last_op`` (the last of all, if not given), back to ``since_ns``."""
+    """The path that ends with ``last_op`` (the last of all, if not given), back to ``since_ns``.
+    ``schedule`` is of one window of the graph, or of several in a row."""
     end = last_to_end(schedule) if last_op is None else last_op
     if is_native_built():
         from augury._native import walk_back  # noqa: PLC0415
+        from augury.replay.kernel import native_graph  # noqa: PLC0415
 
         op, start_ns, dur_ns, reason = walk_back(
-            graph.ops.work_ns,
-            graph.ops.gang,
-            graph.num_gangs,
+            native_graph(graph, len(schedule.end_ns) // graph.num_ops),
             schedule.start_ns,
             schedule.end_ns,
             schedule.cause,
@@ -45,7 +45,7 @@ def walk_back_in_python(
         end_ns = int(schedule.end_ns[op])
         arrived = _last_to_arrive(graph, schedule, op)
         begin_ns = int(schedule.start_ns[arrived])
-        full_speed_ns = begin_ns + int(graph.ops.work_ns[op])
+        full_speed_ns = begin_ns + int(graph.ops.work_ns[op % graph.num_ops])
         if full_speed_ns < end_ns:
             rows.append((op, full_speed_ns, end_ns - full_speed_ns, Reason.SLOWED))
         work_ns = min(full_speed_ns, end_ns) - begin_ns
@@ -63,10 +63,11 @@ def walk_back_in_python(
 
 def _last_to_arrive(graph: Graph, schedule: Schedule, op: int) -> int:
     """The gang's member whose grant let all of them progress; an operation alone is its own."""
-    gang = int(graph.ops.gang[op])
+    window, own = divmod(op, graph.num_ops)
+    gang = int(graph.ops.gang[own])
     if gang == NONE:
         return op
-    members = graph.gang_members.of(gang)
+    members = graph.gang_members.of(gang) + window * graph.num_ops
     return int(members[schedule.start_ns[members].argmax()])
 
 

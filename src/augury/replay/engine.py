@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib.util import find_spec
-from typing import Literal
+from typing import Literal, Protocol
 
 from augury.core.errors import UsageError
 from augury.core.graph import Graph
 from augury.replay.schedule import Schedule
 
 EngineName = Literal["auto", "native", "reference"]
-Engine = Callable[[Graph], Schedule]
+
+
+class Engine(Protocol):
+    """Simulates a graph, or several windows of it in a row: operation ``op`` of window k is
+    ``op + k * graph.num_ops``."""
+
+    def __call__(self, graph: Graph, num_windows: int = 1) -> Schedule: ...
 
 
 def find_engine(name: EngineName = "auto") -> Engine:

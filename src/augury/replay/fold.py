@@ -57,6 +57,18 @@ def simulate_folded(graph: Graph, simulate: Engine) -> Schedule:
     return simulate(graph) if folded is None else folded.expand(simulate(folded.graph))
 
 
+def may_pay(graph: Graph) -> bool:
+    """Whether it is worth while to look for ranks that are alike, which takes as long as several
+    replays: at a glance, by how much they do, half of the ranks at least have to be others' likes.
+    """
+    num_ranks = len(graph.ranks)
+    if num_ranks < 2:
+        return False
+    work_ns = np.zeros(num_ranks, dtype=np.int64)
+    np.add.at(work_ns, graph.ops.rank, graph.ops.work_ns)
+    return 2 * len(set(work_ns.tolist())) <= num_ranks
+
+
 def fold(graph: Graph) -> Folded | None:
     """The folded graph, or nothing where no two ranks are alike."""
     if len(graph.ranks) < 2 or not is_native_built():

@@ -11,25 +11,28 @@ from augury.core.table import I8
 from augury.replay.schedule import Schedule
 
 
-def simulate(graph: Graph) -> Schedule:
-    return Replayer(graph).simulate()
+def simulate(graph: Graph, num_windows: int = 1) -> Schedule:
+    return Replayer(graph, num_windows).simulate()
 
 
 class Replayer:
     """Replays one graph again and again, with the same or other durations, in the same memory.
 
     What depends on the structure alone is worked out once; each result lasts until the next.
+    Several windows in a row are those that ``unroll`` makes, but the graph is not copied.
     """
 
-    def __init__(self, graph: Graph) -> None:
-        self._graph = native_graph(graph)
+    def __init__(self, graph: Graph, num_windows: int = 1) -> None:
+        self._graph = native_graph(graph, num_windows)
         self._work_ns = graph.ops.work_ns
         self._workspace = _native.Workspace()
-        self._blueprint = _native.draw_blueprint(self._graph) if graph.is_exclusive else None
+        self._routes = None if graph.is_exclusive else _native.find_routes(self._graph)
+        self._blueprint = _native.draw_blueprint(self._graph) if self._routes is None else None
+        self.num_rate_updates = 0
+        """How many updates of queues sharing and interference took in the last replay."""
+        num_ops = graph.num_ops * num_windows
         self._schedule = Schedule(
-            np.empty(graph.num_ops, np.int64),
-            np.empty(graph.num_ops, np.int64),
-            np.empty(graph.num_ops, np.int32),
+            np.empty(num_ops, np.int64), np.empty(num_ops, np.int64), np.empty(num_ops, np.int32)
         )
 
     def simulate(self, work_ns: I8 | None = None) -> Schedule:
@@ -37,15 +40,13 @@ class Replayer:
             work_ns = self._work_ns
         require_one_per_op(len(work_ns), len(self._work_ns))
         out = self._schedule
-        _native.simulate(
-            self._graph,
-            work_ns,
-            self._blueprint,
-            self._workspace,
-            out.start_ns,
-            out.end_ns,
-            out.cause,
-        )
+        times = out.start_ns, out.end_ns, out.cause
+        if self._routes is not None:
+            self.num_rate_updates = _native.simulate_rated(
+                self._graph, work_ns, self._routes, *times
+            )
+        elif self._blueprint is not None:
+            _native.simulate(self._graph, work_ns, self._blueprint, self._workspace, *times)
         return out
 
 
@@ -58,7 +59,7 @@ def require_one_per_op(num_durations: int, num_ops: int) -> None:
         )
 
 
-def native_graph(graph: Graph) -> _native.NativeGraph:
+def native_graph(graph: Graph, num_windows: int = 1) -> _native.NativeGraph:
     """Every column under its name in the graph's file."""
     columns = {
         f"{name}.{column}": values
@@ -73,4 +74,4 @@ def native_graph(graph: Graph) -> _native.NativeGraph:
         )
         for column, values in getattr(graph, name).columns()
     }
-    return _native.NativeGraph(columns, graph.num_gangs)
+    return _native.NativeGraph(columns, graph.num_gangs, num_windows)

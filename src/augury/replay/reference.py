@@ -14,10 +14,11 @@ import numpy as np
 from augury.core.graph import NONE, RATE_ONE, Graph
 from augury.core.kinds import Discipline
 from augury.replay.schedule import NO_CAUSE, PENDING, Schedule, place_cause
+from augury.replay.unroll import unroll
 
 
-def simulate(graph: Graph) -> Schedule:
-    simulation = _Simulation(graph)
+def simulate(graph: Graph, num_windows: int = 1) -> Schedule:
+    simulation = _Simulation(unroll(graph, num_windows))
     simulation.run()
     return Schedule(
         np.array(simulation.start, dtype=np.int64),
@@ -52,38 +53,33 @@ class _Simulation:
         self.start = [PENDING] * self.num_ops
         self.end = [PENDING] * self.num_ops
         self.cause = [NO_CAUSE] * self.num_ops
-        self.events: list[tuple[int, int, int]] = []
-        self.rates = None if graph.is_exclusive else _Rates(graph, self)
+        self.progress = _FixedRates() if graph.is_exclusive else _Rates(graph, self)
 
     def run(self) -> None:
         self.drain([], [op for op in range(self.num_ops) if self.missing[op] == 0])
         while True:
             self.dispatch()
-            if self.rates:
-                self.rates.retime()
-            if not self.events:
+            self.progress.set_rates(self.now)
+            if not self.progress:
                 return
-            self.now = self.events[0][0]
-            ended = []
-            while self.events and self.events[0][0] == self.now:
-                _, unit, version = heappop(self.events)
-                if self.rates is None or self.rates.version[unit] == version:
-                    ended.append(unit)
-            self.drain(ended, [])
+            self.now = self.progress.next_end()
+            self.drain(self.progress.take_ended(self.now), [])
 
     def drain(self, ended: list[int], ready: list[int]) -> None:
         while ended or ready:
             for op in ready:
                 if self.resource[op] == NONE:
-                    ended.extend(self.grant(op))
+                    for unit in self.grant(op):
+                        if self.work[op] == 0:
+                            ended.append(unit)
+                        else:
+                            self.progress.begin(unit, self.work[op], self.now)
                 else:
                     self.touched.add(self.resource[op])
                     key = (self.priority[op], self.now, op)
                     heappush(self.waiting[self.resource[op]], key)
             ready = []
             for unit in ended:
-                if self.rates:
-                    self.rates.stop(unit)
                 for op in self.ops_of(unit):
                     self.complete(op, ready)
             ended = []
@@ -112,40 +108,54 @@ class _Simulation:
                 self.free[resource] -= 1
                 if ready_at < self.now:
                     self.cause[op] = place_cause(self.freed_by[resource][1])
-                # A zero-work operation that holds a place ends in another round, not here.
+                # Without work it ends at this time stamp, but in another round.
                 for unit in self.grant(op):
-                    self.schedule(unit, self.now)
+                    self.progress.begin(unit, self.work[op], self.now)
         self.touched.clear()
 
     def grant(self, op: int) -> list[int]:
-        """Gives ``op`` its place; returns the unit if that lets it end at once."""
+        """Gives ``op`` its place; returns the unit that now progresses, if there is one."""
         self.start[op] = self.now
-        gang, unit = self.gang[op], op
-        if gang != NONE:
-            self.ungranted[gang] -= 1
-            if self.ungranted[gang]:
-                return []
-            unit = self.num_ops + gang
-        if self.rates:
-            self.rates.begin(unit, self.work[op])
-        if self.work[op] == 0:
-            return [unit]
-        if self.rates is None:
-            self.schedule(unit, self.now + self.work[op])
-        return []
-
-    def schedule(self, unit: int, end: int) -> None:
-        heappush(self.events, (end, unit, self.rates.version[unit] if self.rates else 0))
+        gang = self.gang[op]
+        if gang == NONE:
+            return [op]
+        self.ungranted[gang] -= 1
+        return [] if self.ungranted[gang] else [self.num_ops + gang]
 
     def ops_of(self, unit: int) -> list[int]:
         return [unit] if unit < self.num_ops else self.members[unit - self.num_ops]
 
 
+class _FixedRates:
+    """Where nothing shares or slows, an end is known when its unit begins."""
+
+    def __init__(self) -> None:
+        self.ends: list[tuple[int, int]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.ends)
+
+    def begin(self, unit: int, work_ns: int, now: int) -> None:
+        heappush(self.ends, (now + work_ns, unit))
+
+    def set_rates(self, now: int) -> None:
+        pass
+
+    def next_end(self) -> int:
+        return self.ends[0][0]
+
+    def take_ended(self, now: int) -> list[int]:
+        ended = []
+        while self.ends and self.ends[0][0] == now:
+            ended.append(heappop(self.ends)[1])
+        return ended
+
+
 class _Rates:
-    """Who progresses on what, how fast, and how much is left: in units of 1 / RATE_ONE ns."""
+    """Units that progress: at which rate, and how much is left of their work, in units of
+    1 / RATE_ONE ns. A change of rate sets the ends of all that it concerns anew."""
 
     def __init__(self, graph: Graph, simulation: _Simulation) -> None:
-        num_units = graph.num_ops + graph.num_gangs
         self.simulation = simulation
         self.capacity = graph.resources.capacity.tolist()
         self.rules: list[list[tuple[int, int]]] = [[] for _ in self.capacity]
@@ -158,22 +168,30 @@ class _Rates:
         ):
             self.rules[victim].append((aggressor, rate))
         self.progressing = [0] * len(self.capacity)
-        self.running: dict[int, int] = {}
-        """Units that progress, with their rate (0: not yet set)."""
-        self.left = [0] * num_units
-        self.since = [0] * num_units
-        self.version = [0] * num_units
+        self.rate: dict[int, int] = {}
+        self.left: dict[int, int] = {}
+        self.since: dict[int, int] = {}
+        self.end: dict[int, int] = {}
 
-    def begin(self, unit: int, work_ns: int) -> None:
-        self.running[unit] = 0
+    def __bool__(self) -> bool:
+        return bool(self.end)
+
+    def begin(self, unit: int, work_ns: int, now: int) -> None:
+        self.rate[unit] = 0  # not set yet
         self.left[unit] = work_ns * RATE_ONE
-        self.since[unit] = self.simulation.now
+        self.since[unit] = now
         self.count(unit, 1)
 
-    def stop(self, unit: int) -> None:
-        del self.running[unit]
-        self.version[unit] += 1
-        self.count(unit, -1)
+    def next_end(self) -> int:
+        return min(self.end.values())
+
+    def take_ended(self, now: int) -> list[int]:
+        ended = [unit for unit, end in self.end.items() if end == now]
+        for unit in ended:
+            for column in (self.rate, self.left, self.since, self.end):
+                del column[unit]
+            self.count(unit, -1)
+        return ended
 
     def count(self, unit: int, change: int) -> None:
         for resource in self.resources_of(unit):
@@ -183,17 +201,15 @@ class _Rates:
         resource = self.simulation.resource
         return [resource[op] for op in self.simulation.ops_of(unit) if resource[op] != NONE]
 
-    def retime(self) -> None:
-        now = self.simulation.now
-        for unit, old in self.running.items():
+    def set_rates(self, now: int) -> None:
+        for unit, old in self.rate.items():
             rate = min((self.rate_on(r) for r in self.resources_of(unit)), default=RATE_ONE)
             if rate == old:
                 continue
             self.left[unit] -= (now - self.since[unit]) * old
             self.since[unit] = now
-            self.running[unit] = rate
-            self.version[unit] += 1
-            self.simulation.schedule(unit, now + max(0, -(-self.left[unit] // rate)))
+            self.rate[unit] = rate
+            self.end[unit] = now + max(0, -(-self.left[unit] // rate))
 
     def rate_on(self, resource: int) -> int:
         rate = RATE_ONE

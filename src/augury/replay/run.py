@@ -10,17 +10,20 @@ from augury.core.timeline import PeakMemory, Timeline
 from augury.replay.deadlock import explain_deadlock
 from augury.replay.engine import Engine, EngineName, find_engine
 from augury.replay.fold import fold as fold_ranks
+from augury.replay.fold import may_pay
 from augury.replay.schedule import Schedule
 from augury.replay.unfold_path import unfold_path
+from augury.replay.unroll import unroll
 from augury.replay.use import rank_steps, resource_use
 from augury.replay.window import replay_window
 
 
 def replay(graph: Graph, *, engine: EngineName = "auto", fold: bool = True) -> Timeline:
     """Replays the window; where its steps depend on the step before (``graph.carries``), as it
-    runs once that has settled. ``fold`` simulates identical ranks once: exact, and faster."""
+    runs once that has settled. ``fold`` simulates identical ranks once, where that may pay: exact,
+    and faster."""
     simulate = refusing_deadlocks(find_engine(engine), num_ops=graph.num_ops)
-    folded = fold_ranks(graph) if fold else None
+    folded = fold_ranks(graph) if fold and may_pay(graph) else None
     try:
         window = replay_window(graph if folded is None else folded.graph, simulate)
     except DeadlockError:
@@ -51,10 +54,10 @@ def replay(graph: Graph, *, engine: EngineName = "auto", fold: bool = True) -> T
 
 
 def refusing_deadlocks(engine: Engine, *, num_ops: int) -> Engine:
-    def simulate(graph: Graph) -> Schedule:
-        schedule = engine(graph)
+    def simulate(graph: Graph, num_windows: int = 1) -> Schedule:
+        schedule = engine(graph, num_windows)
         if not schedule.is_complete:
-            raise explain_deadlock(graph, schedule, num_ops=num_ops)
+            raise explain_deadlock(unroll(graph, num_windows), schedule, num_ops=num_ops)
         return schedule
 
     return simulate

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from augury.core.graph import NONE, Graph
+from augury.core.graph import Graph
 from augury.core.kinds import Role
 from augury.core.spec import MAX_SLOWED_NS
 from augury.core.table import I8
+from augury.replay.engine import Engine
 from augury.replay.schedule import Schedule
 from augury.replay.unroll import unroll
+from augury.replay.use import Some, rows_where
 
 FIRST_WINDOWS = 4
 MAX_WINDOWS = 64
@@ -25,8 +26,9 @@ MAX_PATTERN = 4
 class Steady:
     """Several windows in a row, replayed; ``pattern`` of them repeat for ever."""
 
-    unrolled: Graph
+    window: Graph
     schedule: Schedule
+    """Of all windows."""
     num_windows: int
     pattern: int
     window_end_ns: I8
@@ -37,6 +39,11 @@ class Steady:
     has_settled: bool
 
     @property
+    def unrolled(self) -> Graph:
+        """All windows as one graph: a copy, made anew."""
+        return unroll(self.window, self.num_windows)
+
+    @property
     def period_ns(self) -> float:
         """Per window, of the slowest rank: in the end all others wait for it."""
         return max(*self.rank_period_ns(), self.least_period_ns)
@@ -45,15 +52,14 @@ class Steady:
         return _periods(self.window_end_ns, self.pattern)
 
 
-def find_steady_state(graph: Graph, simulate: Callable[[Graph], Schedule]) -> Steady:
-    """Unrolls until every rank's ends recur: at least three in a row at the same distance."""
+def find_steady_state(graph: Graph, simulate: Engine) -> Steady:
+    """Adds windows until every rank's ends recur: at least three in a row at the same distance."""
     timed = _timed(graph)
     least_period_ns = _busiest_ns(graph, timed)
     num_windows = FIRST_WINDOWS
     while True:
-        unrolled = unroll(graph, num_windows)
-        schedule = simulate(unrolled)
-        end_ns = schedule.end_ns.reshape(num_windows, graph.num_ops)[:, timed]
+        schedule = simulate(graph, num_windows)
+        end_ns = schedule.end_ns.reshape(num_windows, graph.num_ops)
         ends = _window_ends(graph, timed, end_ns)
         pattern = _pattern(np.diff(ends, axis=0))
         if pattern and max(_periods(ends, pattern)) < least_period_ns:
@@ -65,40 +71,47 @@ def find_steady_state(graph: Graph, simulate: Callable[[Graph], Schedule]) -> St
         )
         if pattern or grows_too_large:
             return Steady(
-                unrolled=unrolled,
+                window=graph,
                 schedule=schedule,
                 num_windows=num_windows,
                 pattern=pattern or num_windows // 2,
                 window_end_ns=ends,
-                last_op=(num_windows - 1) * graph.num_ops + int(timed[end_ns[-1].argmax()]),
+                last_op=(num_windows - 1) * graph.num_ops + _last_to_end(timed, end_ns[-1]),
                 least_period_ns=least_period_ns,
                 has_settled=bool(pattern),
             )
         num_windows *= 2
 
 
-def _timed(graph: Graph) -> I8:
+def _timed(graph: Graph) -> Some:
     """The operations that make up the steps: those of ranks that train, if there are any."""
-    is_worker = (graph.ranks.role == Role.WORKER)[graph.ops.rank]
-    inside = np.flatnonzero(is_worker & (graph.ops.step >= 0))
-    return inside if len(inside) else np.arange(graph.num_ops)
+    is_worker = graph.ranks.role == Role.WORKER
+    inside = graph.ops.step >= 0
+    if not is_worker.all():
+        inside &= is_worker[graph.ops.rank]
+    return rows_where(inside) if inside.any() else slice(None)
 
 
-def _busiest_ns(graph: Graph, timed: I8) -> float:
-    """The work of a window on the busiest resource: no faster can windows follow each other."""
-    placed = timed[graph.ops.resource[timed] != NONE]
-    work_ns = np.zeros(len(graph.resources), dtype=np.int64)
-    np.add.at(work_ns, graph.ops.resource[placed], graph.ops.work_ns[placed])
-    return float((work_ns / graph.resources.width).max(initial=0))
+def _busiest_ns(graph: Graph, timed: Some) -> float:
+    """The work of a window on the busiest resource: a lower bound on the period."""
+    # The last entry, which index -1 picks, is no resource.
+    work_ns = np.zeros(len(graph.resources) + 1, dtype=np.int64)
+    np.add.at(work_ns, graph.ops.resource[timed], graph.ops.work_ns[timed])
+    return float((work_ns[:-1] / graph.resources.width).max(initial=0))
 
 
-def _window_ends(graph: Graph, timed: I8, end_ns: I8) -> I8:
-    """``end_ns`` is by window and timed operation."""
-    rank = graph.ops.rank[timed]
+def _window_ends(graph: Graph, timed: Some, end_ns: I8) -> I8:
+    """``end_ns`` is by window and operation."""
+    rank = graph.ops.rank[timed].astype(np.intp)  # once, not in every window
     ends = np.zeros((len(end_ns), len(graph.ranks)), dtype=np.int64)
     for window, of_ops in zip(ends, end_ns, strict=True):
-        np.maximum.at(window, rank, of_ops)
+        np.maximum.at(window, rank, of_ops[timed])
     return ends
+
+
+def _last_to_end(timed: Some, end_ns: I8) -> int:
+    number = int(end_ns[timed].argmax())
+    return number if isinstance(timed, slice) else int(timed[number])
 
 
 def _periods(ends: I8, pattern: int) -> list[float]:

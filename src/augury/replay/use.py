@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from augury.core.graph import NONE, Graph
 from augury.core.table import I4, I8
 from augury.core.timeline import RankSteps, ResourceUse
 from augury.replay.schedule import Schedule
+
+Some = I8 | slice
+"""Which rows of columns are meant; a slice where it is all of them, which copies nothing."""
+
+
+def rows_where(mask: NDArray[np.bool_]) -> Some:
+    return slice(None) if mask.all() else np.flatnonzero(mask)
 
 
 def progress_start_ns(graph: Graph, schedule: Schedule) -> I8:
@@ -26,12 +34,13 @@ def progress_start_ns(graph: Graph, schedule: Schedule) -> I8:
 def resource_use(graph: Graph, schedule: Schedule, *, horizon_ns: int) -> ResourceUse:
     """``horizon_ns`` is the time that counts: the makespan, or the period of a steady state."""
     count = len(graph.resources)
-    placed = np.flatnonzero(graph.ops.resource != NONE)
+    placed = rows_where(graph.ops.resource != NONE)
     resource = graph.ops.resource[placed]
     end_ns = schedule.end_ns[placed]
-    began_ns = progress_start_ns(graph, schedule)[placed]
-    held = _covered_ns(graph, resource, schedule.start_ns[placed], end_ns)
-    busy = _covered_ns(graph, resource, began_ns, end_ns)
+    began_ns = progress_start_ns(graph, schedule)
+    held = busy = _covered_ns(graph, resource, schedule.start_ns[placed], end_ns)
+    if began_ns is not schedule.start_ns:
+        busy = _covered_ns(graph, resource, began_ns[placed], end_ns)
     held, busy = np.minimum(held, horizon_ns), np.minimum(busy, horizon_ns)
     return ResourceUse(
         busy_ns=busy,
@@ -45,11 +54,13 @@ def _covered_ns(graph: Graph, resource: I4, start_ns: I8, end_ns: I8) -> I8:
     """Time during which at least one interval of each resource is open."""
     count = len(graph.resources)
     covered = np.zeros(count, dtype=np.int64)
-    alone = (graph.resources.width == 1)[resource]
-    np.add.at(covered, resource[alone], (end_ns - start_ns)[alone])
-    if alone.all():
+    is_single = graph.resources.width == 1
+    np.add.at(covered, resource, end_ns - start_ns)
+    if is_single.all():
         return covered
-    resource, start_ns, end_ns = resource[~alone], start_ns[~alone], end_ns[~alone]
+    covered[~is_single] = 0
+    several = np.flatnonzero(~is_single[resource])
+    resource, start_ns, end_ns = resource[several], start_ns[several], end_ns[several]
     order = np.lexsort((start_ns, resource))
     resource = resource[order]
     # Each resource's intervals are moved behind the last one's, so that one running maximum
@@ -75,18 +86,25 @@ def step_durations_ns(steps: RankSteps) -> I8:
 
 
 def rank_steps(graph: Graph, schedule: Schedule) -> RankSteps:
-    inside = np.flatnonzero(graph.ops.step != NONE)
+    inside = rows_where(graph.ops.step != NONE)
     rank, step = graph.ops.rank[inside], graph.ops.step[inside]
-    num_steps = int(step.max(initial=NONE)) + 1
-    key = rank.astype(np.int64) * num_steps + step
-    present, group = np.unique(key, return_inverse=True)
-    start_ns = np.full(len(present), np.iinfo(np.int64).max)
+    num_steps = max(int(step.max(initial=NONE)) + 1, 1)
+    group = rank * np.int64(num_steps) + step
+    num_groups = len(graph.ranks) * num_steps
+    if num_groups <= 2 * graph.num_ops:
+        present = np.arange(num_groups)
+    else:
+        present, group = np.unique(group, return_inverse=True)
+    never_ns = np.iinfo(np.int64).max
+    start_ns = np.full(len(present), never_ns)
     end_ns = np.zeros(len(present), dtype=np.int64)
     np.minimum.at(start_ns, group, schedule.start_ns[inside])
     np.maximum.at(end_ns, group, schedule.end_ns[inside])
+    there = np.flatnonzero(start_ns != never_ns)
+    rank, step = (column.astype(np.int32) for column in np.divmod(present[there], num_steps))
     return RankSteps(
-        rank=present // max(num_steps, 1),
-        step=present % max(num_steps, 1),
-        start_ns=start_ns,
-        end_ns=end_ns,
+        rank=rank,
+        step=step,
+        start_ns=start_ns[there],
+        end_ns=end_ns[there],
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -12,6 +11,7 @@ from augury.core.ledger import Ledger
 from augury.core.table import I8
 from augury.core.timeline import CriticalPath, PeakMemory
 from augury.replay.critical_path import critical_path
+from augury.replay.engine import Engine
 from augury.replay.memory import peak_memory
 from augury.replay.schedule import Schedule
 from augury.replay.steady import find_steady_state
@@ -31,11 +31,11 @@ class Window:
     ledger: Ledger = field(default_factory=Ledger)
 
 
-def replay_window(graph: Graph, simulate: Callable[[Graph], Schedule]) -> Window:
+def replay_window(graph: Graph, simulate: Engine) -> Window:
     return _in_steady_state(graph, simulate) if len(graph.carries) else _once(graph, simulate)
 
 
-def _once(graph: Graph, simulate: Callable[[Graph], Schedule]) -> Window:
+def _once(graph: Graph, simulate: Engine) -> Window:
     schedule = simulate(graph)
     makespan_ns = int(schedule.end_ns.max())
     rank_step_ns = _middle_steps_ns(graph, schedule)
@@ -62,7 +62,7 @@ def _middle(dur_ns: I8) -> int:
     return round(float(np.median(dur_ns))) if len(dur_ns) else 0
 
 
-def _in_steady_state(graph: Graph, simulate: Callable[[Graph], Schedule]) -> Window:
+def _in_steady_state(graph: Graph, simulate: Engine) -> Window:
     """The last of several windows in a row. Time zero is the end of the window before, or the
     first start in this one, if that is earlier."""
     steady = find_steady_state(graph, simulate)
@@ -70,7 +70,7 @@ def _in_steady_state(graph: Graph, simulate: Callable[[Graph], Schedule]) -> Win
     last = slice((steady.num_windows - 1) * num_ops, steady.num_windows * num_ops)
     since_ns = int(steady.window_end_ns[-2].max())
     origin_ns = min(int(schedule.start_ns[last].min()), since_ns)
-    path = critical_path(steady.unrolled, schedule, last_op=steady.last_op, since_ns=since_ns)
+    path = critical_path(graph, schedule, last_op=steady.last_op, since_ns=since_ns)
     num_steps = max(graph.num_steps, 1)
     ledger = Ledger()
     if not steady.has_settled:
@@ -95,11 +95,11 @@ def _in_steady_state(graph: Graph, simulate: Callable[[Graph], Schedule]) -> Win
         ),
         peaks=tuple(
             replace(peak, at_ns=max(0, peak.at_ns - origin_ns))
-            for peak in peak_memory(steady.unrolled, schedule)
+            for peak in peak_memory(graph, schedule)
         ),
         step_ns=round(steady.period_ns / num_steps),
         rank_step_ns=tuple(round(period / num_steps) for period in steady.rank_period_ns()),
         horizon_ns=round(steady.period_ns),
-        num_simulated_ops=steady.unrolled.num_ops,
+        num_simulated_ops=steady.num_windows * num_ops,
         ledger=ledger,
     )
