@@ -10,7 +10,9 @@ import pytest
 
 from augury.cli.main import main
 from augury.core.plan import Mode, Plan
-from augury.core.plan_file import save_plan
+from augury.core.plan_file import plan_digest, save_plan
+from augury.core.plan_status import PlanStatus, TrainingMode
+from augury.ingest.run import open_run
 from tests.capture.jobs import start_ranks, write_training
 from tests.runtime.plans import plan_for
 
@@ -24,13 +26,19 @@ def _losses(said: str) -> list[str]:
     return re.findall(r"^loss (.*)$", said, re.MULTILINE)
 
 
-def _start(folder: Path, plan: Plan, *words: str, at_end: str = "") -> list:
-    """Each rank is started by itself, under ``augury run``."""
+def _start(
+    folder: Path, plan: Plan, *words: str, at_end: str = "", num_steps: int = 12, script: str = ""
+) -> list:
+    """Each rank is started by itself, under ``augury run``; jobs of many steps have a trial."""
+    folder.mkdir(exist_ok=True)
     save_plan(plan, folder / "plan.json")
-    script = write_training(folder, at_end=at_end)
+    program = write_training(folder, at_end=at_end)
+    if script:
+        program.write_text(script)
     options = ["--steps", "4:8", "-o", str(folder / "run"), "--plan", str(folder / "plan.json")]
+    options += [] if num_steps > 100 else ["--no-trial"]
     command = [sys.executable, "-m", "augury", "run", *options, "--force", *words]
-    done = start_ranks([*command, str(script), "12"], num_ranks=2)
+    done = start_ranks([*command, str(program), str(num_steps)], num_ranks=2)
     assert [process.returncode for process in done] == [0, 0], done
     return done
 
@@ -67,3 +75,77 @@ def test_no_plan_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert main(["run", "--plan", str(tmp_path / "plan.json"), str(script), "1"]) == 3
     assert "this is not a plan" in capsys.readouterr().err
     assert main(["run", "--plan", str(tmp_path / "none.json"), str(script), "1"]) == 3
+
+
+def _status(folder: Path) -> PlanStatus:
+    status = open_run(folder / "run").ranks[0].plan
+    assert status is not None
+    return status
+
+
+def test_a_trial_decides(tmp_path: Path) -> None:
+    """Blocks of stock and planned steps alternate; windows open behind that, in the mode that
+    stays; the loss is that of stock DDP."""
+    plan = plan_for(SIZES)
+    done = _start(tmp_path, plan, num_steps=320)
+    (line,) = (one for one in done[0].stderr.splitlines() if "trial of" in one)
+    assert re.search(r"stock [\d.]+ ms; planned [\d.]+ ms", line)
+    status = _status(tmp_path)
+    (trial,) = status.trials
+    assert trial.digest == status.digest == plan_digest(plan)
+    assert {one.mode for one in trial.times} >= {TrainingMode.STOCK, TrainingMode.PLANNED}
+    assert all(one.num_blocks >= 4 for one in trial.times)
+    assert trial.last_step - trial.first_step < 200
+    assert status.is_followed == (trial.winner is not TrainingMode.STOCK)
+    assert not status.is_on_trial
+    stock = _start(tmp_path / "stock", plan_for({**SIZES, "3.weight": 400}), num_steps=320)
+    assert [_losses(one.stdout) for one in done] == [_losses(one.stdout) for one in stock]
+
+
+SOME_WRAP = """
+import os, sys, torch, torch.distributed as dist
+from torch import nn
+torch.manual_seed(0)
+dist.init_process_group("gloo")
+group = dist.new_group([0])
+model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 4))
+if dist.get_rank() == 0:
+    model = nn.parallel.DistributedDataParallel(model, process_group=group)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(int(sys.argv[1])):
+    optimizer.zero_grad()
+    loss = model(torch.ones(8, 32)).square().mean()
+    loss.backward()
+    optimizer.step()
+dist.barrier()
+print("loss", loss.item().hex(), flush=True)
+dist.destroy_process_group()
+"""
+
+
+def test_only_some_ranks_wrap_their_model(tmp_path: Path) -> None:
+    """The others know nothing of that model: stock DDP stays, and nobody waits for them."""
+    done = _start(tmp_path, plan_for(SIZES), script=SOME_WRAP)
+    assert "the plan is not followed: the model is not trained by all ranks" in done[0].stderr
+    assert "the plan is not followed: no model is trained by DistributedDataParallel" not in (
+        done[0].stderr
+    )
+    assert all(_losses(one.stdout) for one in done)
+
+
+def test_a_rank_that_cannot_read_the_plan(tmp_path: Path, losses: list[list[str]]) -> None:
+    """No rank follows it then."""
+    save_plan(plan_for(SIZES), tmp_path / "plan.json")
+    script = write_training(tmp_path)
+    launcher = tmp_path / "launch.py"
+    launcher.write_text(
+        "import os, runpy, sys\n"
+        "if os.environ['RANK'] == '1':\n    os.environ['AUGURY_PLAN'] += '.none'\n"
+        "from augury.runtime.inject import arrange\narrange()\n"
+        f"runpy.run_path({str(script)!r}, run_name='__main__')\n"
+    )
+    environment = {"AUGURY_PLAN": str(tmp_path / "plan.json"), "AUGURY_PLAN_TRIAL": "0"}
+    done = start_ranks([sys.executable, str(launcher), "12"], num_ranks=2, **environment)
+    assert [one.returncode for one in done] == [0, 0], done
+    assert "the plan is not followed" in done[0].stderr
+    assert [_losses(one.stdout) for one in done] == losses

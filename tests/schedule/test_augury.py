@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from benchmarks.schedule.instances import instance
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from augury.core.plan_spec import verify_order
@@ -20,12 +20,13 @@ from augury.schedule.line import Line, flat_line
 from augury.schedule.optimum import optimum
 from augury.schedule.rivals import RIVALS
 from augury.schedule.searching import Search
+from tests.campaigns import campaign
 
 from .problems import problem_of, problems
 
 
 @given(problems())
-@settings(max_examples=150, deadline=None)
+@campaign(150)
 def test_valid_and_never_worse_than_others(problem):
     order = Augury().compile(problem)
     verify_order(order, problem)
@@ -109,7 +110,7 @@ def test_where_times_are_spread_the_mean_counts(number):
 
 
 @given(st.data(), problems())
-@settings(max_examples=100, deadline=None)
+@campaign(100)
 def test_lines_are_evaluated_alike(data, problem):
     """By the kernel straight from the line, and as an order made of it."""
     places = data.draw(st.permutations(range(len(problem.gradients))))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from augury.core.problem import Scheme
@@ -12,32 +12,33 @@ from augury.schedule.bound import lower_bound
 from augury.schedule.evaluate import step_ns
 from augury.schedule.optimum import optimum
 from augury.schedule.policies import POLICIES
+from tests.campaigns import campaign
 
 from .orders import orders
 from .problems import problem_of, problems
 
 
 @given(st.data(), problems())
-@settings(max_examples=200, deadline=None)
+@campaign(200)
 def test_no_order_beats_the_bound(data, problem):
     order = data.draw(orders(problem))
     assert lower_bound(problem) <= step_ns(problem, order)
 
 
 @given(problems(), st.sampled_from(POLICIES))
-@settings(max_examples=200, deadline=None)
+@campaign(200)
 def test_no_policy_beats_the_bound(problem, policy):
     assert lower_bound(problem) <= step_ns(problem, policy.compile(problem))
 
 
 @given(problems(max_gradients=5))
-@settings(max_examples=150, deadline=None)
+@campaign(150)
 def test_the_optimum_does_not_beat_the_bound(problem):
     assert lower_bound(problem) <= step_ns(problem, optimum(problem))
 
 
 @given(problems())
-@settings(max_examples=150, deadline=None)
+@campaign(150)
 def test_kernel_and_python_agree(problem):
     kernel = lower_bound(problem)
     with pytest.MonkeyPatch.context() as patch:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import augury
@@ -21,13 +21,14 @@ from augury.schedule.flat import flat_order, flat_problem
 from augury.schedule.making import whole
 from augury.schedule.policies import POLICIES
 from augury.schedule.reference import times_of
+from tests.campaigns import campaign
 
 from .orders import orders
 from .problems import problem_of, problems
 
 
 @given(st.data(), problems())
-@settings(max_examples=300, deadline=None)
+@campaign(300)
 def test_kernel_and_reference_agree(data, problem):
     order = data.draw(orders(problem))
     said = evaluate(problem, order)
@@ -40,14 +41,14 @@ def test_kernel_and_reference_agree(data, problem):
 
 
 @given(st.data(), problems(), st.integers(1, 2))
-@settings(max_examples=150, deadline=None)
+@campaign(150)
 def test_the_engine_agrees_on_any_order(data, problem, num_ranks):
     order = data.draw(orders(problem))
     assert_replays_alike(problem, order, num_ranks)
 
 
 @given(problems(max_gradients=5), st.sampled_from(POLICIES))
-@settings(max_examples=100, deadline=None)
+@campaign(100)
 def test_the_engine_agrees_on_every_policy(problem, policy):
     assert_replays_alike(problem, policy.compile(problem), num_ranks=1)
 
@@ -58,7 +59,7 @@ def assert_replays_alike(problem: Problem, order: Order, num_ranks: int) -> None
 
 
 @given(st.data(), problems())
-@settings(max_examples=100, deadline=None)
+@campaign(100)
 def test_links_carry_one_at_a_time_and_nothing_before_it_is_there(data, problem):
     order = data.draw(orders(problem))
     said = evaluate(problem, order)

@@ -24,6 +24,7 @@ from augury.schedule.p3 import P3
 from augury.schedule.policies import POLICIES, find_policy
 from augury.schedule.policy import Policy
 from augury.schedule.prophet import Prophet
+from tests.campaigns import campaign
 from tests.schedule.problems import problems
 
 NAMES = [
@@ -53,14 +54,14 @@ def test_there_are_nine_of_them_by_name():
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
-@settings(max_examples=150)
+@campaign(150)
 @given(problem=problems())
 def test_every_byte_goes_once_over_links_that_carry_one_message(policy: Policy, problem: Problem):
     _check(policy, problem)
 
 
 @pytest.mark.parametrize("policy", SMALL, ids=lambda policy: policy.name)
-@settings(max_examples=150)
+@campaign(150)
 @given(problem=SMALL_PROBLEMS)
 def test_so_it_does_where_constants_cut_small_gradients(policy: Policy, problem: Problem):
     _check(policy, problem)

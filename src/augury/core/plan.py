@@ -3,7 +3,7 @@ the runtime."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from augury.core.graph import NONE
@@ -88,7 +88,7 @@ class Foretold:
     step_ns: int
     interval_ns: tuple[int, int]
     bound_ns: int
-    """No order of pieces can be faster."""
+    """Lower bound on the predicted step of any order."""
 
     @property
     def gain_pct(self) -> float:
@@ -107,6 +107,11 @@ class Plan:
     bucket_caps_bytes: tuple[int, ...] = ()
     """Of DDP's buckets, the n-th for the n-th, the last for all further ones."""
     foretold: Foretold | None = None
+    family: str = ""
+    """Of the candidates that the order was chosen from: which kind it is."""
+    replay_ratios: dict[str, float] = field(default_factory=dict)
+    """For each family of candidates, the replayed over the evaluated step: a search without a
+    replay ranks by the evaluated step times this."""
 
 
 def is_swapped(order: Order, num_ranks: int) -> bool:

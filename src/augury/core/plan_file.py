@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,11 @@ def encode_plan(plan: Plan) -> bytes:
         {"kind": "augury-plan", "schema_version": SCHEMA_VERSION, "plan": _with_labels(plan)}
     )
     return encoded
+
+
+def plan_digest(plan: Plan) -> str:
+    """Tells plans apart, wherever their files lie and however those are written."""
+    return hashlib.sha256(encode_plan(plan)).hexdigest()
 
 
 def decode_plan(content: bytes) -> Plan:

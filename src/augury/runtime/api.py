@@ -14,12 +14,20 @@ if TYPE_CHECKING:
 
 
 def apply(
-    model: Any, optimizer: Any, plan: Plan | str | os.PathLike[str], *, replan: bool = True
+    model: Any,
+    optimizer: Any,
+    plan: Plan | str | os.PathLike[str],
+    *,
+    replan: bool = True,
+    trial: bool = True,
 ) -> Scheduled:
-    """Trains ``model``, a DistributedDataParallel, as the plan says: to be called by all ranks,
-    once the optimizer is made. Where the plan does not fit, training goes on as it is, and
-    ``reason`` of what is returned says why."""
+    """Train ``model``, a DistributedDataParallel, as the plan says: called by all ranks, once the
+    optimizer is made. With ``trial``, blocks of stock and planned steps alternate first, and the
+    faster mode stays. Where the plan does not fit, training goes on as it is, and ``reason`` of
+    what is returned says why."""
     from augury.runtime.torch_scheduled import schedule_training  # noqa: PLC0415
+    from augury.runtime.trial import TrialRules  # noqa: PLC0415
 
     plan = plan if isinstance(plan, Plan) else load_plan(Path(plan))
-    return schedule_training(model, optimizer, plan, replan=replan)
+    rules = TrialRules() if trial else None
+    return schedule_training(model, optimizer, plan, replan=replan, trial=rules)

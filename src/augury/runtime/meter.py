@@ -9,6 +9,8 @@ from functools import cache
 from statistics import median
 from typing import Any
 
+from augury.core.plan_board import board
+
 
 @dataclass(slots=True, kw_only=True)
 class StepLog:
@@ -22,6 +24,10 @@ class StepLog:
     """When the plan says that pieces have arrived, if it says so."""
     released_ns: list[int]
     """Of each gradient."""
+    watched_ns: int = 0
+    """From when on arrivals were watched."""
+    waited_ns: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """By piece, from when to when the training thread waited for it."""
     backward_ns: int = 0
     step_ns: int = 0
     """From this step's backward to the next one's."""
@@ -60,8 +66,10 @@ class Meter:
     step: int = 0
     log: list[StepLog] = field(default_factory=list)
     counted: list[OwnWork] = field(default_factory=list)
+    swapped_bytes: tuple[int, ...] = ()
+    """Of each piece, where two ranks swap them: no profiler sees those."""
     is_on: bool = False
-    """Whether this step is looked at."""
+    """Whether this step is looked at, by itself or because it is recorded."""
     is_counting: bool = False
     _now: StepLog | None = None
     _count: OwnWork | None = None
@@ -95,7 +103,9 @@ class Meter:
         self.step += 1
         self._start_ns = start_ns
         self._now = self._count = None
-        self.is_on = self.every > 0 and self.step % self.every == 0
+        is_due = self.every > 0 and self.step % self.every == 0
+        is_recorded = board.is_recording and bool(self.swapped_bytes)
+        self.is_on = is_due or is_recorded
         if self.is_on:
             self._now = StepLog(
                 step=self.step,
@@ -104,13 +114,15 @@ class Meter:
                 expected_ns=self.expected_ns,
                 released_ns=[-1] * self.num_gradients,
             )
+        if is_due and self._now is not None:
             self.log.append(self._now)
             del self.log[: -self.keep]
-        self.is_counting = self.is_on or (
-            self.every > 1 and self.step % self.every == self.every // 2
-        )
+        if is_recorded and self._now is not None:
+            wall_ns = time.time_ns() - (time.perf_counter_ns() - start_ns)
+            board.pieces.add_step(wall_ns, self.swapped_bytes, self._now)
+        self.is_counting = is_due or (self.every > 1 and self.step % self.every == self.every // 2)
         if self.is_counting:
-            self._count = OwnWork(is_logged=self.is_on)
+            self._count = OwnWork(is_logged=is_due)
             self.counted.append(self._count)
             del self.counted[: -self.keep]
 
@@ -161,11 +173,21 @@ class Meter:
         if self._now is not None:
             self._now.issued_ns[piece] = time.perf_counter_ns() - self._start_ns
 
+    def wait(self, piece: int, action: Callable[[], Any]) -> None:
+        """Calls it, which waits for a piece of this step."""
+        log, start_ns = self._now, self._start_ns
+        began_ns = time.perf_counter_ns()
+        self.work(action)
+        if log is not None:
+            first_ns = log.waited_ns.get(piece, (began_ns - start_ns, 0))[0]
+            log.waited_ns[piece] = first_ns, time.perf_counter_ns() - start_ns
+
     def arrivals(self) -> Callable[[int], None] | None:
         """To be called when a piece of this step has arrived; None: nobody looks."""
         log, start_ns = self._now, self._start_ns
         if log is None:
             return None
+        log.watched_ns = log.watched_ns or time.perf_counter_ns() - start_ns
 
         def arrived(piece: int) -> None:
             log.arrived_ns[piece] = time.perf_counter_ns() - start_ns

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 from augury.core.kinds import OpKind
 from augury.core.plan import Plan
 from augury.core.problem import Problem
 from augury.runtime.meter import StepLog
 
-WEIGHT = 0.5
-"""Of the newest step in the running mean: two steps after a change it is three quarters of it."""
 MUCH = 1.35
-"""By this factor things have changed."""
+"""By this factor conditions have changed."""
 STEPS_IN_A_ROW = 2
+LOOK_BACK_STEPS = 8
+"""How many observed steps a rate of the network may be old. A rank that is late sees its peers'
+pieces arrive at once, and knows no rate of that step."""
 ENOUGH = 0.2
 """Of a step's bytes, to go by them alone."""
 _HALVES = (OpKind.REDUCE_SCATTER, OpKind.ALL_GATHER)
@@ -27,6 +29,11 @@ class Observed:
     """None where too little was sent to tell."""
     released_ns: tuple[int, ...]
     backward_ns: int
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether backward and all releases were seen."""
+        return self.backward_ns > 0 and min(self.released_ns) >= 0
 
 
 def observe(log: StepLog, plan: Plan) -> Observed:
@@ -71,68 +78,71 @@ class _Sum:
 
 
 class Drift:
-    """Follows a running mean of what was observed."""
+    """Whether the last observations all lie far from what a problem says, on the same side."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self._ns_per_byte: float | None = None
-        self._released_ns: list[float] = []
-        self._backward_ns: float | None = None
-        self._num_far = 0
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._last: list[Observed] = []
         self.why = ""
 
     def note(self, seen: Observed) -> None:
-        if seen.ns_per_byte is not None:
-            self._ns_per_byte = _mean(self._ns_per_byte, seen.ns_per_byte)
-        if seen.backward_ns > 0 and min(seen.released_ns) >= 0:
-            if not self._released_ns:
-                self._released_ns = [float(ns) for ns in seen.released_ns]
-            self._released_ns = [
-                _mean(before, now)
-                for before, now in zip(self._released_ns, seen.released_ns, strict=True)
-            ]
-            self._backward_ns = _mean(self._backward_ns, seen.backward_ns)
-        self._num_far = self._num_far + 1 if self._is_far() else 0
-
-    def _is_far(self) -> bool:
-        problem = self._plan.problem
-        ratios = [
-            ("the network takes", self._ns_per_byte, problem.network.ns_per_byte),
-            ("backward takes", self._backward_ns, problem.backward_ns),
-        ]
-        for what, now, planned in ratios:
-            if now is not None and planned > 0 and not 1 / MUCH < now / planned < MUCH:
-                self.why = f"{what} {now / planned:.2g} times as long as planned"
-                return True
-        return False
+        self._last = [*self._last, seen][-LOOK_BACK_STEPS:]
 
     def changed_problem(self) -> Problem | None:
-        """What to plan for instead, if things have changed for good."""
-        if self._num_far < STEPS_IN_A_ROW:
+        """The problem as it is now, if conditions have changed. A change of backward waits until
+        the network is known as well, for at most ``LOOK_BACK_STEPS`` steps: a search with an
+        outdated network would find nothing."""
+        recent = self._last[-STEPS_IN_A_ROW:]
+        if len(recent) < STEPS_IN_A_ROW or not self._is_far(recent):
             return None
-        problem = self._plan.problem
+        rates = self._rates()
+        if len(rates) < STEPS_IN_A_ROW and len(self._last) < LOOK_BACK_STEPS:
+            return None
+        problem = self._problem
         network = problem.network
-        if self._ns_per_byte is not None:
-            network = replace(network, ns_per_byte=self._ns_per_byte)
-        if self._backward_ns is None:
+        if rates:
+            network = replace(network, ns_per_byte=fmean(rates))
+        timed = [one for one in recent if one.is_timed]
+        if not timed:
             return replace(problem, network=network)
-        backward_ns = round(self._backward_ns)
+        backward_ns = round(fmean(one.backward_ns for one in timed))
+        released_ns = [fmean(ns) for ns in zip(*(one.released_ns for one in timed), strict=True)]
         pace = backward_ns / max(1, problem.backward_ns)
+        forward_ns = round(problem.forward_ns * pace)
         return replace(
             problem,
             network=network,
             backward_ns=backward_ns,
-            forward_ns=round(problem.forward_ns * pace),
+            forward_ns=forward_ns,
             gradients=tuple(
                 replace(
                     gradient,
                     release_ns=min(backward_ns, round(released)),
-                    need_ns=min(round(problem.forward_ns * pace), round(gradient.need_ns * pace)),
+                    need_ns=min(forward_ns, round(gradient.need_ns * pace)),
                 )
-                for gradient, released in zip(problem.gradients, self._released_ns, strict=True)
+                for gradient, released in zip(problem.gradients, released_ns, strict=True)
             ),
         )
 
+    def _rates(self) -> list[float]:
+        """The last that are known, in ns per byte."""
+        known = [one.ns_per_byte for one in self._last if one.ns_per_byte is not None]
+        return known[-STEPS_IN_A_ROW:]
 
-def _mean(before: float | None, now: float) -> float:
-    return now if before is None else (1 - WEIGHT) * before + WEIGHT * now
+    def _is_far(self, recent: list[Observed]) -> bool:
+        problem = self._problem
+        for what, seen, planned in (
+            ("the network takes", self._rates(), problem.network.ns_per_byte),
+            (
+                "backward takes",
+                [float(one.backward_ns) for one in recent if one.is_timed],
+                float(problem.backward_ns),
+            ),
+        ):
+            if planned <= 0 or len(seen) < STEPS_IN_A_ROW:
+                continue
+            ratios = [one / planned for one in seen]
+            if min(ratios) > MUCH or max(ratios) < 1 / MUCH:
+                self.why = f"{what} {fmean(ratios):.2g} times as long as planned"
+                return True
+        return False

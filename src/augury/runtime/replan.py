@@ -1,57 +1,173 @@
-"""Plans anew when the network or backward is no longer what the plan was made for."""
+"""Another plan when the network or backward is no longer what the plan was made for.
+
+Rank 0 observes; a process of its own searches, so that training does not wait; the trial in the job
+decides whether the new plan is worth following. After each search there is a pause, twice as long
+every time, and what was observed is the new reference: conditions that go back and forth do not
+make plans go back and forth with them.
+"""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from contextlib import suppress
 from dataclasses import replace
 
+import msgspec
+
 from augury.core.plan import Plan
-from augury.core.plan_file import encode_plan
+from augury.core.plan_file import decode_plan, encode_plan
 from augury.core.problem import Problem
 from augury.runtime.meter import Meter
 from augury.runtime.monitor import Drift, observe
 from augury.runtime.say import say
 
+PAUSE_STEPS = 100
+WORTH = 0.97
+"""Of the evaluated step under the old order: a new plan must promise less."""
+_NOT_OURS = ("AUGURY_RECORD", "AUGURY_PLAN", "LD_PRELOAD", "PYTHONPATH")
+
 
 class Replanner:
-    def __init__(self, plan: Plan, meter: Meter) -> None:
-        self._plan = plan
-        self._meter = meter
-        self._drift = Drift(plan)
-        self._seen = meter.step
-        self._can = True
-        self.size_bytes = 0
-        """Of the plan that was made last, as it is sent."""
+    """``is_here``: search at once, in this thread."""
 
-    def new_plan(self) -> Plan | None:
-        """If what was seen since the last call asks for one."""
-        self.size_bytes = 0
-        if not self._can:
-            return None
-        for log in self._meter.log:
-            if log.step > self._seen and log.step < self._meter.step:
-                self._seen = log.step
-                self._drift.note(observe(log, self._plan))
-        problem = self._drift.changed_problem()
-        if problem is None:
-            return None
-        why, old = self._drift.why, self._plan.order
+    def __init__(self, *, is_here: bool = False) -> None:
+        self._is_here = is_here
+        self._plan: Plan | None = None
+        self._drift: Drift | None = None
+        self._seen = 0
+        self._quiet_until = 0
+        self._pause_steps = PAUSE_STEPS
+        self._search: subprocess.Popen[bytes] | None = None
+        self._problem: Problem | None = None
+        self._why = ""
+
+    def watch(self, plan: Plan) -> None:
+        """This plan is followed from now on."""
+        self.close()
+        self._plan, self._drift = plan, Drift(plan.problem)
+
+    def close(self) -> None:
+        if self._search is not None:
+            self._search.kill()
+            self._search.communicate()
+            self._search = None
+
+    def look(self, meter: Meter) -> tuple[Plan, str] | None:
+        """Another plan, with the reason for it, if one was found. Never waits for a search."""
         try:
-            new, is_better = self._made_for(problem)
+            return self._look(meter)
         except Exception as error:
             say(f"cannot plan anew: {error}")
-            self._can = False
+            self.close()
+            self._plan = None
             return None
-        pieces = f"{len(new.order.pieces)} pieces instead of {len(old.pieces)}"
-        say(f"planned anew: {why}; {pieces if is_better else 'no better order was found'}")
-        self.size_bytes = len(encode_plan(new))
-        return new
 
-    def _made_for(self, problem: Problem) -> tuple[Plan, bool]:
-        """By the same policy; and whether its order is better than the one there is."""
-        from augury.schedule.evaluate import step_ns  # noqa: PLC0415
-        from augury.schedule.policies import find_policy  # noqa: PLC0415
+    def _look(self, meter: Meter) -> tuple[Plan, str] | None:
+        plan, drift = self._plan, self._drift
+        if plan is None or drift is None:
+            return None
+        if self._search is not None:
+            return self._found()
+        for log in meter.log:
+            if self._seen < log.step < meter.step:
+                # The first steps after a change say little.
+                if log.step >= self._quiet_until and len(log.issued_ns) == len(plan.order.pieces):
+                    drift.note(observe(log, plan))
+                self._seen = log.step
+        problem = drift.changed_problem()
+        if problem is None:
+            return None
+        self._why, self._problem = drift.why, problem
+        self._drift = Drift(problem)
+        self._quiet_until = meter.step + self._pause_steps
+        self._pause_steps *= 2
+        if self._is_here:
+            return self._told(better_plan(plan, problem))
+        self._search = _started(plan, problem)
+        return None
 
-        order = find_policy(self._plan.order.policy).compile(problem)
-        is_better = step_ns(problem, order) < step_ns(problem, self._plan.order)
-        order = order if is_better else self._plan.order
-        return replace(self._plan, problem=problem, order=order, foretold=None), is_better
+    def _found(self) -> tuple[Plan, str] | None:
+        search = self._search
+        assert search is not None
+        if search.poll() is None:
+            return None
+        self._search = None
+        content, trouble = search.communicate()
+        if search.returncode:
+            raise RuntimeError(trouble.decode(errors="replace").strip()[-300:])
+        return self._told(decode_plan(content) if content.strip() else None)
+
+    def _told(self, new: Plan | None) -> tuple[Plan, str] | None:
+        if new is None:
+            say(f"{self._why}: no better order was found")
+            return None
+        say(f"{self._why}: planned anew, {len(new.order.pieces)} pieces a step")
+        return new, self._why
+
+
+def better_plan(plan: Plan, problem: Problem) -> Plan | None:
+    """For the problem, by the policy that made the plan; None where it promises too little."""
+    from augury.schedule.candidates import Candidate, piece_candidates  # noqa: PLC0415
+    from augury.schedule.evaluate import step_ns  # noqa: PLC0415
+    from augury.schedule.policies import find_policy  # noqa: PLC0415
+
+    ratios = plan.replay_ratios
+
+    def score(one: Candidate) -> float:
+        return step_ns(problem, one.order) * ratios.get(one.family, 1.0)
+
+    lanes = plan.order.lanes
+    policy = find_policy(plan.order.policy)
+    if ratios:
+        every = piece_candidates(problem, plan.num_ranks, policy)
+    else:
+        order = replace(policy.compile(problem), lanes=lanes)
+        every = iter([Candidate(family=plan.family, order=order)])
+    # The groups that ranks have made together are for as many lanes.
+    fitting = [one for one in every if one.order.lanes == lanes]
+    if not fitting:
+        return None
+    best = min(fitting, key=score)
+    if score(best) > WORTH * score(Candidate(family=plan.family, order=plan.order)):
+        return None
+    return replace(plan, problem=problem, order=best.order, family=best.family, foretold=None)
+
+
+class _Asked(msgspec.Struct):
+    plan: str
+    problem: Problem
+
+
+def _started(plan: Plan, problem: Problem) -> subprocess.Popen[bytes]:
+    environment = {k: v for k, v in os.environ.items() if k not in _NOT_OURS}
+    search = subprocess.Popen(
+        [sys.executable, "-m", "augury.runtime.replan"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        start_new_session=True,
+    )
+    assert search.stdin is not None
+    with suppress(BrokenPipeError):
+        search.stdin.write(
+            msgspec.json.encode(_Asked(plan=encode_plan(plan).decode(), problem=problem))
+        )
+    search.stdin.close()
+    search.stdin = None
+    return search
+
+
+def main() -> None:
+    """Reads a plan and a problem, writes a better plan or nothing."""
+    os.nice(10)
+    asked = msgspec.json.decode(sys.stdin.buffer.read(), type=_Asked)
+    found = better_plan(decode_plan(asked.plan.encode()), asked.problem)
+    if found is not None:
+        sys.stdout.buffer.write(encode_plan(found))
+
+
+if __name__ == "__main__":
+    main()

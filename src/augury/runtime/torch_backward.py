@@ -47,7 +47,7 @@ class TellOfBackward:
             self._told.before_backward()
             try:
                 result = was(*args, **options)
-            except Exception:
+            except BaseException:  # an interrupt as well
                 self._told.failed_backward()
                 raise
             finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,12 +127,10 @@ class Buffers:
         for first, last, place in self._shares.slices[number]:
             torch.mul(flat[first:last], self._share, out=place)
 
-    def put_nothing(self, number: int) -> None:
-        whole = self._shares.whole[number]
-        if whole is not None:
-            whole.zero_()
-        for _, _, place in self._shares.slices[number]:
-            place.zero_()
+    def spoil(self, pieces: Iterable[int]) -> None:
+        """Their sums are no numbers on any rank."""
+        for number in pieces:
+            self.pieces[number].fill_(float("nan"))
 
     def reduced(self, number: int) -> Any:
         """What has arrived, shaped like its parameter. Good until the next backward."""

@@ -1,7 +1,9 @@
-"""How rank 0 tells all ranks of a new plan: one word behind the last piece of every few steps.
+"""What rank 0 tells all ranks, beside their gradients.
 
-The word travels with the gradients and is read when the next forward is over, so that nobody waits
-for it. It is the size of the plan that follows, or zero.
+A word goes out behind the last piece of every few steps and is read when the next step's first
+gradient is there, so that no rank waits for it. Both are points that every rank passes once per
+exchange of gradients, whatever else its program does. The word is the size of the message that
+follows, or zero. The group carries nothing that other threads issue.
 """
 
 from __future__ import annotations
@@ -9,50 +11,53 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import distributed
 
-from augury.core.plan import Plan
-from augury.core.plan_file import decode_plan
-from augury.runtime.meter import Meter
-from augury.runtime.replan import Replanner
-from augury.runtime.torch_agree import share_plan
+from augury.runtime.torch_group import ControlGroup
 
-EVERY = 8
+EVERY = 4
 
 
 class Control:
-    def __init__(self, replanner: Replanner | None, group: Any, meter: Meter) -> None:
-        """``replanner``: rank 0's."""
-        self._replanner = replanner
-        self._group = group
-        self._meter = meter
+    def __init__(self, group: ControlGroup) -> None:
+        self.group = group
         self._word: Any = None
         self._work: Any = None
-        self._new: Plan | None = None
+        self._message = b""
 
-    def send(self) -> None:
-        """All gradients of a step are on their way."""
-        if self._meter.step % EVERY:
-            return
-        content = 0
-        if self._replanner is not None:
-            self._new = self._replanner.new_plan()
-            content = self._replanner.size_bytes
-        self._word = torch.tensor([content])
-        self._work = distributed.broadcast(self._word, 0, group=self._group, async_op=True)
+    @staticmethod
+    def is_due(step: int) -> bool:
+        return step % EVERY == 0
 
-    def wait(self) -> None:
-        """Until nothing of it is under way."""
-        if self._work is not None:
-            self._work.wait()
+    def send(self, message: bytes) -> None:
+        """Once per due step, by all ranks; those other than 0 have nothing to say."""
+        self._message = message
+        self._word = torch.tensor([len(message)])
+        self._work = self.group.broadcast(self._word)
 
-    def receive(self) -> Plan | None:
-        """Of the word that was sent last, if that has not been asked for."""
+    def close(self, *, is_lost: bool) -> None:
+        if is_lost:
+            self.group.abandon()
+        elif self._work is not None:
+            self._work.wait()  # all ranks have sent it
+        self._work = None
+
+    def receive(self) -> bytes:
+        """What was sent last, once; empty: nothing."""
         if self._work is None:
-            return None
-        self.wait()
+            return b""
+        self._work.wait()
         self._work = None
         size_bytes = int(self._word.item())
         if not size_bytes:
-            return None
-        return decode_plan(share_plan(self._new, self._group, size_bytes))
+            return b""
+        if self.group.rank == 0:
+            content = torch.frombuffer(bytearray(self._message), dtype=torch.uint8)
+        else:
+            content = torch.empty(size_bytes, dtype=torch.uint8)
+        self.group.broadcast(content).wait()
+        return bytes(content.numpy())
+
+    def vote(self, number: int) -> Any:
+        """A sum over all ranks, to be waited for later."""
+        total = torch.tensor([number])
+        return total, self.group.all_reduce(total)

@@ -1,42 +1,81 @@
-"""The low-risk form of a plan: stock DDP, with other bucket sizes."""
+"""Other bucket sizes in a live DistributedDataParallel: its reducer is made again."""
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
-from torch import distributed
-from torch.nn.parallel import DistributedDataParallel
-
-from augury.core.plan import Plan
-from augury.runtime.say import say
-from augury.runtime.torch_names import matched, own_parameters
+from torch.nn.parallel import distributed as ddp
 
 _MIB = 1 << 20
 
 
-def planned_options(plan: Plan, wrapped: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """What DistributedDataParallel is to be made with."""
-    num_ranks = distributed.get_world_size()
-    reason = None
-    if plan.num_ranks != num_ranks:
-        reason = f"it is for {plan.num_ranks} ranks, here are {num_ranks}"
-    else:
-        here = [name for name, p in own_parameters(wrapped).items() if p.requires_grad]
-        if matched(here, [gradient.name for gradient in plan.problem.gradients]) is None:
-            reason = f"its gradients are not those of {type(wrapped).__name__}"
-    caps = [size_bytes / _MIB for size_bytes in plan.bucket_caps_bytes]
-    takes_list = "bucket_cap_mb_list" in inspect.signature(DistributedDataParallel).parameters
-    if reason is not None:
-        told = f"the plan is not followed: {reason}"
-    else:
-        others = {k: v for k, v in options.items() if not k.startswith("bucket_cap_mb")}
-        if len(caps) > 1 and takes_list:
-            options = {**others, "bucket_cap_mb_list": caps}
+class Buckets:
+    """Those that the program asked for, and how to change them between steps. A reducer that is
+    not used ignores gradients; it is kept, as a new one first arranges its buckets anew, for which
+    ranks wait for each other in a forward."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self._parameters, self._is_sparse = model._build_params_for_reducer()
+        self._names = model._build_debug_param_to_name_mapping(self._parameters)
+        self._caps: tuple[int, ...] | None = None
+        self._configs: dict[tuple[int, ...] | None, Any] = {None: model._bucket_config}
+        self._reducers: dict[tuple[int, ...] | None, Any] = {}
+
+    def use(self, caps_bytes: tuple[int, ...] | None, *, is_renewed: bool = False) -> None:
+        """The n-th size for the n-th bucket, the last for all further ones; None: the program's.
+        ``is_renewed``: the reducer is made again in any case."""
+        model = self._model
+        if caps_bytes == self._caps and not is_renewed:
+            return
+        if is_renewed:
+            self._reducers.clear()
         else:
-            options = {**others, "bucket_cap_mb": caps[-1]}
-        shown = ", ".join(f"{cap:.3g}" for cap in caps[:8])
-        told = f"follows the plan: buckets of {shown}{', ...' if len(caps) > 8 else ''} MiB"
-    if distributed.get_rank() == 0:
-        say(told)
-    return options
+            self._reducers[self._caps] = model.reducer, model.logger
+        self._caps = caps_bytes
+        if caps_bytes is not None and caps_bytes not in self._configs:
+            self._configs[caps_bytes] = _config(caps_bytes)
+        config = model._bucket_config = self._configs[caps_bytes]
+        model.bucket_bytes_cap = config.bucket_bytes_cap
+        model.bucket_bytes_cap_list = list(config.per_bucket_bytes_caps)
+        model.bucket_bytes_cap_default = config.first_bucket_bytes_cap < config.bucket_bytes_cap
+        model.reducer, model.logger = self._reducers.pop(caps_bytes, (None, None))
+        if model.reducer is None:
+            self._make_reducer()
+
+    def _make_reducer(self) -> None:
+        model, parameters = self._model, self._parameters
+        frozen = [one for one in parameters if not one.requires_grad]
+        for one in frozen:  # since the model was wrapped: its reducer knows them all the same
+            one.requires_grad_(True)
+        try:
+            model._ddp_init_helper(parameters, self._is_sparse, self._names, model.static_graph)
+        finally:
+            for one in frozen:
+                one.requires_grad_(False)
+        model._has_rebuilt_buckets = False
+
+    def close(self) -> None:
+        """The program's buckets, and no other reducer."""
+        self.use(None)
+        self._reducers.clear()
+
+
+def why_no_buckets(model: Any) -> str | None:
+    """The inside of DistributedDataParallel differs between versions of torch."""
+    config = getattr(ddp, "_BucketCapacityConfig", None)
+    parts = ("_bucket_config", "_build_params_for_reducer", "_ddp_init_helper")
+    if config is None or not all(hasattr(model, name) for name in parts):
+        return "bucket sizes of a live model cannot be changed with this version of torch"
+    return None
+
+
+def _config(caps_bytes: tuple[int, ...]) -> Any:
+    caps = [size_bytes / _MIB for size_bytes in caps_bytes]
+    several = caps if len(caps) > 1 else None
+    return ddp._BucketCapacityConfig.create(caps[-1], several, False)
+
+
+def shown(caps_bytes: tuple[int, ...]) -> str:
+    sizes = ", ".join(f"{size_bytes / _MIB:.3g}" for size_bytes in caps_bytes[:8])
+    return f"buckets of {sizes}{', ...' if len(caps_bytes) > 8 else ''} MiB"

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import distributed
 
 from augury.core.plan import Plan, is_swapped
 from augury.runtime.meter import Meter
+from augury.runtime.piece_notes import announce
+from augury.runtime.torch_aliases import has_aliases
 from augury.runtime.torch_buffers import Buffers
+from augury.runtime.torch_group import ControlGroup, PieceGroup
 from augury.runtime.torch_pieces import Sender
 from augury.runtime.torch_updates import Updates, undisturbed
 
@@ -38,22 +40,26 @@ class Exchange:
         model: Any,
         parameters: list[Any],
         updates: Updates,
-        group: Any,
+        group: PieceGroup,
+        control: ControlGroup,
         *,
         epoch: int,
     ) -> None:
+        """``group`` carries pieces, some of them issued by threads of gloo's; ``control`` carries
+        what the main thread alone sends."""
         self.plan = plan
         self.parameters = parameters
         self.meter = Meter(num_pieces=len(plan.order.pieces), num_gradients=len(parameters))
+        announce(self.meter, plan, group)
         self._model = model
         self._updates = updates
-        self._group = group
+        self._group, self._control = group, control
         self._buffers = Buffers(
             plan.problem,
             plan.order,
             parameters,
-            group.size(),
-            apart=is_swapped(plan.order, group.size()),
+            group.size,
+            apart=is_swapped(plan.order, group.size),
         )
         self.sender = Sender(
             *(plan, self._buffers, group, self.meter),
@@ -76,19 +82,21 @@ class Exchange:
         """Whether parameters have their ``grad`` still: None until somebody asks."""
         self._made_up: set[int] = set()
         """Gradients that this rank has none of, and holds a place for."""
+        self._means: dict[int, Any] = {}
+        self._used_before: set[int] = set()
+        self._filled: set[int] = set()
+        """Gradients that were taken for unused on this rank."""
         self._used: Any = None
         """Which gradients any rank has made, where not all need to be."""
         self._agreed: Any = None
+        self.is_partly_updated = False
+        """Some parameters are of the next step, others are not."""
         self.left: set[int] = set()
         """Units that are not up to date."""
         self._num_members = [len(unit.members) for unit in self.units]
         self._num_missing: list[int] = []
         self._ready: list[int] = []
         """Units of which everything has arrived, the one that is needed first first."""
-
-    @property
-    def has_agreed(self) -> bool:
-        return self._used is not None
 
     def begin(self, start_ns: int) -> None:
         """A backward brings its first gradient; it started then."""
@@ -101,6 +109,8 @@ class Exchange:
         self._is_laid_down = [False] * len(self.parameters)
         self._has_given = None
         self._made_up = set()
+        self._means = {}
+        self._filled = set()
         self._used = None
         self.left = set(range(len(self.units)))
         self._num_missing = [*self._num_members]
@@ -121,6 +131,38 @@ class Exchange:
                 gradient = self._given[number][0]
                 self._buffers.put(number, gradient.detach() if gradient.requires_grad else gradient)
 
+    def was_filled(self, parameter: Any) -> bool:
+        """Since the last forward."""
+        return bool(self._filled) and self.number_of.get(id(parameter)) in self._filled
+
+    def note_used(self, parameter: Any) -> None:
+        """A pass without an exchange has made a gradient, which is for the next exchange."""
+        self._used_before.add(self.number_of[id(parameter)])
+
+    def forget_filled(self) -> None:
+        self._filled.clear()
+
+    def was_edited(self) -> bool:
+        """Whether the program has changed or replaced a gradient since backward made it."""
+        with undisturbed():
+            pairs = zip(self.parameters, self._given, strict=True)
+            return any(p.grad is not given or given._version != v for p, (given, v) in pairs)
+
+    def has_aliases(self) -> bool:
+        """Whether gradients share memory with other tensors."""
+        return has_aliases(given for given, _ in self._given if given is not None)
+
+    def spoil(self, reason: str) -> None:
+        """Backward failed: what is left to send is no gradient, and every rank that gets it is to
+        fail too."""
+        self._group.note_failure(reason)
+        with undisturbed():
+            self._is_laid_down = [True] * len(self.parameters)
+            self._buffers.spoil(self.sender.unsent)
+            for number in sorted(self.sender.waiting_for):
+                self.sender.put(number)
+            self.sender.advance(True)
+
     def watched(self, *, parameters: bool) -> dict[int, int]:
         """What must not be looked at now: units by the ``id`` of tensors."""
         pairs = zip(self._given, self._unit_of, strict=True)
@@ -137,20 +179,24 @@ class Exchange:
         with undisturbed():
             missing = sorted(self.sender.waiting_for)
             for number in missing:
-                self._buffers.put_nothing(number)
-                self._is_laid_down[number] = True
                 parameter = self.parameters[number]
-                if agree:
-                    if parameter.grad is None:
-                        self._made_up.add(number)
-                        parameter.grad = torch.zeros_like(parameter)
-                    self._given[number] = parameter.grad, parameter.grad._version
+                if parameter.grad is None:
+                    self._made_up.add(number)
+                    parameter.grad = torch.zeros_like(parameter)
+                # As DDP does it: a gradient of an earlier step counts again.
+                gradient = own_gradient(parameter)
+                self._given[number] = gradient, gradient._version
                 self.sender.put(number)
-            self.sender.advance(at_once=True)
+            # From now on the program may zero gradients, whether they have left or not.
+            self.sender.lay_down_rest()
+            self.sender.advance(True)
             if agree:
+                # A gradient of this backward may still come for none of them.
+                self._filled.update(missing)
                 self._used = torch.ones(len(self.parameters), dtype=torch.int32)
-                self._used[missing] = 0
-                self._agreed = distributed.all_reduce(self._used, group=self._group, async_op=True)
+                self._used[[number for number in missing if number not in self._used_before]] = 0
+                self._agreed = self._control.all_reduce(self._used)
+            self._used_before.clear()
 
     def drop(self) -> None:
         """Waits until nothing is under way, for nothing."""
@@ -191,12 +237,24 @@ class Exchange:
         else:
             self.sender.wait_next()
 
-    def _on_arrival(self, gradients: Iterable[int]) -> None:
+    def _on_arrival(self, piece: Any, gradients: Iterable[int]) -> None:
+        first = piece[0].item()
+        if first != first:  # noqa: PLR0124 - not a number: a loss of the program's, or spoiled
+            self.require_sound()
         for number in gradients:
             unit = self._unit_of[number]
             self._num_missing[unit] -= 1
             if not self._num_missing[unit]:
                 insort(self._ready, unit)
+
+    def require_sound(self) -> None:
+        """No rank has given up this step."""
+        reason = self._group.failure()
+        if reason is not None:
+            raise RuntimeError(
+                f"another rank could not complete this step ({reason}): as with stock DDP, "
+                "training cannot go on"
+            )
 
     def _update(self, unit: int) -> None:
         self._ready.remove(unit)
@@ -209,7 +267,9 @@ class Exchange:
     def _apply(self, units: list[int]) -> None:
         numbers = [n for unit in units for n in self.units[unit].members]
         self.left.difference_update(units)
+        self.is_partly_updated = True
         self.meter.work(self._apply_to, numbers)
+        self.is_partly_updated = bool(self.left)
         if self._has_given is not False:
             self._give_back(units)
 
@@ -219,11 +279,18 @@ class Exchange:
 
     def _to_apply(self, number: int) -> Any:
         if self._is_used(number):
-            return self._buffers.reduced(number)
+            return self._mean(number)
         return None if number in self._made_up else self._given[number][0]
 
+    def _mean(self, number: int) -> Any:
+        """The same tensor whenever it is asked for: optimizers may change gradients."""
+        found = self._means.get(number)
+        if found is None:
+            found = self._means[number] = self._buffers.reduced(number)
+        return found
+
     def swap_in(self) -> list[Any]:
-        """Gives every parameter its reduced gradient; returns what they had."""
+        """Give every parameter its reduced gradient; return what they had."""
         kept = [parameter.grad for parameter in self.parameters]
         for number, parameter in enumerate(self.parameters):
             parameter.grad = self._to_apply(number)
@@ -254,7 +321,7 @@ class Exchange:
                 if given is None or parameter.grad is not given or given._version != version:
                     continue
                 if self._is_used(number):
-                    self.meter.work(given.detach().copy_, self._buffers.reduced(number))
+                    self.meter.work(given.detach().copy_, self._mean(number))
                 elif number in self._made_up:
                     parameter.grad = None
 
@@ -265,6 +332,14 @@ class Exchange:
             self._agreed.wait()
             self._agreed = None
         return bool(self._used[number])
+
+
+def own_gradient(parameter: Any) -> Any:
+    """Its gradient, apart from DDP's buckets: their views share one count of changes."""
+    gradient = parameter.grad
+    if gradient._is_view():
+        gradient = parameter.grad = gradient.detach().clone()
+    return gradient
 
 
 def _units(model: Any, parameters: list[Any]) -> list[Unit]:

@@ -21,11 +21,14 @@ _OTHER_STEPS = {"LBFGS", "SparseAdam"}
 """They evaluate the model within a step, or take sparse gradients."""
 
 
+def why_no_model(model: Any) -> str | None:
+    """Whatever the plan and the optimizer."""
+    return next(_against_model(model), None)
+
+
 def why_never(model: Any, optimizer: Any) -> str | None:
     """Whatever the plan: the first reason, as the end of a sentence."""
-    for reason in _against_model(model):
-        return reason
-    return next(_against_optimizer(model, optimizer), None)
+    return why_no_model(model) or next(_against_optimizer(model, optimizer), None)
 
 
 def why_not(model: Any, plan: Plan) -> str | None:
@@ -102,6 +105,11 @@ def _against_optimizer(model: Any, optimizer: Any) -> Iterator[str]:
         return
     if kind.__name__ in _OTHER_STEPS:
         yield f"{kind.__name__} does not take gradients one by one"
+    if kind.__name__ == "Adafactor" and any(
+        len({p.dtype for p in group["params"]}) > 1 for group in optimizer.param_groups
+    ):
+        # Torch takes the epsilon of a group's first parameter for all of them.
+        yield "Adafactor does not take parameters of several types one by one"
     if has_step_hooks(optimizer):
         yield "the optimizer has step hooks"
     own = {id(p) for group in optimizer.param_groups for p in group["params"]}
@@ -129,9 +137,6 @@ def has_step_hooks(optimizer: Any) -> bool:
 
 
 def _against_plan(model: Any, plan: Plan) -> Iterator[str]:
-    if plan.mode is not Mode.PIECES:
-        yield "the plan is for DDP's buckets, which are given when the model is wrapped"
-        return
     num_ranks = model.process_group.size()
     if plan.num_ranks != num_ranks:
         yield f"the plan is for {plan.num_ranks} ranks, here are {num_ranks}"
@@ -143,6 +148,8 @@ def _against_plan(model: Any, plan: Plan) -> Iterator[str]:
     known = matched(list(here), [gradient.name for gradient in gradients])
     if known is None:
         yield f"the plan's {len(gradients)} gradients are not the model's {len(here)}"
+        return
+    if plan.mode is Mode.DDP_BUCKETS:
         return
     for gradient in gradients:
         parameter = here[known[gradient.name]]

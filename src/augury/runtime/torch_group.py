@@ -1,31 +1,137 @@
-"""The process group that carries the pieces, in their order, as many at once as the plan says.
+"""Process groups of the runtime's own, beside those of the program.
 
-Gloo's groups work with two threads each, so that two collectives share the link: what is needed
-now would go at half its speed beside what is needed later. Torch offers no option for it, only
-the group's own class takes one.
+Gloo's groups work with two threads each, so that two collectives share the link; a group here has
+as many threads as pieces may be in flight. Torch offers no option for it, only the group's own
+class takes one.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from typing import Any
 
 import torch
 from torch import distributed
 from torch.distributed import distributed_c10d
 
+_GATHER = getattr(distributed, "all_gather_single", None) or distributed.all_gather_into_tensor
+_numbers = count(1)
+"""Ranks make groups together, so a number means the same group on all of them."""
 
-def own_group(model: Any, num_threads: int) -> Any:
-    """Of the same ranks as the model's, and as patient; DDP's own would make its broadcasts queue
-    behind gradients."""
-    timeout = None
+
+class ControlGroup:
+    """All ranks of the job. Made directly, not by ``new_group``: it neither counts among the
+    program's groups nor ends with them. Only the main thread uses it. Calls return works."""
+
+    def __init__(self, model: Any) -> None:
+        self.rank, self.size = distributed.get_rank(), distributed.get_world_size()
+        store = distributed.PrefixStore(f"augury/{next(_numbers)}", default_store())
+        kind = distributed_c10d.ProcessGroupGloo
+        self._backend: Any = kind(store, self.rank, self.size, _options(1, _timeout(model)))
+        self._summed = _summed()
+
+    def all_reduce(self, tensor: Any) -> Any:
+        return self._backend.allreduce([tensor], self._summed)
+
+    def broadcast(self, tensor: Any) -> Any:
+        """From rank 0."""
+        return self._backend.broadcast([tensor], distributed.BroadcastOptions())
+
+    def abandon(self) -> None:
+        """Something is pending that will never be completed."""
+        _keep_for_ever(self._backend)
+
+
+class PieceGroup:
+    """Carries the pieces of plans; some are issued by threads of gloo's. A group of torch's, so
+    that its profiler and the recorder see what goes on."""
+
+    def __init__(self, model: Any, num_threads: int) -> None:
+        """DDP's own group would make its broadcasts queue behind gradients."""
+        with _threads(num_threads):
+            self._group: Any = distributed.new_group(backend="gloo", timeout=_timeout(model))
+        self.rank, self.size = self._group.rank(), self._group.size()
+        self.name = str(self._group.group_name)
+        self._store = distributed.PrefixStore(f"augury/{next(_numbers)}", default_store())
+        self._summed = _summed()
+
+    def all_reduce(self, tensor: Any) -> Any:
+        # What distributed.all_reduce comes to, at half the cost.
+        return self._group.allreduce([tensor], self._summed)
+
+    def all_to_all(self, received: Any, sent: Any) -> Any:
+        return distributed.all_to_all_single(received, sent, group=self._group, async_op=True)
+
+    def all_gather(self, gathered: Any, own: Any) -> Any:
+        return _GATHER(gathered, own, group=self._group, async_op=True)
+
+    def send(self, tensor: Any, to: int, tag: int) -> Any:
+        return self._group.send([tensor], to, tag)
+
+    def receive(self, tensor: Any, source: int, tag: int) -> Any:
+        return self._group.recv([tensor], source, tag)
+
+    def note_failure(self, reason: str) -> None:
+        """For all ranks to read, before anything that is sent from now on arrives."""
+        self._store.set("failed", reason)
+        self._store.get("failed")  # answered behind the line above
+
+    def failure(self) -> str | None:
+        """What a rank has noted."""
+        if not self._store.check(["failed"]):
+            return None
+        return bytes(self._store.get("failed")).decode(errors="replace")
+
+    def close(self, *, is_lost: bool) -> None:
+        """``is_lost``: what is pending will never be completed."""
+        if is_lost:
+            _keep_for_ever(self._group)
+            return
+        if distributed.is_initialized():
+            with suppress(Exception):  # the program may have ended all groups
+                distributed.destroy_process_group(self._group)
+
+
+def _keep_for_ever(group: Any) -> None:
+    """A group of gloo's that goes waits for what is pending, and cannot be told to give up."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
+
+
+def default_store() -> Any:
+    return distributed_c10d._get_default_store()
+
+
+def _summed() -> Any:
+    options = distributed.AllreduceOptions()
+    options.reduceOp = distributed.ReduceOp.SUM
+    return options
+
+
+def _timeout(model: Any) -> Any:
+    """As patient as the model's own group."""
     with suppress(Exception):
-        backend = model.process_group._get_backend(torch.device("cpu"))
-        timeout = backend.options._timeout
-    with _threads(num_threads):
-        return distributed.new_group(backend="gloo", timeout=timeout)
+        return model.process_group._get_backend(torch.device("cpu")).options._timeout
+    return None
+
+
+def _options(num_threads: int, timeout: Any) -> Any:
+    kind = distributed_c10d.ProcessGroupGloo
+    options = kind._Options()
+    options._threads = num_threads
+    if timeout is not None:
+        options._timeout = timeout
+    # As torch chooses them where no options are given.
+    names = os.environ.get("GLOO_SOCKET_IFNAME")
+    options._devices = (
+        [kind.create_device(interface=name) for name in names.split(",")]
+        if names
+        else [kind.create_default_device()]
+    )
+    return options
 
 
 @contextmanager
@@ -35,17 +141,7 @@ def _threads(number: int) -> Iterator[None]:
 
     class Threaded(kind):  # type: ignore[misc, valid-type]
         def __init__(self, store: Any, rank: int, size: int, timeout: Any) -> None:
-            options = kind._Options()
-            options._threads = number
-            options._timeout = timeout
-            # As torch chooses them where no options are given.
-            names = os.environ.get("GLOO_SOCKET_IFNAME")
-            options._devices = (
-                [kind.create_device(interface=name) for name in names.split(",")]
-                if names
-                else [kind.create_default_device()]
-            )
-            super().__init__(store, rank, size, options)
+            super().__init__(store, rank, size, _options(number, timeout))
 
     distributed_c10d.ProcessGroupGloo = Threaded
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from typing import Any
 
@@ -43,3 +43,52 @@ class Replaced:
             delattr(self._owner, self._name)
         else:
             setattr(self._owner, self._name, self._was)
+
+
+class ModuleHooks:
+    """Calls before the forwards of modules, with what each is given. They can be taken off for a
+    while: torch's attention evaluates by another kernel where modules have no hooks."""
+
+    def __init__(self, given: Iterable[tuple[Any, Any]], call: Callable[..., None]) -> None:
+        self._given = [*given]
+        self._call = call
+        self._handles: list[Any] = []
+        self.attach()
+
+    def attach(self) -> None:
+        if not self._handles:
+            self._handles = [
+                module.register_forward_pre_hook(Hook(self._call, one), prepend=True)
+                for module, one in self._given
+            ]
+
+    def remove(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+
+class GradientHooks:
+    """One call for each gradient, behind all other hooks of its parameter, as DDP's own come."""
+
+    def __init__(self, parameters: Iterable[Any], hook: Callable[[Any], None]) -> None:
+        self._hook = hook
+        self._parameters = [*parameters]
+        self._handles: dict[int, Any] = {}
+        self.keep_last()
+
+    def keep_last(self) -> None:
+        """Also behind those that were registered since, and of parameters that were frozen."""
+        for place, parameter in enumerate(self._parameters):
+            handle = self._handles.get(place)
+            if handle is not None:
+                if next(reversed(parameter._post_accumulate_grad_hooks), None) == handle.id:
+                    continue
+                handle.remove()
+            if parameter.requires_grad:
+                self._handles[place] = parameter.register_post_accumulate_grad_hook(self._hook)
+
+    def remove(self) -> None:
+        for handle in self._handles.values():
+            handle.remove()
+        self._handles.clear()

@@ -11,18 +11,18 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
-from torch import distributed
 
 from augury.core.kinds import OpKind
 from augury.core.plan import FIRST_OPS, LAST_OPS, Order, Plan
 from augury.runtime.meter import Meter
 from augury.runtime.torch_buffers import Buffers
+from augury.runtime.torch_group import PieceGroup
 from augury.runtime.torch_swap import Swap
 
-_GATHER = getattr(distributed, "all_gather_single", None) or distributed.all_gather_into_tensor
 LOOK_AHEAD = 4
 """How many pieces that have not arrived are asked whether they have: gloo works on two."""
 
@@ -32,24 +32,23 @@ class Sender:
         self,
         plan: Plan,
         buffers: Buffers,
-        group: Any,
+        group: PieceGroup,
         meter: Meter,
         *,
         on_issue: Callable[[Sequence[int]], None],
-        on_arrival: Callable[[Sequence[int]], None],
+        on_arrival: Callable[[Any, Sequence[int]], None],
         epoch: int,
     ) -> None:
         """``on_issue`` is called with the gradients whose shares a piece is about to take from the
-        buffers; ``on_arrival`` by the main thread, with those that have arrived; ``epoch``: how
-        many there have been before, the same on all ranks."""
+        buffers; ``on_arrival`` by the main thread, with what a piece has brought and the gradients
+        that have arrived with it; ``epoch``: how many there have been before, the same on all
+        ranks."""
         self._order: Order = plan.order
         self._buffers = buffers
         self._group = group
         self._swap = Swap(group, buffers, epoch) if buffers.is_apart else None
         self._meter = meter
         self._on_issue, self._on_arrival = on_issue, on_arrival
-        self._summed = distributed.AllreduceOptions()
-        self._summed.reduceOp = distributed.ReduceOp.SUM
         pieces = self._order.pieces
         num_gradients = len(plan.problem.gradients)
         members = [sorted({part.gradient for part in piece.slices}) for piece in pieces]
@@ -97,6 +96,12 @@ class Sender:
     def is_done(self) -> bool:
         return not self._open
 
+    @property
+    def unsent(self) -> list[int]:
+        """First pieces that have not left."""
+        pieces = self._order.pieces
+        return [n for n in range(self._next, len(pieces)) if pieces[n].op in FIRST_OPS]
+
     def put(self, gradient: int) -> None:
         """Backward has made it."""
         self.waiting_for.discard(gradient)
@@ -105,7 +110,13 @@ class Sender:
         if self._next < len(self._missing) and not self._missing[self._next]:
             self.advance()
 
-    def advance(self, *, at_once: bool = False) -> None:
+    def lay_down_rest(self) -> None:
+        """The shares of all pieces that have not left."""
+        with self._lock:
+            for number in self.unsent:
+                self._on_issue(self._members[number])
+
+    def advance(self, at_once: bool = False) -> None:
         """Issues what may be issued; ``at_once``: whatever its mark says."""
         pieces = self._order.pieces
         with self._lock:
@@ -130,38 +141,24 @@ class Sender:
             self._works[number] = [self._meter.work(self._swap.send, number)]
             return
         if op is OpKind.ALL_REDUCE:
-            # What distributed.all_reduce comes to, at half the cost.
-            works = [self._group.allreduce([self._buffers.pieces[number]], self._summed)]
+            works = [self._group.all_reduce(self._buffers.pieces[number])]
         elif op is OpKind.REDUCE_SCATTER:
             # Gloo's own reduce-scatter moves the bytes of an all-reduce.
-            works = [
-                distributed.all_to_all_single(
-                    half.shares, half.whole, group=self._group, async_op=True
-                )
-                for half in self._buffers.halves[number]
-            ]
+            halves = self._buffers.halves[number]
+            works = [self._group.all_to_all(half.shares, half.whole) for half in halves]
         else:
-            works = [
-                _GATHER(half.whole, half.own, group=self._group, async_op=True)
-                for half in self._buffers.halves[number]
-            ]
+            halves = self._buffers.halves[number]
+            works = [self._group.all_gather(half.whole, half.own) for half in halves]
         self._works[number] = works
         self._meter.note_issue(number)
+        done: list[Callable[[], None]] = []
         noted = self._meter.arrivals()
         if noted is not None:
-            works[-1].get_future().add_done_callback(_told(noted, number))
+            done.append(partial(noted, number))
         if op is OpKind.REDUCE_SCATTER:
-            works[-1].get_future().add_done_callback(self._summing(number))
-
-    def _summing(self, number: int) -> Callable[[Any], None]:
-        def sum_up(future: Any) -> None:
-            try:
-                future.value()
-            except RuntimeError:
-                return  # whoever waits for the piece is told
-            self._sum(number)
-
-        return sum_up
+            done.append(partial(self._sum, number))
+        if done:
+            _when_all(works, done)
 
     def _sum(self, number: int) -> None:
         with self._lock:
@@ -172,7 +169,7 @@ class Sender:
                 for share in half.shares[2:]:
                     half.own.add_(share)
             self._is_summed.add(number)
-            self.advance(at_once=not self.waiting_for)
+            self.advance(not self.waiting_for)
 
     def poll(self) -> None:
         """Notices what has arrived, without waiting; only if ``tells``."""
@@ -187,19 +184,20 @@ class Sender:
         """For the first piece of the list that has not arrived. Everything must have been put."""
         number = self._open[0]
         if not self._works[number]:
-            self.advance(at_once=True)
+            self.advance(True)
         self._arrive(number)
 
     def _arrive(self, number: int) -> None:
         for work in self._works[number]:
-            self._meter.work(work.wait)  # raises what went wrong
+            self._meter.wait(number, work.wait)  # raises what went wrong
         if self._order.pieces[number].op is OpKind.REDUCE_SCATTER:
             self._sum(number)
         elif self._order.pieces[number].op in LAST_OPS:
             left = self._left
             for gradient in self._members[number]:
                 left[gradient] -= 1
-            self._on_arrival([n for n in self._members[number] if not left[n]])
+            brought = self._buffers.arriving[number]
+            self._on_arrival(brought, [n for n in self._members[number] if not left[n]])
         self._open.remove(number)
 
     def finish(self) -> None:
@@ -208,5 +206,24 @@ class Sender:
             self._meter.work(self._swap.end)
 
 
-def _told(noted: Callable[[int], None], number: int) -> Callable[[Any], None]:
-    return lambda _future: noted(number)
+def _when_all(works: Sequence[Any], actions: Sequence[Callable[[], None]]) -> None:
+    """By the thread that completes the last of them: with several lanes, messages of one piece
+    overtake each other. Nothing is done where one has failed: whoever waits for it is told."""
+    lock = threading.Lock()
+    left = len(works)
+
+    def completed(future: Any) -> None:
+        nonlocal left
+        try:
+            future.value()
+        except RuntimeError:
+            return
+        with lock:
+            left -= 1
+            is_last = left == 0
+        if is_last:
+            for action in actions:
+                action()
+
+    for work in works:
+        work.get_future().add_done_callback(completed)

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from augury.runtime.torch_buffers import Buffers
+from augury.runtime.torch_group import PieceGroup
 
 MAX_PIECES = 1 << 18
 EPOCHS = 1 << 12
@@ -26,9 +27,9 @@ class Swap:
     """``epoch``: how many there have been on this group, the same on both ranks: what nobody sends
     any more is not to be taken for what another one waits for."""
 
-    def __init__(self, group: Any, buffers: Buffers, epoch: int) -> None:
+    def __init__(self, group: PieceGroup, buffers: Buffers, epoch: int) -> None:
         self._group = group
-        self._other = 1 - group.rank()
+        self._other = 1 - group.rank
         self._buffers = buffers
         self._epoch = epoch % EPOCHS
         self._step = self._first_tag = 0
@@ -55,7 +56,7 @@ class Swap:
         first = self._tags_of(step)
         with unrecorded():
             return [
-                self._group.recv([place], self._other, first + number)
+                self._group.receive(place, self._other, first + number)
                 for number, place in enumerate(places)
             ]
 
@@ -66,7 +67,7 @@ class Swap:
     def send(self, number: int) -> Coming:
         own = self._buffers.pieces[number]
         with unrecorded():
-            self._going.append(self._group.send([own], self._other, self._first_tag + number))
+            self._going.append(self._group.send(own, self._other, self._first_tag + number))
         return Coming(self._coming[number], self._buffers.arriving[number], own)
 
     def end(self) -> None:

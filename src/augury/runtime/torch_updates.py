@@ -52,7 +52,6 @@ class Updates:
         self._part = object.__new__(kind)
         self._groups: list[dict[str, Any]] = []
         self._group_of: dict[int, int] = {}
-        self._shape: tuple[int, ...] = ()
 
     @contextmanager
     def announced(self) -> Iterator[None]:
@@ -87,10 +86,7 @@ class Updates:
         self._part.__dict__[PART_OF] = self._optimizer
         for name in _HOOKS:
             self._part.__dict__[name] = {}
-        shape = tuple(len(group["params"]) for group in groups)
-        if shape != self._shape:
-            self._shape = shape
-            self._group_of = {id(p): n for n, group in enumerate(groups) for p in group["params"]}
+        self._group_of = {id(p): n for n, group in enumerate(groups) for p in group["params"]}
 
     def others(self, known: Mapping[int, int]) -> list[Any]:
         """Parameters of the optimizer's whose ids are not among those, and have a gradient."""

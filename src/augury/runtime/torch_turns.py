@@ -1,0 +1,79 @@
+"""Counts exchanges of gradients: the steps of a training that all ranks take together.
+
+A rank may run as many forwards as it likes, and skip updates; but DistributedDataParallel reduces
+gradients on all ranks or hangs. So the first and the last gradient of such a backward are the
+points at which ranks can agree on anything, under stock DDP as under a plan.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+
+
+class TakesTurns(Protocol):
+    """Steps are exchanges, numbered from 1."""
+
+    def begin_step(self, step: int) -> None:
+        """Its first gradient has been made."""
+
+    def end_step(self, step: int) -> None:
+        """All of its gradients have been made."""
+
+
+class Turns:
+    def __init__(self, model: Any, owner: TakesTurns) -> None:
+        self._model = model
+        self.owner = owner
+        self.step = 0
+        """The last one that began."""
+        self._is_open = False
+        self.is_expected = False
+        """Under stock DDP: a forward has announced an exchange that has not begun."""
+        self._hooks: list[Any] = []
+
+    def begin(self) -> None:
+        self.step += 1
+        self._is_open = True
+        self.owner.begin_step(self.step)
+
+    def end(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self.owner.end_step(self.step)
+
+    # --- under stock DDP
+
+    def watch_stock(self, is_on: bool) -> None:
+        """Notice the exchanges of stock DDP. One parameter's gradient tells of each, unless some
+        may be unused."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
+        self.is_expected = False
+        if not is_on:
+            return
+        parameters = [p for p in self._model._module_parameters if p.requires_grad]
+        if not self._model.find_unused_parameters:
+            parameters = parameters[-1:]
+        self._hooks = [p.register_post_accumulate_grad_hook(self._on_gradient) for p in parameters]
+
+    def after_forward(self) -> None:
+        """Of the model, under stock DDP, if that announces an exchange."""
+        self.is_expected = True
+
+    def _on_gradient(self, _parameter: Any) -> None:
+        if self.is_expected:
+            self.is_expected = False
+            self.begin()
+            torch.autograd.Variable._execution_engine.queue_callback(self.end)
+
+
+def announces_exchange(model: Any) -> bool:
+    """Whether the gradients of a forward that is run now will be reduced."""
+    return bool(
+        torch.is_grad_enabled()
+        and model.require_backward_grad_sync
+        and not model._join_config.enable
+    )

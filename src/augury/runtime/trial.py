@@ -1,0 +1,146 @@
+"""The trial of a plan in the job itself: blocks of steps in alternating modes.
+
+Which mode a step has follows from its number alone, so that ranks change over without a message.
+Rank 0 times its steps and decides. Rounds run through the modes back and forth, which cancels a
+steady drift of the machine; blocks of one round are compared with each other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, median, stdev
+
+from augury.core.measured_step import student
+from augury.core.plan_status import ModeTime, TrainingMode, TrialResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialRules:
+    warm_up_steps: int = 5
+    """Before the first block: allocations, DDP's own rebuilding of its buckets."""
+    block_steps: int = 10
+    settling_steps: int = 2
+    """At the start of a block, which do not count."""
+    least_rounds: int = 4
+    most_steps: int = 200
+
+
+UNKNOWN_PCT = 1e6
+"""How far the gain of a mode may lie on either side where no block was timed."""
+
+
+class Trial:
+    """``modes`` begins with stock. Steps are numbered as exchanges of gradients, from
+    ``first_step`` on; the warm-up comes first, in stock mode."""
+
+    def __init__(
+        self, modes: Sequence[TrainingMode], first_step: int, rules: TrialRules, digest: str = ""
+    ) -> None:
+        self.modes = tuple(modes)
+        self.rules = rules
+        self.digest = digest
+        self.first_step = first_step + rules.warm_up_steps
+        self._ends_ns: dict[int, int] = {}
+        self._is_over = False
+
+    @property
+    def round_steps(self) -> int:
+        return len(self.modes) * self.rules.block_steps
+
+    @property
+    def most_rounds(self) -> int:
+        return max(self.rules.least_rounds, self.rules.most_steps // self.round_steps)
+
+    def mode_of(self, step: int) -> TrainingMode:
+        """After the last possible round: stock, until the verdict says otherwise."""
+        since = step - self.first_step
+        number, within = divmod(since, self.round_steps)
+        if since < 0 or number >= self.most_rounds:
+            return self.modes[0]
+        modes = self.modes if number % 2 == 0 else self.modes[::-1]
+        return modes[within // self.rules.block_steps]
+
+    def note_end(self, step: int, now_ns: int) -> None:
+        """A step's gradients have all been made."""
+        self._ends_ns[step] = now_ns
+
+    def verdict(self, step: int) -> TrialResult | None:
+        """After that step, if it completed a round and the trial is over."""
+        rounds, within = divmod(step + 1 - self.first_step, self.round_steps)
+        if self._is_over or within or rounds < self.rules.least_rounds:
+            return None
+        times = self._times(rounds)
+        winner, is_decided = _winner(times)
+        if not is_decided and rounds < self.most_rounds:
+            return None
+        self._is_over = True
+        return TrialResult(
+            first_step=self.first_step,
+            last_step=step,
+            is_decided=is_decided,
+            winner=winner,
+            times=times,
+            digest=self.digest,
+        )
+
+    def _times(self, num_rounds: int) -> list[ModeTime]:
+        blocks = {
+            mode: [self._block_ns(number, mode) for number in range(num_rounds)]
+            for mode in self.modes
+        }
+        stock = blocks[self.modes[0]]
+        found = []
+        for mode, own in blocks.items():
+            gains = [
+                100 * (1 - ours / theirs)
+                for ours, theirs in zip(own, stock, strict=True)
+                if ours and theirs
+            ]
+            is_stock = mode is self.modes[0]
+            found.append(
+                ModeTime(
+                    mode=mode,
+                    num_blocks=len(own),
+                    step_ns=round(median(own)),
+                    gain_pct=0.0 if is_stock else fmean(gains or [0.0]),
+                    interval_pct=(0.0, 0.0) if is_stock else _interval(gains),
+                )
+            )
+        return found
+
+    def _block_ns(self, number: int, mode: TrainingMode) -> float:
+        """Median step of a block. Two ranks that swap are ahead of each other in turns, so two
+        successive steps are taken together."""
+        place = self.modes.index(mode)
+        if number % 2:
+            place = len(self.modes) - 1 - place
+        rules = self.rules
+        first = self.first_step + number * self.round_steps + place * rules.block_steps
+        ends = [
+            self._ends_ns[step]
+            for step in range(first + rules.settling_steps - 1, first + rules.block_steps)
+            if step in self._ends_ns
+        ]
+        apart = min(2, len(ends) - 1)
+        if apart < 1:
+            return 0.0
+        return median((b - a) / apart for a, b in zip(ends, ends[apart:], strict=False))
+
+
+def _interval(gains: Sequence[float]) -> tuple[float, float]:
+    """90 % of the mean."""
+    if len(gains) < 2:
+        return (-UNKNOWN_PCT, UNKNOWN_PCT) if not gains else (gains[0], gains[0])
+    reach = student(len(gains) - 1) * stdev(gains) / math.sqrt(len(gains))
+    return fmean(gains) - reach, fmean(gains) + reach
+
+
+def _winner(times: Sequence[ModeTime]) -> tuple[TrainingMode, bool]:
+    """A tie keeps stock."""
+    stock, *others = times
+    faster = [one for one in others if one.interval_pct[0] > 0]
+    if faster:
+        return max(faster, key=lambda one: one.gain_pct).mode, True
+    return stock.mode, all(one.interval_pct[1] < 0 for one in others)

@@ -1,0 +1,74 @@
+"""One rank: runs the programs that it is sent, one after the other, and reports on each."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import gc
+import io
+import os
+import signal
+import traceback
+from datetime import timedelta
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from tests.runtime.fuzz.compare import differences
+from tests.runtime.fuzz.execute import run_program
+from tests.runtime.fuzz.program import Program
+
+MAX_DIFFERENCES = 6
+GIVE_UP_AFTER = timedelta(minutes=20)
+"""Longer than any limit of the campaign: it decides what hangs."""
+
+
+def serve(rank: int, num_ranks: int, store: Path, pipe: Any, errors: Path) -> None:
+    """Until the pipe ends. SIGUSR1 writes the stacks of all threads to ``errors``."""
+    with errors.open("w") as file:
+        os.dup2(file.fileno(), 2)
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{store}",
+        rank=rank,
+        world_size=num_ranks,
+        timeout=GIVE_UP_AFTER,
+    )
+    with contextlib.suppress(EOFError, KeyboardInterrupt):
+        while (program := pipe.recv()) is not None:
+            pipe.send(("done", _report(program, pipe)))
+    # The process has nothing left that is worth a clean end.
+    os._exit(0)
+
+
+def _report(program: Program, pipe: Any) -> dict[str, Any]:
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            stock = run_program(
+                program, is_planned=False, beat=lambda step: pipe.send(("stock", step))
+            )
+            planned = run_program(
+                program, is_planned=True, beat=lambda step: pipe.send(("planned", step))
+            )
+        is_exact = program.num_ranks == 2
+        found = [*islice(differences(stock, planned, is_exact=is_exact), MAX_DIFFERENCES)]
+        gc.collect()
+        return {
+            "differences": found,
+            "stock_error": stock.trace,
+            "planned_error": planned.trace,
+            "num_steps": planned.num_steps,
+            "num_followed": planned.num_followed,
+            "num_replans": planned.num_replans,
+            "num_switches": planned.num_switches,
+            "reasons": planned.reasons,
+            "said": said.getvalue(),
+        }
+    except BaseException:
+        return {"crash": traceback.format_exc(), "said": said.getvalue()}

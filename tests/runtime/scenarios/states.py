@@ -1,0 +1,118 @@
+"""Checkpoints, evaluation, copies, modes."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from tests.runtime.trainings import (
+    STEPS,
+    Training,
+    assert_same,
+    bits,
+    both,
+    checksum,
+    compare,
+    train,
+)
+
+
+def saved_and_resumed() -> None:
+    results = []
+    for training in both(make_optimizer=lambda m: torch.optim.Adam(m.parameters(), lr=0.01)):
+        train(training)
+        saved = io.BytesIO()
+        torch.save(
+            {"model": training.model.state_dict(), "optimizer": training.optimizer.state_dict()},
+            saved,
+        )
+        train(training)
+        after = bits(training)
+        saved.seek(0)
+        states = torch.load(saved)
+        training.step()  # something must be under way
+        training.model.load_state_dict(states["model"])
+        training.optimizer.load_state_dict(states["optimizer"])
+        training.step()
+        results.append({**after, **{f"resumed {k}": v for k, v in bits(training).items()}})
+    assert_same(*results)
+
+
+def evaluation_between_steps() -> None:
+    def steps(training: Training) -> None:
+        inputs, _ = next(training.data)
+        for n in range(2 * STEPS):
+            training.step()
+            training.model.eval()
+            how = [torch.no_grad, torch.inference_mode, torch.enable_grad][n % 3]
+            through = [training.model, training.model.module][n % 2]
+            with how():
+                training.notes.append(checksum(through(inputs).detach()))
+            training.model.train()
+
+    compare(steps, make_optimizer=lambda m: torch.optim.Adam(m.parameters(), lr=0.01))
+
+
+def copies_and_pickles() -> None:
+    def steps(training: Training) -> None:
+        for _ in range(STEPS):
+            training.step()
+            twin = copy.deepcopy(training.model.module)
+            again = pickle.loads(pickle.dumps(training.model.module))
+            training.notes.append([checksum(p) for p in (*twin.parameters(), *again.parameters())])
+            inputs, _ = next(training.data)
+            training.notes.append(checksum(twin(inputs).detach()))
+
+    compare(steps)
+
+
+def parameters_as_arrays() -> None:
+    def steps(training: Training) -> None:
+        for _ in range(STEPS):
+            training.step()
+            training.notes.append(training.model.module.head.bias.data.numpy().sum().item())
+            training.notes.append(checksum(training.model.module.norm.weight))
+
+    compare(steps)
+
+
+class Counting(TorchFunctionMode):
+    count = 0
+
+    def __torch_function__(self, func, _types, args=(), kwargs=None):
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+def modes_of_the_program() -> None:
+    """Contexts that are entered before backward and left after it, and the other way round."""
+    before = torch._C._len_torch_function_stack()
+
+    def steps(training: Training) -> None:
+        for n in range(2 * STEPS):
+            own = Counting()
+            training.optimizer.zero_grad()
+            with torch.device("cpu") if n % 2 else own:
+                loss = training.loss()
+            with own, torch.device("cpu"):
+                loss.backward()
+            with own:
+                training.optimizer.step()
+                count = own.count
+                torch.zeros(1).add_(1)
+                assert own.count > count
+                loss = training.loss()
+            loss.backward()
+            count = own.count
+            training.optimizer.step()
+            assert own.count == count
+
+    compare(steps)
+    torch.set_default_device("cpu")
+    compare(train)
+    torch.set_default_device(None)
+    assert torch._C._len_torch_function_stack() == before

@@ -1,0 +1,130 @@
+"""When another plan is made, and when not."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from augury.core.plan import Plan
+from augury.core.plan_spec import wrong_with
+from augury.runtime.meter import Meter, StepLog
+from augury.runtime.replan import PAUSE_STEPS, Replanner, better_plan
+from augury.schedule.candidates import piece_candidates
+from augury.schedule.evaluate import step_ns
+from tests.runtime.plans import plan_for
+
+PLAN = plan_for({"a": 800_000, "b": 400_000, "c": 800_000})
+BAD = replace(
+    PLAN,
+    order=replace(
+        PLAN.order,
+        pieces=tuple(replace(one, not_before_ns=9_000_000) for one in PLAN.order.pieces),
+    ),
+)
+"""It waits for nothing: any other order is better."""
+
+
+def log_of(plan: Plan, *, step: int = 1, slower: float = 1.0, stretch: float = 1.0) -> StepLog:
+    """Pieces that follow each other on the link, which is as slow as said."""
+    problem = plan.problem
+    now, issued, arrived = 0.0, [], []
+    for piece in plan.order.pieces:
+        issued.append(max(0, int(now) - 1000))
+        now += problem.network.overhead_ns
+        now += slower * problem.network.ns_per_byte * piece.size_bytes
+        arrived.append(int(now))
+    return StepLog(
+        step=step,
+        issued_ns=issued,
+        arrived_ns=arrived,
+        expected_ns=(),
+        released_ns=[round(stretch * gradient.release_ns) for gradient in problem.gradients],
+        backward_ns=round(stretch * problem.backward_ns),
+    )
+
+
+def _meter(plan: Plan, slower: list[float]) -> Meter:
+    """Every fourth step was looked at."""
+    meter = Meter(num_pieces=len(plan.order.pieces), num_gradients=len(plan.problem.gradients))
+    meter.log += [log_of(plan, step=4 * (n + 1), slower=factor) for n, factor in enumerate(slower)]
+    meter.step = 4 * len(slower) + 1
+    return meter
+
+
+def test_a_plan_for_what_was_observed(capsys: pytest.CaptureFixture[str]) -> None:
+    planner = Replanner(is_here=True)
+    planner.watch(BAD)
+    found = planner.look(_meter(BAD, [1.0, 3.0, 3.0]))
+    assert found is not None
+    new, why = found
+    assert new.problem.network.ns_per_byte == pytest.approx(3.0, rel=0.01)
+    assert not list(wrong_with(new.order, new.problem))
+    assert step_ns(new.problem, new.order) < step_ns(new.problem, BAD.order)
+    assert "the network takes 3 times as long as planned" in why
+    assert "planned anew" in capsys.readouterr().err
+
+
+def test_conditions_that_go_back_and_forth_make_one_plan() -> None:
+    """The demo once made two in 60 steps: for 0.44 times the cost per byte, then for 2.1 times."""
+    planner = Replanner(is_here=True)
+    planner.watch(BAD)
+    num_plans = 0
+    for num_steps in range(2, 26):  # 100 steps
+        turns = [0.44 if n // 4 % 2 == 0 else 2.1 for n in range(num_steps)]
+        num_plans += planner.look(_meter(BAD, turns)) is not None
+    assert num_plans == 1
+    assert PAUSE_STEPS + 8 >= 4 * 25
+
+
+def test_no_plan_where_none_is_better(capsys: pytest.CaptureFixture[str]) -> None:
+    best = better_plan(BAD, BAD.problem)
+    assert best is not None
+    planner = Replanner(is_here=True)
+    planner.watch(best)
+    assert planner.look(_meter(best, [1.4, 1.4, 1.4])) is None
+    assert "no better order was found" in capsys.readouterr().err
+
+
+def test_one_odd_step_is_no_reason() -> None:
+    planner = Replanner(is_here=True)
+    planner.watch(BAD)
+    assert planner.look(_meter(BAD, [1.0, 3.0, 1.0, 1.0, 0.4, 1.0])) is None
+
+
+def test_candidates_are_ranked_as_replay_has_shown() -> None:
+    """A family that replays much slower than it is evaluated is not chosen."""
+    every = list(piece_candidates(PLAN.problem, 3))
+    assert len({one.family for one in every}) == len(every)
+    best = min(every, key=lambda one: step_ns(PLAN.problem, one.order))
+    equal = {one.family for one in every if one.order.pieces == best.order.pieces}
+    ratios = {one.family: 5.0 if one.family in equal else 1.0 for one in every}
+    lanes_1 = replace(BAD, num_ranks=3, replay_ratios=ratios)
+    found = better_plan(lanes_1, PLAN.problem)
+    if found is not None:  # all candidates may be one order
+        assert found.family not in equal or len(equal) == len(every)
+        assert found.order.lanes == 1
+
+
+def test_a_search_does_not_hold_up_training() -> None:
+    """It runs in a process of its own, and is asked for its outcome later."""
+    planner = Replanner()
+    planner.watch(BAD)
+    assert planner.look(_meter(BAD, [3.0, 3.0])) is None
+    for _ in range(600):
+        found = planner.look(_meter(BAD, [3.0, 3.0]))
+        if found is not None:
+            break
+        time.sleep(0.1)
+    assert found is not None
+    assert found[0].problem.network.ns_per_byte == pytest.approx(3.0, rel=0.01)
+    planner.close()
+
+
+def test_a_search_that_fails_is_the_last(capsys: pytest.CaptureFixture[str]) -> None:
+    planner = Replanner(is_here=True)
+    planner.watch(replace(BAD, order=replace(BAD.order, policy="unknown")))
+    assert planner.look(_meter(BAD, [3.0, 3.0])) is None
+    assert planner.look(_meter(BAD, [3.0, 3.0])) is None
+    assert capsys.readouterr().err.count("cannot plan anew") == 1
