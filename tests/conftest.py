@@ -1,20 +1,74 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.capture import training_kinds
+from tests.recordings import Recording, once, record_kind
+
+_HEALTH = [HealthCheck.too_slow, HealthCheck.data_too_large]
+
 # The same examples on every machine, however slow: a failure is a fact, not a chance.
+settings.register_profile("augury", derandomize=True, deadline=None, suppress_health_check=_HEALTH)
+# `make soak PART=random`: new examples each time, and how to repeat the one that fails.
 settings.register_profile(
-    "augury",
-    derandomize=True,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    "soak", max_examples=1_000, deadline=None, print_blob=True, suppress_health_check=_HEALTH
 )
 settings.load_profile("augury")
+
+_HERE = Path(__file__).parent
+_COVERED = ("core", "replay", "engines")
+"""Folders whose tests are traced. The coverage of `core/` and `replay/` is gated, and these tests
+reach it by themselves; tracing the others would only cost time."""
+_UNTRACED = ("test_traffic.py", "test_hostile.py", "test_equivalence.py", "test_folding.py")
+"""Modules in them that replay thousands of graphs: others reach the same lines, and traced, the
+reference takes ten times as long."""
+
+_PROCESSES = ("capture", "runtime", "validate")
+_PROCESSES_IN = (
+    "test_real_runs.py",
+    "test_wire_real.py",
+    "test_wire_clocks_real.py",
+    "test_fine.py",
+    "test_real_strategies.py",
+    "test_demo.py",
+)
+"""Folders and modules whose tests start processes that train: one at a time, by one worker of
+xdist, or they would keep each other from the cores."""
 
 _SLOW = ("test_folding.py", "test_equivalence.py")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Thousands of random graphs come last: what breaks should show early."""
     items.sort(key=lambda item: item.path.name in _SLOW)
+    for item in items:
+        folder = item.path.relative_to(_HERE).parts[0]
+        if folder not in _COVERED or item.path.name in _UNTRACED:
+            item.add_marker("no_cover")
+        if folder in _PROCESSES or item.path.name in _PROCESSES_IN:
+            item.add_marker(pytest.mark.xdist_group("processes"))
+
+
+@pytest.fixture(scope="session")
+def recorded_ddp(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    """Two models under DDP on two ranks: accumulation, unused parameters, calls of its own; two
+    windows and a calibration."""
+    options = ("--steps", "4:6,8:10", "--calibrate")
+    return once(
+        tmp_path_factory, "ddp", lambda folder: record_kind(folder, training_kinds.DDP, *options)
+    )
+
+
+@pytest.fixture(scope="session")
+def recorded_sharded(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    """FSDP2 and a pipeline on two ranks."""
+    options = ("--steps", "2:4")
+    return once(
+        tmp_path_factory,
+        "sharded",
+        lambda folder: record_kind(folder, training_kinds.SHARDED, *options),
+    )

@@ -152,6 +152,7 @@ for path in sorted(folder.iterdir()):
 """
 
 
+@pytest.mark.more
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 @pytest.mark.skipif(not can_unshare(), reason="mount namespaces need privileges")
 def test_hosts_that_share_no_folder(tmp_path: Path):

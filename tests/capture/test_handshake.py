@@ -75,6 +75,7 @@ if rank == 2:
             assert low <= off_ns <= high
 
 
+@pytest.mark.more
 def test_who_never_comes_holds_nobody(tmp_path: Path):
     """At first rank 0 is not there, then rank 1: no error, and nothing told."""
     told = handshake(tmp_path, num_ranks=2, before="moments = (('end',), ('start',))[rank]")

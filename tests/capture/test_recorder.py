@@ -12,15 +12,18 @@ import pytest
 
 from tests.capture import training_kinds
 from tests.capture.jobs import record, start, torchrun, write_training
+from tests.recordings import Recording, once, record_kind
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 
 
 class Recorded:
-    def __init__(self, out: Path, output: str) -> None:
-        self.output = output
+    def __init__(self, recording: Recording) -> None:
+        out = recording.run
+        self.output = recording.output
         self.ranks = [json.loads((out / f"rank-0000{rank}.json").read_text()) for rank in (0, 1)]
         self._out = out
+        assert [told["trouble"] for told in self.ranks] == [None, None]
 
     def names(self, window: int, rank: int = 0) -> list[str]:
         trace = self.ranks[rank]["windows"][window]["trace"]
@@ -35,23 +38,14 @@ class Recorded:
         return [tuple(call[2:7]) for call in self.ranks[rank]["calls"] if call[2] in kinds]
 
 
-def run_kind(folder: Path, kind: str, *options: str) -> Recorded:
-    done = record(folder / "run", torchrun(training_kinds.write_kind(folder, kind)), *options)
-    assert done.returncode == 0, done.stderr
-    recorded = Recorded(folder / "run", done.stdout)
-    assert [told["trouble"] for told in recorded.ranks] == [None, None]
-    return recorded
+@pytest.fixture(scope="module")
+def ddp(recorded_ddp: Recording) -> Recorded:
+    return Recorded(recorded_ddp)
 
 
 @pytest.fixture(scope="module")
-def ddp(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
-    folder = tmp_path_factory.mktemp("ddp")
-    return run_kind(folder, training_kinds.DDP, "--steps", "4:6,8:10", "--calibrate")
-
-
-@pytest.fixture(scope="module")
-def sharded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
-    return run_kind(tmp_path_factory.mktemp("sharded"), training_kinds.SHARDED, "--steps", "2:4")
+def sharded(recorded_sharded: Recording) -> Recorded:
+    return Recorded(recorded_sharded)
 
 
 def test_windows_are_light_then_one_is_detailed(ddp: Recorded):
@@ -164,9 +158,15 @@ def test_pipeline_stages_send_and_receive(sharded: Recorded):
     assert "augury.module: Sequential#2.0" in sharded.names(1)
 
 
-def test_a_compiled_model_is_compiled_no_more_often(tmp_path: Path):
+@pytest.mark.more
+def test_a_compiled_model_is_compiled_no_more_often(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+):
     plain = start(torchrun(training_kinds.write_kind(tmp_path, training_kinds.COMPILED)))
-    recorded = run_kind(tmp_path, training_kinds.COMPILED, "--steps", "2:4")
+    kind, options = training_kinds.COMPILED, ("--steps", "2:4")
+    recorded = Recorded(
+        once(tmp_path_factory, "compiled", lambda folder: record_kind(folder, kind, *options))
+    )
     assert sorted(recorded.output.splitlines()) == sorted(plain.stdout.splitlines())
     (ddp,) = recorded.ranks[0]["ddp"]
     assert [p["name"] for p in ddp["parameters"]][:2] == ["0.weight", "0.bias"]

@@ -96,12 +96,30 @@ def test_an_early_end_and_missing_ranks_are_named(tmp_path: Path):
     assert len(read(tmp_path / "run", 0)["step_end_ns"]) == 4
 
 
-def test_a_job_that_never_steps_is_let_alone(tmp_path: Path):
+ANOTHER_VERSION = """
+from augury.core.after_import import after_import
+
+after_import("torch.version", lambda module: setattr(module, "__version__", "2.4.1+cpu"))
+"""
+
+
+def test_a_job_that_never_steps_is_let_alone_and_that_is_no_success(tmp_path: Path):
+    """And of a version of torch that is not tested there is one line."""
     script = tmp_path / "idle.py"
     script.write_text("import torch\nprint('sum', torch.ones(3).sum().item())\n")
-    done = record(tmp_path / "run", [sys.executable, str(script)])
-    assert done.returncode == 0
+    (tmp_path / "sitecustomize.py").write_text(ANOTHER_VERSION)
+    path = with_path(tmp_path)
+    done = record(tmp_path / "run", [sys.executable, str(script)], PYTHONPATH=path)
+    assert done.returncode == 1
     assert "sum 3.0" in done.stdout
+    assert "nothing was recorded" in done.stderr
+    assert "no optimizer stepped" in done.stderr
+    assert done.stderr.count("torch 2.4.1+cpu is not tested with this Augury, 2.13 is") == 1
+
+
+def test_a_job_that_fails_before_it_steps_keeps_its_code(tmp_path: Path):
+    done = record(tmp_path / "run", [sys.executable, "-c", "raise SystemExit(7)"])
+    assert done.returncode == 7
     assert "no optimizer stepped" in done.stderr
 
 
@@ -129,8 +147,10 @@ def test_a_record_that_cannot_be_written_does_not_harm_training(tmp_path: Path):
         tmp_path, each_step=f"step == 2 and __import__('shutil').rmtree({str(out)!r})"
     )
     done = record(out, [sys.executable, str(script), "6"], "--steps", "3:5")
-    assert done.returncode == 0, done.stderr
     assert len(losses(done.stdout)) == 1
+    assert done.returncode == 1, "nothing was recorded"
+    assert "error: the folder of the record is gone" in done.stderr
+    assert "no optimizer stepped" not in done.stderr
 
 
 def test_a_killed_rank_leaves_the_others_records(tmp_path: Path):
@@ -148,16 +168,19 @@ def test_a_killed_rank_leaves_the_others_records(tmp_path: Path):
 
 
 @pytest.mark.skipif(not can_unshare(), reason="mount namespaces need privileges")
-def test_a_full_disk_does_not_harm_training_and_is_named(tmp_path: Path):
+@pytest.mark.parametrize(("size", "is_empty"), [("4k,nr_inodes=1", True), ("12k", False)])
+def test_a_full_disk_does_not_harm_training_and_is_named(tmp_path: Path, size: str, is_empty: bool):
+    """A record that finds no place, and one that does where a trace does not."""
     script, out = write_training(tmp_path), tmp_path / "run"
     out.mkdir()
     augury = [sys.executable, "-m", "augury", "run", "--out", str(out), "--steps", "2:4", "--"]
-    small_disk = 'mount -t tmpfs -o size=4k none "$0" && exec "$@"'
+    small_disk = f'mount -t tmpfs -o size={size} none "$0" && exec "$@"'
     command = ["unshare", "-m", "sh", "-c", small_disk, str(out), *augury, str(script), "9"]
     done = start(command)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == (1 if is_empty else 0), done.stderr
     assert len(losses(done.stdout)) == 1
-    assert "there is no space left where the record goes" in done.stderr
+    assert "error: there is no space left where the record goes" in done.stderr
+    assert "remedy: make space" in done.stderr
 
 
 def test_ranks_that_disagree_are_named(tmp_path: Path):
@@ -224,6 +247,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.more
 def test_processes_that_the_program_spawns_have_ranks_of_their_own(tmp_path: Path):
     script, out = tmp_path / "spawns.py", tmp_path / "run"
     script.write_text(SPAWNS)

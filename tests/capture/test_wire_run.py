@@ -91,6 +91,7 @@ def assert_windows_only(written: Written, told: dict) -> None:
     assert kept(resumed[detail["last"]], ends[-1]) == 0
 
 
+@pytest.mark.more
 @needs_torch
 def test_processes_that_are_ranks_already_begin_again(tmp_path: Path):
     """As under ``torchrun ... -m augury run --wire``; one of them is not to be profiled."""

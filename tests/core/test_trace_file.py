@@ -32,6 +32,7 @@ from augury.core.trace import (
 )
 from augury.core.trace_file import read_trace, write_trace
 from augury.core.trace_spec import problems
+from tests.campaigns import campaign
 
 
 @st.composite
@@ -155,7 +156,7 @@ def test_every_truncation_is_refused(folder: Path):
     assert read_trace(folder) == sample()
 
 
-@settings(max_examples=150)
+@campaign(150)
 @given(place=st.integers(0, 10**6), value=st.integers(0, 255), which=st.integers(0, 5))
 def test_random_damage(scratch: Path, place: int, value: int, which: int):
     write_trace(sample(), scratch)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from augury.core.errors import FileFormatError, InputError, LimitError
@@ -22,7 +22,9 @@ from augury.ingest.compressed import read_unpacked
 from augury.ingest.imported import import_traces
 from augury.ingest.kineto import nanoseconds, read_kineto
 from augury.ingest.recorded import read_run
+from tests.campaigns import campaign
 
+from .plan_told import PLAN
 from .written import EPOCH_NS, Run, write_trace_file
 
 NAME = "rank-00001.0.trace.json.gz"
@@ -69,7 +71,7 @@ def test_truncated_records_are_named(scratch: Path, run: dict[str, bytes]):
         assert trace.ledger["missing-rank"].example == "rank 1"
 
 
-@settings(max_examples=100)
+@campaign(100)
 @given(
     edits=st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=4),
     name=st.sampled_from([NAME, "rank-00001.json", "rank-00000.2.trace.json.gz"]),
@@ -96,18 +98,19 @@ def spoil(value: Any, dice: random.Random) -> Any:
     return dice.choice(WRONG)
 
 
-@settings(max_examples=250)
+@campaign(250)
 @given(seed=st.integers(0, 10**9), times=st.integers(1, 3))
 def test_records_with_wrong_values(scratch: Path, run: dict[str, bytes], seed: int, times: int):
     dice = random.Random(seed)
     record = json.loads(run["rank-00001.json"])
     record["calls"] = [[EPOCH_NS + 10**9, EPOCH_NS + 2 * 10**9, "send", "0", 1, 8, 0]]
+    record["plan"] = PLAN
     for _ in range(times):
         record = spoil(record, dice)
     damaged(scratch, run, "rank-00001.json", json.dumps(record).encode())
 
 
-@settings(max_examples=250)
+@campaign(250)
 @given(seed=st.integers(0, 10**9), detailed=st.booleans())
 def test_traces_with_wrong_values(scratch: Path, run: dict[str, bytes], seed: int, detailed: bool):
     dice = random.Random(seed)

@@ -1,4 +1,4 @@
-"""A folder is read once, and again only when something in it is younger."""
+"""A folder is read once, and again only when its files are others: their digests tell."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from augury.core.errors import InputError
+from augury.core.errors import InputError, LimitError
 from augury.core.trace_file import RUN_FILE
 from augury.ingest import open_run
 
@@ -24,17 +24,40 @@ def folder(tmp_path: Path) -> Path:
 
 def test_it_is_read_once(folder: Path):
     trace = open_run(folder)
-    (folder / "rank-00000.0.trace.json.gz").unlink()
+    written = (folder / RUN_FILE).stat().st_ino
+    later = (folder / RUN_FILE).stat().st_mtime + 10
+    for path in folder.glob("rank-*"):
+        os.utime(path, (later, later))
     assert open_run(folder) == trace
+    assert (folder / RUN_FILE).stat().st_ino == written
 
 
-def test_a_younger_record_counts(folder: Path):
+def test_a_changed_record_counts_whatever_its_date(folder: Path):
     before = open_run(folder)
     record = folder / "rank-00001.json"
-    record.write_text(record.read_text().replace('"two"', '"three"'))
-    later = (folder / RUN_FILE).stat().st_mtime_ns + 1
-    os.utime(record, ns=(later, later))
-    assert open_run(folder).ranks[1].host == "three" != before.ranks[1].host
+    record.write_text(record.read_text().replace('"two"', '"six"'))
+    os.utime(record, (1, 1))
+    assert open_run(folder).ranks[1].host == "six" != before.ranks[1].host
+
+
+def test_a_deleted_file_is_noticed(folder: Path):
+    open_run(folder)
+    (folder / "rank-00000.0.trace.json.gz").unlink()
+    assert "unreadable-trace" in open_run(folder).ledger
+    (folder / "rank-00001.json").unlink()
+    trace = open_run(folder)
+    assert [facts.rank for facts in trace.ranks] == [0]
+    assert trace.ledger["missing-rank"].example == "rank 1"
+
+
+def test_all_files_together_are_capped(folder: Path):
+    sizes = [path.stat().st_size for path in folder.iterdir()]
+    with pytest.raises(LimitError, match="more than the cap"):
+        open_run(folder, max_bytes=sum(sizes) - 1)
+    # Each unpacks to far less than this, all of them to more.
+    with pytest.raises(LimitError, match="unpacks to more than the cap"):
+        open_run(folder, max_bytes=sum(sizes) + max(sizes))
+    assert len(open_run(folder, max_bytes=1 << 30).ranks) == 2
 
 
 def test_a_damaged_file_is_written_anew(folder: Path):

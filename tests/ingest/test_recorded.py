@@ -13,10 +13,13 @@ import pytest
 
 from augury.core.errors import InputError
 from augury.core.kinds import MemoryKind, OpKind, Phase, StepState, StreamKind
+from augury.core.plan_status import TrainingMode, WindowMode
 from augury.core.trace import Trace
+from augury.core.trace_file import read_trace, write_trace
 from augury.core.trace_spec import problems
 from augury.ingest.recorded import read_run
 
+from .plan_told import DIGEST, PLAN
 from .written import BUCKETS, EPOCH_NS, MS, NUM_STEPS, STEP_NS, Run, true_clock
 
 
@@ -186,13 +189,34 @@ def test_a_missing_rank_is_named(tmp_path: Path):
     assert list(problems(trace)) == []
 
 
-def test_ranks_that_disagree_on_the_world(tmp_path: Path):
-    def change(record: dict[str, Any]) -> None:
+def test_files_of_two_jobs_are_refused(tmp_path: Path):
+    def other_size(record: dict[str, Any]) -> None:
         record["world_size"] = 2 + record["rank"]
 
+    def other_job(record: dict[str, Any]) -> None:
+        record["job"] = ("a", "b")[record["rank"]]
+
+    with pytest.raises(InputError, match=r"two jobs: rank 0 was one of 2, rank 1 one of 3"):
+        changed(tmp_path / "sizes", other_size)
+    with pytest.raises(InputError, match=r"two jobs: ranks 0 and 1 never met"):
+        changed(tmp_path / "jobs", other_job)
+
+
+def test_a_rank_that_met_no_other_is_of_the_same_job(tmp_path: Path):
+    trace = changed(
+        tmp_path / "run", lambda record: record.update(job="a" if record["rank"] else "")
+    )
+    assert [facts.rank for facts in trace.ranks] == [0, 1]
+
+
+def test_what_an_earlier_start_left_is_left_out(tmp_path: Path):
+    def change(record: dict[str, Any]) -> None:
+        record |= {"job": ("first", "second")[record["rank"]], "start": record["rank"]}
+
     trace = changed(tmp_path / "run", change)
-    assert trace.world_size == 3
-    assert "mismatched-world-size" in trace.ledger
+    assert [facts.rank for facts in trace.ranks] == [1]
+    assert trace.ledger["earlier-start"].example == "rank-00000.json"
+    assert trace.ledger["missing-rank"].example == "rank 0"
 
 
 def test_a_folder_without_records(tmp_path: Path):
@@ -264,3 +288,37 @@ def test_the_first_version_of_records(tmp_path: Path):
     assert rows(trace, rank=0, step=8, kind=OpKind.ALL_REDUCE)
     assert trace.steps.state[7] == StepState.TIMED
     assert list(problems(trace)) == []
+
+
+def test_whether_a_plan_was_followed_is_read_and_kept(tmp_path: Path):
+    def change(record: dict[str, Any]) -> None:
+        record["plan"] = PLAN
+        record["windows"][1]["training_mode"] = "planned"
+        record["windows"][2] |= {"training_mode": "stock", "trace": None}
+
+    trace = changed(tmp_path / "run", change)
+    write_trace(trace, tmp_path / "run")
+    for facts in (*trace.ranks, *read_trace(tmp_path / "run").ranks):
+        status = facts.plan
+        assert status is not None
+        assert (status.digest, status.is_followed, status.from_step) == (DIGEST, True, 90)
+        assert status.trials[0].winner is TrainingMode.PLANNED
+        assert status.trials[0].times[0].interval_pct == (18.5, 21.25)
+        assert status.replans[0].step == 300
+        # A window without a trace saw nothing.
+        assert facts.window_modes == [WindowMode(first=15, last=20, mode=TrainingMode.PLANNED)]
+
+
+def test_what_the_runtime_would_refuse_is_read_as_hostile_input(tmp_path: Path):
+    trace = changed(tmp_path / "one", lambda record: record.update(refusals=["it is compiled"]))
+    assert [facts.refusals for facts in trace.ranks] == [["it is compiled"]] * 2
+
+    def damage(record: dict[str, Any]) -> None:
+        if record["rank"] == 1:
+            record["refusals"] = ["x" * 100_000]
+
+    assert "unreadable-record" in changed(tmp_path / "two", damage).ledger
+
+
+def test_a_run_without_a_plan_says_nothing_of_one(trace: Trace):
+    assert [(facts.plan, facts.window_modes) for facts in trace.ranks] == [(None, [])] * 2

@@ -34,7 +34,7 @@ def recorder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_library(tmp_path_factory.mktemp("recorder"))
 
 
-@pytest.fixture(scope="module", params=[2, 4])
+@pytest.fixture(scope="module", params=[2, pytest.param(4, marks=pytest.mark.more)])
 def run(recorder: Path, tmp_path_factory: pytest.TempPathFactory, request) -> Path:
     folder = tmp_path_factory.mktemp(f"of-{request.param}")
     augury = [sys.executable, "-m", "augury", "run", "--out", str(folder / "run")]

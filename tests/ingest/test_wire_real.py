@@ -20,6 +20,7 @@ from augury.ingest.wire.read import read_wire
 from augury.ingest.wire.spans import SLACK_NS, shared_of
 from tests.capture.conftest import wire_recorder  # noqa: F401
 from tests.capture.jobs import start_ranks
+from tests.recordings import once
 
 pytest.importorskip("torch")
 
@@ -51,21 +52,31 @@ class Job:
     wire: Wire
 
 
-@pytest.fixture(scope="module", params=[2, 4])
+@pytest.fixture(scope="module", params=[2, pytest.param(4, marks=pytest.mark.more)])
 def job(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
     wire_recorder: Path,  # noqa: ARG001, F811
 ) -> Job:
-    folder = tmp_path_factory.mktemp("job")
-    script = folder / "train.py"
-    script.write_text(TRAINING)
-    options = ["--steps", "4:8", "--wire", *(["--calibrate"] if request.param == 2 else [])]
-    augury = [sys.executable, "-m", "augury", "run", "--out", str(folder / "run"), *options, "--"]
-    for done in start_ranks([*augury, sys.executable, str(script), "14"], num_ranks=request.param):
-        assert done.returncode == 0, done.stderr
-    trace = open_run(folder / "run")
-    return Job(request.param, folder / "run", trace, read_wire(folder / "run", trace))
+    run = recorded_wire(tmp_path_factory, num_ranks=request.param)
+    trace = open_run(run)
+    return Job(request.param, run, trace, read_wire(run, trace))
+
+
+def recorded_wire(factory: pytest.TempPathFactory, *, num_ranks: int) -> Path:
+    """Two ranks measure the network too."""
+    options = ["--steps", "4:12", "--wire", *(["--calibrate"] if num_ranks == 2 else [])]
+
+    def make(folder: Path) -> str:
+        script = folder / "train.py"
+        script.write_text(TRAINING)
+        augury = [sys.executable, "-m", "augury", "run", "--out", str(folder / "run"), *options]
+        job = [*augury, "--", sys.executable, str(script), "20"]
+        for done in start_ranks(job, num_ranks=num_ranks):
+            assert done.returncode == 0, done.stderr
+        return ""
+
+    return once(factory, f"wire-{num_ranks}", make).run
 
 
 def test_all_that_was_sent_between_ranks_was_received(job: Job):

@@ -44,7 +44,7 @@ class Run:
     records: list[dict[str, Any]] = field(default_factory=list)
 
     def write(self) -> Path:
-        self.folder.mkdir(exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         for rank, clock in enumerate(self.clocks):
             record = self._record(rank, clock)
             for number, (first, last, mode) in enumerate(WINDOWS):
@@ -99,6 +99,7 @@ class Run:
             "memory": [{"kind": "parameter", "layer": "first", "size_bytes": BUCKETS[1]}],
             "handshake": self._handshake(clock) if rank and self.handshakes else [],
             "calibration": [{"size_bytes": 4096, "durations_ns": [5000 + rank, 6000 - rank, 7000]}],
+            "plan": None,
             "a_key_of_tomorrow": {"is": "ignored"},
         }
 

@@ -22,7 +22,7 @@ _is_arranged = False
 def record(
     out: str | os.PathLike[str] = "augury-run",
     *,
-    steps: str = "10:20",
+    steps: str = "auto",
     ranks: str | None = None,
     calibrate: bool = False,
     force: bool = False,

@@ -5,6 +5,7 @@ They are kept as they are. What follows from them is for those who read the reco
 
 from __future__ import annotations
 
+import os
 import struct
 import time
 from typing import Any
@@ -65,3 +66,9 @@ def _answer(call: Call, _rank: int) -> None:
     while call.receive(1) == _PING:
         received_ns = time.time_ns()
         call.send(_STAMPS.pack(received_ns, time.time_ns()))
+
+
+def has_other_hosts() -> bool:
+    """Whether ranks of the job run on other hosts: the clock of one host needs no handshake."""
+    world_size = os.environ.get("WORLD_SIZE", "1")
+    return os.environ.get("LOCAL_WORLD_SIZE", world_size) != world_size

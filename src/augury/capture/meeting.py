@@ -1,14 +1,15 @@
 """Where the ranks of a job meet for what concerns the record alone: rank 0 listens on a socket of
 its own, the others call. torch's store, which all of them reach, tells them where.
 
-Everything is bounded in time. Whoever calls has to know a secret that only the store told.
+Everything is bounded in time. A caller has to know a secret that only the store told (`door.py`).
 """
 
 from __future__ import annotations
 
-import hmac
+import hashlib
 import json
 import os
+import queue
 import secrets
 import socket
 import threading
@@ -20,15 +21,15 @@ from datetime import timedelta
 from typing import Any
 
 from augury.capture.call import Call
+from augury.capture.door import SECRET_BYTES, Door
 from augury.capture.own_address import listen
+from augury.capture.run_folder import num_restarts
 
 PATIENCE_S = 5.0
 """How long to wait for a rank of which nothing is heard."""
 
 MAX_HOLD_S = 60.0
 
-_KEY = "augury/meeting"
-_SECRET_BYTES = 32
 
 Service = Callable[[Call, int], None]
 """What rank 0 does with a call; the number is the caller's rank."""
@@ -38,8 +39,8 @@ class Host:
     """Rank 0's side. Calls are answered one by one: the clocks of two would disturb each other."""
 
     def __init__(self, listener: socket.socket, secret: bytes, num_others: int) -> None:
-        self._listener = listener
-        self._secret = secret
+        self._callers: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
+        self._door = Door(listener, secret, self._callers.put)
         self._num_others = num_others
         self._services: dict[str, Service] = {}
         self._served: dict[str, set[int]] = {}
@@ -47,7 +48,8 @@ class Host:
         self._changed = threading.Condition()
 
     def start(self) -> None:
-        threading.Thread(target=self._answer_all, name="augury-meeting", daemon=True).start()
+        for work in (self._door.attend, self._answer_all):
+            threading.Thread(target=work, name="augury-meeting", daemon=True).start()
 
     def offer(self, name: str, service: Service) -> None:
         with self._changed:
@@ -75,14 +77,9 @@ class Host:
 
     def _answer_all(self) -> None:
         while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            with suppress(Exception), Call(connection, timeout_s=PATIENCE_S) as call:
-                # A caller who fails knows that, and says so where it is.
-                if hmac.compare_digest(call.receive(_SECRET_BYTES), self._secret):
-                    self._answer(call)
+            # A caller that fails knows that, and says so where it is.
+            with suppress(Exception), Call(self._callers.get(), timeout_s=PATIENCE_S) as call:
+                self._answer(call)
 
     def _answer(self, call: Call) -> None:
         wish = call.receive_message()
@@ -144,6 +141,13 @@ def meet() -> Meeting | None:
     return _meeting
 
 
+def known_job() -> str:
+    """A name that the ranks of this start of the job share; empty if this one met no other."""
+    if _meeting is None or _meeting.pid != os.getpid():
+        return ""
+    return hashlib.blake2b(_meeting.secret, digest_size=8).hexdigest()
+
+
 def _has_group() -> bool:
     import torch.distributed as dist
 
@@ -155,19 +159,21 @@ def _arrange() -> Meeting:
     from torch.distributed.distributed_c10d import _get_default_store
 
     rank, world_size, store = dist.get_rank(), dist.get_world_size(), _get_default_store()
+    # torchrun may keep its store when it starts the ranks again.
+    key = f"augury/meeting/{num_restarts()}"
     host = None
     if rank == 0:
-        listener, secret = listen(backlog=world_size), secrets.token_bytes(_SECRET_BYTES)
+        listener, secret = listen(backlog=world_size), secrets.token_bytes(SECRET_BYTES)
         host = Host(listener, secret, world_size - 1)
         host.start()
         invitation: dict[str, Any] = {
             "address": listener.getsockname()[:2],
             "secret": secret.hex(),
         }
-        store.set(_KEY, json.dumps(invitation))
+        store.set(key, json.dumps(invitation))
     else:
-        store.wait([_KEY], timedelta(seconds=PATIENCE_S))
-        invitation = json.loads(store.get(_KEY))
+        store.wait([key], timedelta(seconds=PATIENCE_S))
+        invitation = json.loads(store.get(key))
     name, port = invitation["address"]
     return Meeting(
         rank=rank,

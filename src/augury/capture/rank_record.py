@@ -35,8 +35,11 @@ def write_rank_record(folder: Path, record: dict[str, Any]) -> None:
     """Whole or not at all: a reader may come at any time."""
     path = folder / f"{rank_name(record['rank'])}.json"
     partial = path.with_suffix(f".{os.getpid()}.partial")
-    partial.write_text(json.dumps(record))
-    partial.replace(path)
+    try:
+        partial.write_text(json.dumps(record))
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def host_facts() -> dict[str, Any]:

@@ -9,20 +9,24 @@ from pathlib import Path
 from augury.capture.rank_record import own_rank, rank_name
 from augury.core.errors import UsageError
 
-_LEFT_BY_RUNS = (
+_LEFT_BY_RECORDERS = (
     "rank-*.json",
     "rank-*.trace.json.gz",
     "rank-*.partial",
-    "rank-*.wire-*",
-    "process.wire-*",
-    ".rank-*",
-    ".process.wire-*",
-    ".seen-*",
     "gathered.json",
     ".gathered.json.*",
     "run.json",
     "events.parquet",
 )
+_LEFT_BY_RUNS = (
+    *_LEFT_BY_RECORDERS,
+    "rank-*.wire-*",
+    "process.wire-*",
+    ".rank-*",
+    ".process.wire-*",
+    ".seen-*",
+)
+_CLEANED = "AUGURY_CLEANED_AT_RESTART"
 
 _RANK = re.compile(r"\.?rank-([0-9]{1,9})\.")
 
@@ -48,20 +52,35 @@ def prepare_folder(out: Path, *, force: bool, rank: int | None = None) -> Path:
     return out.resolve()
 
 
+def num_restarts() -> int:
+    """How often torchrun has started all ranks again after one had failed."""
+    text = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return int(text) if text.isascii() and text.isdecimal() else 0
+
+
 def is_restarted() -> bool:
-    """torchrun starts all ranks again after one has failed: what there is comes from before."""
-    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+    """What there is comes from an earlier start."""
+    return num_restarts() > 0
+
+
+def remove_earlier_start(out: Path) -> None:
+    """In a rank that was started again, what it left the time before. The wire recorder, which is
+    at work already, removes its own files. Processes that this one starts leave them alone."""
+    if "RANK" not in os.environ or os.environ.get(_CLEANED, "0") == str(num_restarts()):
+        return
+    os.environ[_CLEANED] = str(num_restarts())
+    _remove(out, own_rank()[0], patterns=_LEFT_BY_RECORDERS)
 
 
 def _is_taken(out: Path, rank: int | None) -> bool:
     return any(out.glob(f"{rank_name(rank)}*") if rank else out.iterdir())
 
 
-def _remove(out: Path, rank: int | None) -> None:
+def _remove(out: Path, rank: int | None, *, patterns: tuple[str, ...] = _LEFT_BY_RUNS) -> None:
     """What runs leave, and nothing else. Where ranks come by themselves each removes its own
     files, and rank 0 those that nobody will: another's may be new already."""
     _, world_size = own_rank()
-    for path in (path for pattern in _LEFT_BY_RUNS for path in out.glob(pattern)):
+    for path in (path for pattern in patterns for path in out.glob(pattern)):
         owner = _RANK.match(path.name)
         is_mine = rank is None or (
             (rank == 0 and (owner is None or int(owner[1]) >= world_size))

@@ -9,7 +9,8 @@ from typing import ClassVar
 
 from augury.core.errors import UsageError
 
-DEFAULT_WINDOWS = ((10, 20),)
+AUTO = "auto"
+"""Windows spread over the whole job."""
 DEFAULT_WIRE_EVENTS = 1 << 20
 
 
@@ -20,7 +21,8 @@ class Settings:
     VARIABLE: ClassVar[str] = "AUGURY_RECORD"
 
     out: str
-    windows: tuple[tuple[int, int], ...] = DEFAULT_WINDOWS
+    windows: tuple[tuple[int, int], ...] = ()
+    """Spread over the whole job if empty."""
     calibrate: bool = False
     ranks: tuple[int, ...] | None = None
     """Those that are profiled; all of them if None."""
@@ -50,7 +52,10 @@ class Settings:
 
 
 def parse_windows(steps: str) -> tuple[tuple[int, int], ...]:
-    """``10:20,30:40``: in order and apart, so that there are plain steps between them."""
+    """``auto``, or ``10:20,30:40``: in order and apart, so that there are plain steps between
+    them."""
+    if steps == AUTO:
+        return ()
     windows: list[tuple[int, int]] = []
     after = 0
     for window in steps.split(","):
@@ -58,7 +63,7 @@ def parse_windows(steps: str) -> tuple[tuple[int, int], ...]:
         if not (first.isdecimal() and last.isdecimal() and after < int(first) < int(last)):
             raise UsageError(
                 f"{steps!r} is not a window of steps",
-                remedy="write it as 10:20, or several, in order and apart, as 10:20,30:40",
+                remedy="write it as 10:20, or several, in order and apart, as 10:20,30:40; or auto",
             )
         after = int(last)
         windows.append((int(first), after))

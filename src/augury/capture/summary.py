@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
-from statistics import median
 
 import msgspec
 
 from augury.capture.parcel import GATHERED
 from augury.capture.rank_record import rank_name
 from augury.capture.wire_summary import WireSummary, summarize_wire
+from augury.core.errors import InputError
+from augury.core.files import DISK_IS_FULL, open_regular
+from augury.core.kinds import StepState
 from augury.core.ledger import Anomaly, Ledger, Severity
 
 MAX_RECORD_BYTES = 16 << 20
@@ -31,6 +34,7 @@ class RankRecord(msgspec.Struct, frozen=True):
     world_size: int
     host: str
     step_end_ns: list[int]
+    job: str = ""
     windows: list[WindowRecord] = []
     resumed: list[tuple[int, int]] = []
     trouble: str | None = None
@@ -60,6 +64,10 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     wire: WireSummary | None = None
     """None if that was not to be recorded."""
 
+    @property
+    def is_empty(self) -> bool:
+        return not (self.ranks or self.gathered or (self.wire and self.wire.num_processes))
+
 
 def summarize_run(folder: Path, *, rank: int | None = None, wire: bool = False) -> RunSummary:
     """Of all ranks whose records are there, or only of the one given; ``wire`` says whether what
@@ -75,22 +83,31 @@ def summarize_run(folder: Path, *, rank: int | None = None, wire: bool = False) 
     if wire:
         talking = [record.rank for record in records if record.world_size > 1]
         of_wire = summarize_wire(folder, ledger, rank=rank, expected=talking)
-    is_full = _is_full(folder)
-    if is_full:
+    has_no_space = _has_no_space(folder)
+    is_full = any(map(_met_full_disk, records)) or (has_no_space and not records)
+    if is_full or has_no_space:
         ledger.note(
             "disk-full",
             "there is no space left where the record goes: what is missing was not written",
-            severity=Severity.ERROR,
+            severity=Severity.ERROR if is_full else Severity.WARNING,
             remedy="make space, or give another --out",
             example=str(folder),
         )
-    elif not records and of_wire is not None and of_wire.num_processes:
+    if not records and not is_full and of_wire is not None and of_wire.num_processes:
         ledger.note(
             "only-wire",
             "no optimizer of torch stepped in any process of the job: only the wire was recorded",
             severity=Severity.INFO,
         )
-    elif not records:
+    elif not folder.is_dir():
+        ledger.note(
+            "folder-gone",
+            "the folder of the record is gone, so nothing is left of it",
+            severity=Severity.ERROR,
+            remedy="see that the job does not remove or rename it, or give another --out",
+            example=str(folder),
+        )
+    elif not records and not is_full:
         ledger.note(
             "no-steps",
             "no optimizer stepped in any process of the job, so nothing was recorded",
@@ -103,7 +120,9 @@ def summarize_run(folder: Path, *, rank: int | None = None, wire: bool = False) 
                 "not-recorded",
                 "a rank has no trace of a window",
                 severity=Severity.ERROR,
-                remedy="" if is_full else "choose a window within the job with --steps",
+                remedy=""
+                if is_full or has_no_space
+                else "choose a window within the job with --steps",
                 example=f"rank {record.rank}: {record.trouble}",
             )
         elif not record.windows:
@@ -113,6 +132,7 @@ def summarize_run(folder: Path, *, rank: int | None = None, wire: bool = False) 
                 severity=Severity.INFO,
                 example=f"rank {record.rank}",
             )
+    _note_drift(records, ledger)
     return RunSummary(
         ranks=[_of_rank(record) for record in records],
         ledger=list(ledger),
@@ -141,9 +161,22 @@ def _note_missing_ranks(records: list[RankRecord], ledger: Ledger) -> None:
         remedy="give every job a folder of its own",
         example=", ".join(f"rank {rank} says {size}" for size, rank in sorted(sizes.items())[:3]),
     )
+    jobs = {record.job: record.rank for record in reversed(records) if record.job}
+    ledger.note(
+        "two-jobs",
+        "the folder holds the files of two jobs",
+        count=len(jobs) - 1,
+        severity=Severity.ERROR,
+        remedy="give every job a folder of its own",
+        example=f"ranks {' and '.join(map(str, sorted(jobs.values())[:2]))} never met",
+    )
 
 
-def _is_full(folder: Path) -> bool:
+def _met_full_disk(record: RankRecord) -> bool:
+    return any(os.strerror(number) in (record.trouble or "") for number in DISK_IS_FULL)
+
+
+def _has_no_space(folder: Path) -> bool:
     try:
         return shutil.disk_usage(folder).free < MIN_FREE_BYTES
     except OSError:
@@ -153,19 +186,23 @@ def _is_full(folder: Path) -> bool:
 def _gathered(folder: Path) -> Place | None:
     path = folder / GATHERED
     try:
-        if path.stat().st_size <= MAX_PLACE_BYTES:
-            return msgspec.json.decode(path.read_bytes(), type=Place)
-    except (OSError, ValueError):
-        pass
-    return None
+        return msgspec.json.decode(_content(path, MAX_PLACE_BYTES), type=Place)
+    except (OSError, ValueError, InputError):
+        return None
+
+
+def _content(path: Path, max_bytes: int) -> bytes:
+    with open_regular(path) as file:
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise ValueError("it is too large")
+    return content
 
 
 def _read(path: Path, ledger: Ledger) -> RankRecord | None:
     try:
-        if path.stat().st_size > MAX_RECORD_BYTES:
-            raise ValueError("it is too large")
-        return msgspec.json.decode(path.read_bytes(), type=RankRecord)
-    except (OSError, ValueError) as error:
+        return msgspec.json.decode(_content(path, MAX_RECORD_BYTES), type=RankRecord)
+    except (OSError, ValueError, InputError) as error:
         ledger.note(
             "unreadable-record",
             "a rank's record cannot be read",
@@ -176,30 +213,23 @@ def _read(path: Path, ledger: Ledger) -> RankRecord | None:
 
 
 def _of_rank(record: RankRecord) -> RankSummary:
-    ends = record.step_end_ns
-    windows = record.windows
-    resumed = dict(record.resumed)
-    durations = [
-        (step, ends[step - 1] - max(ends[step - 2], resumed.get(step - 1, 0)))
-        for step in range(2, len(ends) + 1)
-    ]
-    inside = [
-        ns
-        for step, ns in durations
-        if any(w.trace and w.mode == "light" and w.first + 1 < step <= w.last for w in windows)
-    ]
-    # The first steps warm up; the one after a window waits for ranks that write longer.
-    warm = min((w.first for w in windows), default=0) // 2
-    outside = [
-        ns
-        for step, ns in durations
-        if step > warm and not any(w.first < step <= w.last + 1 for w in windows)
-    ]
+    from augury.capture.step_times import typical_ns
+
     return RankSummary(
         rank=record.rank,
         host=record.host,
-        num_steps=len(ends),
-        traces=[w.trace for w in windows if w.trace],
-        recorded_step_ns=round(median(inside)) if inside else None,
-        plain_step_ns=round(median(outside)) if outside else None,
+        num_steps=len(record.step_end_ns),
+        traces=[w.trace for w in record.windows if w.trace],
+        recorded_step_ns=typical_ns(record, StepState.TIMED),
+        plain_step_ns=typical_ns(record, StepState.PLAIN),
     )
+
+
+def _note_drift(records: list[RankRecord], ledger: Ledger) -> None:
+    from augury.capture.step_times import representation_of
+    from augury.costs.interval import note_unrepresentative
+
+    profiled = [record for record in records if record.windows]
+    run = representation_of(profiled) if profiled else None
+    if run is not None:
+        note_unrepresentative(run, ledger)

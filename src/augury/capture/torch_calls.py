@@ -73,6 +73,10 @@ class CallRecorder:
         self._replaced.clear()
         self._pending.clear()
 
+    def forget(self, begin_ns: int, end_ns: int) -> None:
+        """Calls within that time. The numbers of all others stay as they are."""
+        self.calls[:] = [call for call in self.calls if not begin_ns <= call[0] < end_ns]
+
     def _replace(self, owner: type, method: str, by: Callable[[Any], Any]) -> None:
         was = vars(owner).get(method)
         if was is not None:

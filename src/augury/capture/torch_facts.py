@@ -11,6 +11,10 @@ from augury.capture.torch_ddp import ddp_facts
 from augury.capture.torch_memory import held_memory
 from augury.capture.torch_modules import find_modules
 from augury.capture.torch_ranges import ModuleRanges
+from augury.core.plan_board import board
+from augury.core.plan_status import MAX_REASON_CHARS
+
+MAX_REFUSALS = 100
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -25,12 +29,19 @@ def job_facts(optimizers: Sequence[Optimizer]) -> dict[str, Any]:
         "modules": lambda: trained.class_names,
         "ddp": lambda: [ddp_facts(model, names) for model in trained.ddp],
         "memory": lambda: held_memory(optimizers, names),
+        "refusals": lambda: _refusals(trained.ddp, optimizers),
     }
     facts: dict[str, Any] = {}
     for name, ask in asked.items():
         with suppress(Exception):
             facts[name] = ask()
     return facts
+
+
+def _refusals(models: Sequence[Any], optimizers: Sequence[Optimizer]) -> list[str]:
+    """Why no plan would be followed here, as far as the runtime is at hand."""
+    asked = board.refusals(models, optimizers) if board.refusals is not None else []
+    return [reason[:MAX_REASON_CHARS] for reason in asked[:MAX_REFUSALS]]
 
 
 def group_facts() -> list[dict[str, Any]]:

@@ -11,13 +11,17 @@ import atexit
 import time
 import weakref
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from augury.capture.cpu_clock import CpuClock
+import msgspec
+
+from augury.capture.cpu_clock import CpuClock, machine_reading
 from augury.capture.gather import gather
-from augury.capture.handshake import exchange
+from augury.capture.handshake import exchange, has_other_hosts
+from augury.capture.meeting import known_job
 from augury.capture.rank_record import (
     host_facts,
     learn_rank,
@@ -25,14 +29,17 @@ from augury.capture.rank_record import (
     rank_name,
     write_rank_record,
 )
-from augury.capture.run_folder import is_restarted
+from augury.capture.run_folder import is_restarted, num_restarts
 from augury.capture.settings import Settings
+from augury.capture.stride import agree_on_stride
 from augury.capture.torch_calibrate import calibrate
 from augury.capture.torch_calls import CallRecorder
 from augury.capture.torch_facts import DetailProbes, job_facts
-from augury.capture.torch_windows import Mode, TorchWindow
+from augury.capture.torch_windows import TorchWindow
+from augury.capture.window_schedule import Window, WindowSchedule, stride_for
 from augury.capture.wire import keep_wire
 from augury.capture.wire_pack import drop_former, pack_own
+from augury.core.plan_board import board
 from augury.core.rest import rest
 
 if TYPE_CHECKING:
@@ -40,29 +47,6 @@ if TYPE_CHECKING:
 
 MAX_STEPS_NOTED = 100_000
 MAX_TROUBLE_CHARS = 2000
-NUM_DETAIL_STEPS = 3
-
-
-@dataclass(slots=True)
-class Window:
-    """Steps ``first + 1`` to ``last`` are inside."""
-
-    first: int
-    last: int
-    mode: Mode
-    trace: str | None = None
-
-
-def plan_windows(settings: Settings) -> list[Window]:
-    """The detail comes last: it slows its steps, and may be missed if the job is short.
-
-    There is a plain step between any two windows. Steps end within the optimizer's own profiler
-    range, and a range that begins under one profiler and ends under the next one makes torch
-    write into memory that is freed. (For the program's own ranges see ``_close_window``.)
-    """
-    timed = [Window(first, last, "light") for first, last in settings.windows]
-    first = timed[-1].last + 1
-    return [*timed, Window(first, first + NUM_DETAIL_STEPS, "detail")]
 
 
 class StepRecorder:
@@ -74,14 +58,16 @@ class StepRecorder:
         self._calibrate = settings.calibrate
         self._chosen = settings.ranks
         self._note_rank()
-        self._windows = plan_windows(settings)
-        self._busy_steps = {step for w in self._windows for step in (w.first, w.last)}
+        self._schedule = WindowSchedule(settings.windows)
+        self._window_cost_ns = 0
         self._leader: weakref.ref[Optimizer] | None = None
         self._seen: dict[int, weakref.ref[Optimizer]] = {}
         self._cpu = CpuClock()
         self._step_end_ns: list[int] = []
         self._resumed: list[list[int]] = []
         self._step_cpu: list[list[int]] = []
+        self._step_delay_ns: list[int] = []
+        self._machine: list[list[int] | None] = []
         self._open: Window | None = None
         self._profiler: TorchWindow | None = None
         self._calls = CallRecorder()
@@ -97,21 +83,28 @@ class StepRecorder:
         if not self._is_leader(optimizer) or len(self._step_end_ns) == MAX_STEPS_NOTED:
             return
         self._step_end_ns.append(now)
+        self._step_delay_ns.append(self._cpu.delay_ns())
         step = len(self._step_end_ns)
+        if board.is_trial_due:
+            self._schedule.postpone(step)
+        board.is_recording = self._schedule.covers(step)
         self._note_cpu(step)
         if self._probes is not None:
             self._attempt(self._probes.end_first_step)
-        if step in self._busy_steps:
+        is_edge = self._schedule.is_edge(step)
+        if is_edge:
+            self._read_machine()
             self._between_steps(step)
-        if self._is_wired and (step == 1 or step in self._busy_steps):
-            self._attempt(lambda: keep_wire(self._is_in_window(step)))
-        if step in self._busy_steps:
+        if self._is_wired and (step == 1 or is_edge):
+            # Be this rank profiled or not: a message has two ends.
+            self._attempt(lambda: keep_wire(self._schedule.covers(step)))
+        if is_edge:
             self._resumed.append([step, time.time_ns()])
             self._note_cpu(step)
 
-    def _is_in_window(self, step: int) -> bool:
-        """Whether the next one is, be this rank profiled or not: a message has two ends."""
-        return any(window.first <= step < window.last for window in self._windows)
+    def _read_machine(self) -> None:
+        """Keep the first reading and the newest."""
+        self._machine[1:] = [machine_reading()]
 
     def _note_rank(self) -> None:
         self._rank, self._world_size = own_rank()
@@ -153,21 +146,51 @@ class StepRecorder:
         if self._is_wired:
             # Handshakes and calibration too: they tell of clocks and links.
             self._attempt(lambda: keep_wire(True))
-        if step == self._windows[0].first:
+        schedule = self._schedule
+        if step == schedule.windows[0].first:
             self._attempt(lambda: self._shake_hands("start"))
-        for window in self._windows:
-            if window.last == step and window is self._open:
+        began_ns = time.monotonic_ns()
+        if (closing := schedule.closing_at(step)) is not None:
+            if closing is self._open:
                 self._attempt(self._close_window)
-        if step == self._windows[-2].last and self._calibrate:
+            self._attempt(lambda: self._drop(schedule.after(closing)))
+        if (opening := schedule.opening_at(step)) is not None and self._is_profiled:
+            self._attempt(lambda: self._open_window(opening))
+        if schedule.last_light in (opening, closing):
+            self._window_cost_ns += time.monotonic_ns() - began_ns
+        if closing is schedule.last_light and self._calibrate:
             self._attempt(self._measure_network)
-        for window in self._windows:
-            if window.first == step and self._is_profiled:
-                self._attempt(lambda window=window: self._open_window(window))  # type: ignore[misc]
-        if step == self._windows[-1].last:
+        if closing is schedule.detail:
             self._attempt(lambda: self._shake_hands("end"))
+            if schedule.is_spread:
+                self._attempt(self._spread_windows)
             self._attempt(self._write)
             self._attempt(self._pack_wire)
             self._attempt(self._gather)
+        elif closing is not None and closing.first > schedule.detail.first and has_other_hosts():
+            self._attempt(lambda: self._shake_hands(f"step {step}"))
+
+    def _spread_windows(self) -> None:
+        """Go on recording short windows over the rest of the job."""
+        window = self._schedule.last_light
+        ends = self._step_end_ns[window.first : window.last]
+        step_ns = round(median(b - a for a, b in pairwise(ends)))
+        stride = agree_on_stride(stride_for(self._window_cost_ns, step_ns))
+        if stride is not None:
+            self._schedule.spread(stride)
+
+    def _drop(self, windows: list[Window]) -> None:
+        """Remove the traces of windows that made room for later ones."""
+        for window in windows:
+            begin_ns = self._step_end_ns[window.first - 1]
+            end_ns = self._step_end_ns[window.last - 1]
+            self._calls.forget(begin_ns, end_ns)
+            board.pieces.forget(begin_ns, end_ns)
+            if window.trace is not None:
+                (self._folder / window.trace).unlink(missing_ok=True)
+                window.trace = None
+        if windows:
+            self._write()
 
     def _open_window(self, window: Window) -> None:
         self._profiler = TorchWindow(window.mode, self._yield_to_rival)
@@ -185,12 +208,15 @@ class StepRecorder:
         if lasting := profiler.ranges_open_since(self._step_end_ns[-2]):
             # It may end in a later window, which torch does not survive.
             self._is_profiled = False
-            if window is not self._windows[-1]:
+            if window is not self._schedule.windows[-1]:
                 self._note(f"no window after step {window.last}: the range {lasting[0]!r} was open")
-        name = f"{rank_name(self._rank)}.{self._windows.index(window)}.trace.json.gz"
+        number = self._schedule.windows.index(window)
+        name = f"{rank_name(self._rank)}.{number}.trace.json.gz"
         profiler.export(self._folder / name)
         window.trace = name
-        self._facts |= job_facts(self._optimizers())
+        window.training_mode = board.status.mode.value if board.status is not None else None
+        if window.mode == "detail" or "groups" not in self._facts:
+            self._facts |= job_facts(self._optimizers())
         if probes is not None:
             self._facts["memory"] = [*self._facts.get("memory", []), *probes.memory()]
         self._write()
@@ -234,19 +260,24 @@ class StepRecorder:
 
     def _at_exit(self) -> None:
         num_steps = len(self._step_end_ns)
-        for window in self._windows:
-            # A job that ends before the detail lacks nothing that was asked for.
-            if window.mode == "light" and self._is_profiled and num_steps < window.last:
-                missed = "start" if num_steps < window.first else "end"
-                at = window.first if missed == "start" else window.last
-                self._note(
-                    f"the job ended after {num_steps} steps, before the window's {missed} at {at}"
-                )
+        self._attempt(self._read_machine)
+        schedule = self._schedule
+        # A job that ends before the detail, or between spread windows, lacks nothing.
+        for window in schedule.windows[: 1 if schedule.is_spread else -1]:
+            if self._is_profiled and num_steps < window.last:
+                self._note(f"the job ended after {num_steps} steps, {self._missed(window)}")
                 break
         self._attempt(self._drop_window)
         self._attempt(self._pack_wire)
         self._attempt(self._write)
         self._attempt(lambda: self._gather(at_exit=True))
+
+    def _missed(self, window: Window) -> str:
+        if len(self._step_end_ns) >= window.first:
+            return f"before the window's end at {window.last}"
+        if board.is_trial_due:
+            return "while the plan was on trial: record more steps, or follow it with --no-trial"
+        return f"before the window's start at {window.first}"
 
     def _write(self) -> None:
         import torch
@@ -257,14 +288,20 @@ class StepRecorder:
                 "schema_version": 2,
                 "rank": self._rank,
                 "world_size": self._world_size,
+                "job": known_job(),
+                "start": num_restarts(),
                 "framework": f"torch {torch.__version__}",
                 **host_facts(),
                 "trouble": self._trouble,
-                "windows": [asdict(w) for w in self._windows if self._is_chosen],
+                "windows": self._schedule.told(len(self._step_end_ns)) if self._is_chosen else [],
                 "step_end_ns": self._step_end_ns,
                 "resumed": self._resumed,
                 "step_cpu": self._step_cpu,
+                "step_delay_ns": self._step_delay_ns,
+                "machine": [reading for reading in self._machine if reading is not None],
                 "calls": self._calls.calls,
+                "plan": msgspec.to_builtins(board.status),
+                "pieces": board.pieces.told(),
                 **self._facts,
             },
         )

@@ -6,15 +6,17 @@ optimizer, data loading). Detail: every operation with shapes, in steps not time
 
 from __future__ import annotations
 
+import gzip
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
+
+from augury.capture.window_schedule import Mode
 
 if TYPE_CHECKING:
     from torch.profiler import profile
-
-Mode = Literal["light", "detail"]
 
 
 class ProfilerBusyError(RuntimeError):
@@ -59,13 +61,21 @@ class TorchWindow:
         return []
 
     def export(self, path: Path) -> None:
-        """Whole or not at all."""
-        partial = path.with_name(f".{path.name}")  # torch compresses by the end of the name
+        """Whole or not at all. Compressed here: torch would do so line by line, which takes most
+        of the time that a window costs."""
+        plain = path.with_name(f".{path.name}.plain")
+        partial = path.with_name(f".{path.name}")
         try:
-            self._profile.export_chrome_trace(str(partial))
+            self._profile.export_chrome_trace(str(plain))
+            partial.write_bytes(gzip.compress(plain.read_bytes(), compresslevel=1))
             partial.replace(path)
         finally:
-            partial.unlink(missing_ok=True)
+            for left in (plain, plain.with_name(f"{plain.name}.tmp"), partial):
+                with suppress(OSError):
+                    # Torch keeps a file open that it could not finish: removed, it would still
+                    # take the space that the record needs.
+                    os.truncate(left, 0)
+                    left.unlink()
 
 
 @contextmanager

@@ -34,7 +34,7 @@ def summarize_wire(
         {
             path.name.removesuffix(name["end"])
             for path in folder.glob(f"{who}.wire-*")
-            if (name := NAME.fullmatch(path.name)) is not None
+            if (name := NAME.fullmatch(path.name)) is not None and path.is_file()
         }
     )
     headers = [header for stem in stems if (header := _read(folder, stem, ledger)) is not None]

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from augury.core.errors import InputError, LimitError, UsageError
+from augury.core.files import open_regular
 from augury.core.units import NS_PER_S, format_bytes
 
 MAX_FILE_BYTES = 16 << 10
@@ -103,7 +104,7 @@ def _within(name: str, value: int, low: int, high: int) -> None:
 
 def _read(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise InputError(

@@ -48,6 +48,10 @@ class DeadlockError(InputError):
         self.cycle = cycle
 
 
+class DefectError(AuguryError):
+    """Augury made something that cannot be right: neither the user nor the input is to blame."""
+
+
 class InfeasibleError(AuguryError):
     """No plan satisfies the constraints."""
 

@@ -3,16 +3,22 @@ read as hostile input."""
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from augury.core.errors import AuguryError, FileFormatError, InputError, UsageError
 
 T = TypeVar("T")
+
+DISK_IS_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""No space, no space for this user, or more than one file may have here."""
 
 
 @contextmanager
@@ -53,9 +59,25 @@ def ensure_writable(path: Path, *, force: bool) -> None:
 
 
 def _cannot_write(path: Path, error: OSError) -> AuguryError:
+    is_full = error.errno in DISK_IS_FULL
     return AuguryError(
-        f"cannot write {path}: {error.strerror}", remedy="check space and permissions there"
+        f"cannot write {path}: {error.strerror}",
+        remedy="make space there, or name another place" if is_full else "check permissions there",
     )
+
+
+def open_regular(path: Path) -> BufferedReader:
+    """A file opened for reading. Pipes and devices are refused, for they may block or never end."""
+    # Without O_NONBLOCK opening a pipe waits for a writer.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    what = "a pipe" if stat.S_ISFIFO(mode) else "a device"
+    raise InputError(f"{path} is {what}, not a file", remedy="write its content to a file first")
 
 
 def load_whole(
@@ -64,13 +86,14 @@ def load_whole(
     """Of a small file, which may come from anywhere; whatever is wrong with it is told with its
     name."""
     try:
-        if path.stat().st_size > max_bytes:
-            raise FileFormatError(f"{path} is too large for a {what}", remedy=remedy)
-        content = path.read_bytes()
+        with open_regular(path) as file:
+            content = file.read(max_bytes + 1)
     except OSError as error:
         raise InputError(
             f"cannot read {path}: {error.strerror}", remedy="check its name"
         ) from error
+    if len(content) > max_bytes:
+        raise FileFormatError(f"{path} is too large for a {what}", remedy=remedy)
     try:
         return decode(content)
     except InputError as error:

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from augury.core.ledger import Ledger
+from augury.core.plan_status import PlanStatus, WindowMode
 from augury.core.strings import StringTable
 from augury.core.table import I4, I8, U1, Table, column
 
@@ -108,6 +109,14 @@ class Clock(msgspec.Struct, frozen=True, kw_only=True):
     collectives, wire."""
 
 
+class CpuUse(msgspec.Struct, frozen=True, kw_only=True):
+    """CPU time of a rank's process and of its whole machine, over the same part of the run."""
+
+    wall_ns: int
+    process_ns: int
+    machine_ns: int
+
+
 class RankFacts(msgspec.Struct, frozen=True, kw_only=True):
     rank: int
     host: str
@@ -118,6 +127,17 @@ class RankFacts(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock = Clock()
     bucket_cap_bytes: int | None = None
     first_bucket_cap_bytes: int | None = None
+    cpu_use: CpuUse | None = None
+    plan: PlanStatus | None = None
+    """What became of the plan that the job was given; None: it was given none."""
+    tells_of_plan: bool = False
+    """Whether the recorder looked: earlier ones did not."""
+    window_modes: list[WindowMode] = []
+    """How the windows that were recorded exchanged gradients, where a plan was given."""
+    piece_groups: list[int] = []
+    """Groups that carried the pieces of a plan."""
+    refusals: list[str] = []
+    """Why the runtime would follow no plan of pieces here, each as the end of a sentence."""
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):

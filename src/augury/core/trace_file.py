@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from augury.core.errors import FileFormatError, InputError, LimitError
-from augury.core.files import new_file
+from augury.core.files import new_file, open_regular
 from augury.core.ledger import Anomaly, Ledger
 from augury.core.strings import StringTable
 from augury.core.table import Table
@@ -66,14 +66,21 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ledger: list[Anomaly]
     strings: list[str]
     tables: dict[str, _TableFile]
+    sources: dict[str, str] = {}
+    """Files that it was read from, with their digests; none for an imported trace."""
+
+
+class _Sources(msgspec.Struct, frozen=True):
+    sources: dict[str, str] = {}
 
 
 class _Version(msgspec.Struct, frozen=True):
     schema_version: int
 
 
-def write_trace(trace: Trace, folder: Path) -> None:
-    """Replaces what is there; ``run.json`` comes last, and fits only its own tables."""
+def write_trace(trace: Trace, folder: Path, *, sources: dict[str, str] | None = None) -> None:
+    """Replaces what is there; ``run.json`` comes last, and fits only its own tables. ``sources``
+    are the files that the trace was read from, with their digests."""
     tables: dict[str, _TableFile] = {}
     for name in _TABLES:
         data = _pack(getattr(trace, name))
@@ -91,10 +98,20 @@ def write_trace(trace: Trace, folder: Path) -> None:
         ledger=list(trace.ledger),
         strings=list(trace.strings),
         tables=tables,
+        sources=sources or {},
     )
     encoded = msgspec.json.encode(_unicode(msgspec.to_builtins(head)))
     with new_file(folder / RUN_FILE, force=True) as file:
         file.write(encoded)
+
+
+def read_sources(folder: Path) -> dict[str, str]:
+    """The files that the trace was read from, with their digests."""
+    path = folder / RUN_FILE
+    try:
+        return msgspec.json.decode(_read_bytes(path, _MAX_HEAD_BYTES), type=_Sources).sources
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _damaged(path, f"it is not understood ({str(error)[:200]})") from error
 
 
 def read_trace(folder: Path, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Trace:
@@ -188,7 +205,7 @@ def _code(dtype: np.dtype[Any]) -> str:
 
 def _read_bytes(path: Path, max_bytes: int) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             data = file.read(max_bytes + 1)
     except OSError as error:
         raise InputError(

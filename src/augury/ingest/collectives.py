@@ -22,6 +22,7 @@ from augury.ingest.vocabulary import collective_kind, element_bytes
 _dims = msgspec.json.Decoder(list[list[int | list[int]]])
 _types = msgspec.json.Decoder(list[str])
 _MAX_BYTES = 1 << 60
+PIECES = "pieces of a plan"
 _AT_ONCE = 4
 """Events that may have begun in another order than they were asked for: gloo has two threads."""
 
@@ -199,6 +200,11 @@ def group_ranks(record: RankRecord, name: str | None) -> tuple[int, ...]:
         if group.name == name and group.ranks:
             return tuple(sorted(set(group.ranks)))
     return tuple(range(record.world_size))
+
+
+def communicator(record: RankRecord, name: str | None) -> str:
+    """Pieces of a plan travel in an order of their own, beside other collectives of the ranks."""
+    return PIECES if record.pieces is not None and name in record.pieces.groups else ""
 
 
 def unsized(collectives: list[Collective], ledger: Ledger) -> None:

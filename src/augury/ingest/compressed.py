@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from augury.core.errors import FileFormatError, InputError, LimitError
+from augury.core.files import open_regular
 from augury.core.units import format_bytes
+from augury.ingest.sources import ReadBudget
 
 MAX_BYTES = 2 << 30
 """Of one file, unpacked."""
@@ -25,11 +27,26 @@ def read_unpacked(
     max_bytes: int = MAX_BYTES,
     max_ratio: int = MAX_RATIO,
     as_far_as_it_goes: bool = False,
+    budget: ReadBudget | None = None,
 ) -> bytes:
-    """The whole content; ``max_bytes`` bounds the memory, whatever the file says of itself. A file
-    that is cut off is refused, unless what there is of it will do."""
+    """The whole content; ``max_bytes`` bounds the memory, whatever the file says of itself, and
+    ``budget`` that of all files of a run. A file that is cut off is refused, unless what there is
+    of it will do."""
+    cap = max_bytes if budget is None else min(max_bytes, budget.left_bytes)
     try:
-        with path.open("rb") as file:
+        data = _read(path, cap, max_ratio, as_far_as_it_goes=as_far_as_it_goes)
+    except LimitError:
+        if budget is not None and cap < max_bytes:
+            budget.take(cap + 1)  # says that it is the run that is too large
+        raise
+    if budget is not None:
+        budget.take(len(data))
+    return data
+
+
+def _read(path: Path, max_bytes: int, max_ratio: int, *, as_far_as_it_goes: bool) -> bytes:
+    try:
+        with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
             if file.read(2) != _GZIP:
                 if size > max_bytes:

@@ -83,6 +83,10 @@ class Workshop:
         """The same ranks may have several communicators, each with its own order."""
         return self._groups.setdefault((ranks, communicator), len(self._groups))
 
+    def groups_for(self, communicator: str) -> list[int]:
+        """Whose communicators begin so."""
+        return [n for (_, name), n in self._groups.items() if name.startswith(communicator)]
+
     @property
     def groups(self) -> list[list[int]]:
         return [list(ranks) for ranks, _ in self._groups]

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from augury.core.kinds import MemoryKind
 from augury.core.ledger import Ledger
+from augury.core.plan_status import PlanStatus, WindowMode
 from augury.core.table import I8, Table
-from augury.core.trace import Calibration, Clock, Gradients, MemoryUse, RankFacts
+from augury.core.trace import Calibration, Clock, CpuUse, Gradients, MemoryUse, RankFacts
 from augury.ingest.arrivals import ready_order
 from augury.ingest.collectives import group_ranks
 from augury.ingest.draft import Workshop
@@ -19,7 +21,7 @@ from augury.ingest.rank_record import RankRecord
 MAX_CORES = 1 << 20
 
 
-def rank_facts(record: RankRecord, clock: Clock) -> RankFacts:
+def rank_facts(record: RankRecord, clock: Clock, piece_groups: list[int]) -> RankFacts:
     first = record.ddp[0] if record.ddp else None
     return RankFacts(
         rank=record.rank,
@@ -31,7 +33,29 @@ def rank_facts(record: RankRecord, clock: Clock) -> RankFacts:
         clock=clock,
         bucket_cap_bytes=first.bucket_cap_bytes if first else None,
         first_bucket_cap_bytes=first.first_bucket_cap_bytes if first else None,
+        cpu_use=_cpu_use(record),
+        plan=record.plan if isinstance(record.plan, PlanStatus) else None,
+        tells_of_plan=record.plan is not msgspec.UNSET,
+        window_modes=[
+            WindowMode(first=window.first, last=window.last, mode=window.training_mode)
+            for window in record.all_windows
+            if window.trace is not None and window.training_mode is not None
+        ],
+        piece_groups=piece_groups,
+        refusals=record.refusals,
     )
+
+
+def _cpu_use(record: RankRecord) -> CpuUse | None:
+    if len(record.machine) < 2:
+        return None
+    first, last = record.machine
+    spent = CpuUse(
+        wall_ns=last.at_ns - first.at_ns,
+        process_ns=last.process_cpu_ns - first.process_cpu_ns,
+        machine_ns=last.busy_ns - first.busy_ns,
+    )
+    return spent if min(spent.wall_ns, spent.process_ns, spent.machine_ns) > 0 else None
 
 
 def gradients_of(records: list[RankRecord], workshop: Workshop) -> Gradients:

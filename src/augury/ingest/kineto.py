@@ -20,6 +20,7 @@ from augury.core.ledger import Ledger
 from augury.core.table import I4, I8
 from augury.ingest.compressed import read_unpacked
 from augury.ingest.nesting import enclosing
+from augury.ingest.sources import ReadBudget
 
 MAX_EVENTS = 20_000_000
 MAX_NAME_CHARS = 2_000
@@ -124,9 +125,9 @@ class KinetoTrace:
 _NO_ARGS = Args()
 
 
-def read_kineto(path: Path, ledger: Ledger) -> KinetoTrace:
+def read_kineto(path: Path, ledger: Ledger, budget: ReadBudget | None = None) -> KinetoTrace:
     """Raises an InputError for what is no such trace; odd events are dropped and counted."""
-    data = read_unpacked(path)
+    data = read_unpacked(path, budget=budget)
     try:
         file = msgspec.json.decode(data, type=_File)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 
 from augury.core.kinds import OpKind
 from augury.core.ledger import Ledger
-from augury.ingest.collectives import Collective, group_ranks
+from augury.ingest.collectives import Collective, communicator, group_ranks
 from augury.ingest.draft import Workshop
 from augury.ingest.recorded_rank import RecordedRank
 
@@ -20,7 +20,9 @@ def number(ranks: list[RecordedRank], workshop: Workshop, ledger: Ledger) -> Non
     by_rank = {rank.record.rank: rank for rank in ranks}
     for rank in ranks:
         for item in rank.collectives:
-            group = workshop.group(group_ranks(rank.record, item.group))
+            group = workshop.group(
+                group_ranks(rank.record, item.group), communicator(rank.record, item.group)
+            )
             rank.drafts[item.window].group[item.row] = group
             places[group, item.step][rank.record.rank].append(item)
     members = workshop.groups

@@ -11,20 +11,24 @@ from augury.core.graph import NONE
 from augury.core.ledger import Ledger, Severity
 from augury.core.trace import Clock, Trace
 from augury.ingest.clocks import Source, align, fits
+from augury.ingest.collectives import PIECES
 from augury.ingest.draft import Workshop
 from augury.ingest.facts import calibration_of, gradients_of, memory_of, rank_facts
 from augury.ingest.numbering import number
 from augury.ingest.rank_record import RankRecord, read_records, world_size
 from augury.ingest.recorded_rank import RecordedRank, read_rank
+from augury.ingest.sources import MAX_RUN_BYTES, ReadBudget
 from augury.ingest.steps import steps_of
+from augury.ingest.swaps import draft_swaps
 from augury.ingest.waits import draft_waits
 from augury.ingest.wire.flows import clocks_of_ranks
 
 
-def read_run(folder: Path, *, clocks: Source = "auto") -> Trace:
-    """Raises an InputError where nothing was recorded; gaps are named in the ledger."""
-    ledger = Ledger()
-    records = read_records(folder, ledger)
+def read_run(folder: Path, *, clocks: Source = "auto", max_bytes: int = MAX_RUN_BYTES) -> Trace:
+    """Raises an InputError where nothing was recorded, where two jobs were, or where the files
+    unpack to more than ``max_bytes`` together; gaps are named in the ledger."""
+    ledger, budget = Ledger(), ReadBudget(folder, max_bytes)
+    records = read_records(folder, ledger, budget)
     if not records:
         raise InputError(
             f"{folder} holds no record of a run"
@@ -32,16 +36,17 @@ def read_run(folder: Path, *, clocks: Source = "auto") -> Trace:
             remedy="record one with `augury run --out DIR -- COMMAND`",
         )
     workshop = Workshop()
-    ranks = [read_rank(folder, record, workshop, ledger) for record in records]
+    ranks = [read_rank(folder, record, workshop, ledger, budget) for record in records]
     _note_untraced(records, ledger)
     number(ranks, workshop, ledger)
     for rank in ranks:
         draft_waits(rank, workshop)
-    lines = _clocks(folder, ranks, ledger, clocks)
+    lines = _clocks(folder, ranks, ledger, clocks, budget)
     for rank in ranks:
         for draft in rank.drafts:
             draft.move_to(lines[rank.record.rank])
             workshop.add(rank.record.rank, draft)
+    draft_swaps(records, lines, workshop, ledger)
     events = workshop.events()
     size = world_size(records)
     return Trace(
@@ -50,7 +55,10 @@ def read_run(folder: Path, *, clocks: Source = "auto") -> Trace:
         gradients=gradients_of(records, workshop),
         memory=memory_of(records, workshop, ledger),
         calibration=calibration_of(records, workshop),
-        ranks=[rank_facts(record, lines[record.rank]) for record in records],
+        ranks=[
+            rank_facts(record, lines[record.rank], workshop.groups_for(PIECES))
+            for record in records
+        ],
         world_size=size,
         # What was numbered last: all of the above may name strings and groups.
         streams=workshop.streams(),
@@ -64,15 +72,16 @@ def clock_sources(folder: Path) -> dict[Source, dict[int, Clock]]:
     """What each source by itself says of the clocks of ranks, of those of whom it says anything:
     for comparing them."""
     aside = Ledger()
-    records = read_records(folder, aside)
+    budget = ReadBudget(folder)
+    records = read_records(folder, aside, budget)
     if not records:
         return {}
     workshop = Workshop()
-    ranks = [read_rank(folder, record, workshop, aside) for record in records]
+    ranks = [read_rank(folder, record, workshop, aside, budget) for record in records]
     number(ranks, workshop, aside)
     ends = {rank.record.rank: _ends(rank) for rank in ranks}
     reference = min(ends)
-    wire = clocks_of_ranks(folder, reference, aside)
+    wire = clocks_of_ranks(folder, reference, aside, budget)
     found: dict[Source, dict[int, Clock]] = {}
     for record in records:
         if record.rank != reference:
@@ -83,7 +92,11 @@ def clock_sources(folder: Path) -> dict[Source, dict[int, Clock]]:
 
 
 def _clocks(
-    folder: Path, ranks: list[RecordedRank], ledger: Ledger, source: Source
+    folder: Path,
+    ranks: list[RecordedRank],
+    ledger: Ledger,
+    source: Source,
+    budget: ReadBudget,
 ) -> dict[int, Clock]:
     hosts = {rank.record.rank: rank.record.host for rank in ranks}
     is_wanted = source in ("auto", "wire")
@@ -92,7 +105,7 @@ def _clocks(
         {rank.record.rank: rank.record.handshake for rank in ranks},
         {rank.record.rank: _ends(rank) for rank in ranks},
         ledger,
-        wire=clocks_of_ranks(folder, min(hosts), ledger) if is_wanted else {},
+        wire=clocks_of_ranks(folder, min(hosts), ledger, budget) if is_wanted else {},
         source=source,
     )
 

@@ -27,7 +27,9 @@ from augury.ingest.kineto import KinetoTrace, read_kineto
 from augury.ingest.layers import backward_nodes, layers
 from augury.ingest.phases import phases
 from augury.ingest.rank_record import Call, RankRecord, Window
+from augury.ingest.sources import ReadBudget, RunLimitError
 from augury.ingest.steps import step_at, step_starts
+from augury.ingest.swaps import is_swap
 from augury.ingest.vocabulary import ACCUMULATE, collective_kind
 
 GLOO = "gloo:"
@@ -53,16 +55,18 @@ class _View:
     collectives: list[Collective]
 
 
-def read_rank(folder: Path, record: RankRecord, workshop: Workshop, ledger: Ledger) -> RecordedRank:
+def read_rank(
+    folder: Path, record: RankRecord, workshop: Workshop, ledger: Ledger, budget: ReadBudget
+) -> RecordedRank:
     views: list[_View] = []
     for window in record.all_windows:
-        trace = _open(folder, window, ledger)
+        trace = _open(folder, window, ledger, budget)
         if trace is not None and len(trace):
             views.append(_look(record, window, trace, len(views), ledger))
     rank = RecordedRank(record=record)
     for view in views:
         rank.collectives += view.collectives
-    calls = _inside(record, views)
+    calls = [call for call in _inside(record, views) if not is_swap(record, call)]
     alone = of_calls(rank.collectives, calls, ledger)
     for item in rank.collectives:
         if item.call is not None:
@@ -91,11 +95,13 @@ def _closed_ns(record: RankRecord, window: Window) -> int:
     return max((at_ns for step, at_ns in record.resumed if step == window.last), default=0)
 
 
-def _open(folder: Path, window: Window, ledger: Ledger) -> KinetoTrace | None:
+def _open(folder: Path, window: Window, ledger: Ledger, budget: ReadBudget) -> KinetoTrace | None:
     if window.trace is None:
         return None
     try:
-        return read_kineto(folder / window.trace, ledger)
+        return read_kineto(folder / window.trace, ledger, budget)
+    except RunLimitError:
+        raise
     except InputError as error:
         ledger.note(
             "unreadable-trace",

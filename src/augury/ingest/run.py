@@ -6,34 +6,34 @@ from pathlib import Path
 
 from augury.core.errors import AuguryError, InputError
 from augury.core.trace import Trace
-from augury.core.trace_file import RUN_FILE, read_trace, write_trace
+from augury.core.trace_file import read_sources, read_trace, write_trace
 from augury.ingest.recorded import read_run
+from augury.ingest.sources import MAX_RUN_BYTES, ReadBudget, digests_of
 
 
-def open_run(folder: Path) -> Trace:
-    """``run.json`` answers if it is younger than all that ranks wrote; else it is written anew,
-    where that is possible."""
+def open_run(folder: Path, *, max_bytes: int = MAX_RUN_BYTES) -> Trace:
+    """``run.json`` answers if it was read from exactly the files that are there, by their digests,
+    or if there are none; else it is written anew, where that is possible."""
     if not folder.is_dir():
         raise InputError(f"{folder} is not a run's folder", remedy="give what `augury run` wrote")
-    if _is_current(folder):
+    digests = digests_of(folder, ReadBudget(folder, max_bytes))
+    if not digests or digests == _read_before(folder):
         try:
             return read_trace(folder)
         except InputError:
             # Damaged or of another version: what the ranks wrote is still there to be read.
-            if not any(folder.glob("rank-*.json")):
+            if not digests:
                 raise
-    trace = read_run(folder)
+    trace = read_run(folder, max_bytes=max_bytes)
     try:
-        write_trace(trace, folder)
+        write_trace(trace, folder, sources=digests)
     except (AuguryError, OSError):
         return trace  # a folder that cannot be written is read again the next time
     return trace
 
 
-def _is_current(folder: Path) -> bool:
+def _read_before(folder: Path) -> dict[str, str]:
     try:
-        written = (folder / RUN_FILE).stat().st_mtime_ns
-        left = (*folder.glob("rank-*"), *folder.glob("process.wire-*"))
-        return all(path.stat().st_mtime_ns < written for path in left)
-    except OSError:
-        return False
+        return read_sources(folder)
+    except InputError:
+        return {}

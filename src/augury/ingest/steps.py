@@ -1,4 +1,4 @@
-"""When each step of a rank began and ended, and how it was watched."""
+"""When each step of a rank began and ended, and how it was recorded."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 
 from augury.core.graph import NONE
 from augury.core.kinds import StepState
+from augury.core.step_states import step_starts as starts_of
+from augury.core.step_states import step_states
 from augury.core.table import I4, I8, U1
 from augury.core.trace import Clock, Steps
 from augury.ingest.clocks import to_common
-from augury.ingest.rank_record import RankRecord
-
-WARM_UP_STEPS = 3
+from augury.ingest.rank_record import RankRecord, Window
 
 
 def steps_of(records: list[RankRecord], clocks: Mapping[int, Clock]) -> Steps:
@@ -29,14 +29,7 @@ def steps_of(records: list[RankRecord], clocks: Mapping[int, Clock]) -> Steps:
 
 
 def step_starts(record: RankRecord) -> I8:
-    """The end of the step before, or the time at which the recorder let the job go on. Nobody saw
-    the first one start: it is given no duration."""
-    ends = np.array(record.step_end_ns, dtype=np.int64)
-    starts = np.concatenate([ends[:1], ends[:-1]])
-    for step, ns in record.resumed:
-        if step < len(ends):
-            starts[step] = min(max(ns, starts[step]), ends[step])
-    return starts
+    return starts_of(record.step_end_ns, record.resumed)
 
 
 def step_at(record: RankRecord, times_ns: I8) -> I4:
@@ -62,31 +55,22 @@ def _of_rank(record: RankRecord, clock: Clock) -> Steps:
 
 
 def _states(record: RankRecord) -> U1:
-    size = len(record.step_end_ns)
-    state = np.full(size + 2, StepState.PLAIN, dtype=np.uint8)
-    for window in record.all_windows:
-        inside = slice(window.first + 1, min(window.last, size) + 1)
-        if window.trace is None:
-            state[inside] = StepState.DISTURBED
-        elif window.is_detailed:
-            state[inside] = StepState.DETAILED
-        else:
-            state[inside] = StepState.TIMED
-        for step in (window.first + 1, window.last + 1):
-            # A detailed step is not timed anyway, so opening its window disturbs nothing.
-            if step <= size and state[step] != StepState.DETAILED:
-                state[step] = StepState.DISTURBED
-    for step, _ in record.resumed:
-        if step + 1 <= size and state[step + 1] != StepState.DETAILED:
-            state[step + 1] = StepState.DISTURBED
-    warm = max(1, min(WARM_UP_STEPS, size // 4))
-    state[: warm + 1] = StepState.DISTURBED
-    return state[1 : size + 1]
+    windows = [(window.first, window.last, _state(window)) for window in record.all_windows]
+    return step_states(len(record.step_end_ns), windows, [step for step, _ in record.resumed])
+
+
+def _state(window: Window) -> StepState:
+    if window.trace is None:
+        return StepState.DISTURBED
+    return StepState.DETAILED if window.is_detailed else StepState.TIMED
 
 
 def _cpu(record: RankRecord) -> tuple[I8, I8, I8]:
     size = len(record.step_end_ns)
     columns = tuple(np.full(size, NONE, dtype=np.int64) for _ in range(3))
+    delays = np.array(record.step_delay_ns[:size], dtype=np.int64)
+    known = np.flatnonzero((delays[1:] >= 0) & (delays[:-1] >= 0)) + 1
+    columns[1][known] = np.clip(delays[known] - delays[known - 1], 0, 1 << 60)
     readings = {reading.step: reading for reading in record.step_cpu}
     for step, now in readings.items():
         before = readings.get(step - 1)

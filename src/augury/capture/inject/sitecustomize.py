@@ -1,5 +1,6 @@
 # Python imports this at its start wherever the launcher has put this folder on the path. First
 # the sitecustomize that would have been imported goes its way, then recording is arranged.
+import contextlib
 import importlib
 import os
 import sys
@@ -31,6 +32,18 @@ def _record() -> None:
     arrange()
 
 
+def _tell_refusals() -> None:
+    from augury.core.after_import import after_import
+
+    def tell(_module: object) -> None:
+        with contextlib.suppress(Exception):  # a recording does without
+            from augury.runtime.refusals import tell_refusals
+
+            tell_refusals()
+
+    after_import("torch.optim.optimizer", tell)
+
+
 def _follow_plan() -> None:
     if os.environ.get("AUGURY_PLAN"):
         from augury.runtime.inject import arrange
@@ -43,6 +56,7 @@ try:
 finally:
     try:
         _record()
+        _tell_refusals()
     except Exception as error:
         print(f"augury: cannot record here: {error}", file=sys.stderr)
     try:

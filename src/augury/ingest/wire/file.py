@@ -18,6 +18,7 @@ from augury.core.errors import InputError
 from augury.core.graph import NONE
 from augury.core.ledger import Ledger, Severity
 from augury.ingest.compressed import read_unpacked
+from augury.ingest.sources import ReadBudget, RunLimitError, used_bytes
 from augury.ingest.wire.layout import (
     CONNECTION,
     EVENT,
@@ -62,9 +63,12 @@ class WireFile:
     connections_lost: int
 
 
-def read_wire_files(folder: Path, ledger: Ledger) -> list[WireFile]:
+def read_wire_files(
+    folder: Path, ledger: Ledger, budget: ReadBudget | None = None
+) -> list[WireFile]:
     """By rank, those without one last. Of a file that is there twice the unpacked one is taken,
     which may know more."""
+    budget = budget or ReadBudget(folder)
     of_stem: dict[str, list[Path]] = {}
     for path in sorted(folder.glob("*.wire-*")):
         if _NAME.fullmatch(path.name) and path.is_file():
@@ -74,7 +78,7 @@ def read_wire_files(folder: Path, ledger: Ledger) -> list[WireFile]:
     for paths in list(of_stem.values())[:MAX_FILES]:
         trouble = Ledger()
         for path in paths:
-            file = _read(path, trouble)
+            file = _read(path, trouble, budget)
             if file is not None:
                 found.append(file)
                 trouble = Ledger(a for a in trouble if a.name != "wire-unreadable")
@@ -84,9 +88,11 @@ def read_wire_files(folder: Path, ledger: Ledger) -> list[WireFile]:
     return sorted(found, key=lambda f: (f.rank < 0, f.rank, f.host, f.started_ns, f.pid))
 
 
-def _read(path: Path, ledger: Ledger) -> WireFile | None:
+def _read(path: Path, ledger: Ledger, budget: ReadBudget) -> WireFile | None:
     try:
-        return decode(_content(path), path.name, ledger)
+        return decode(_content(path, budget), path.name, ledger)
+    except RunLimitError:
+        raise
     except (InputError, OSError, ValueError) as error:
         ledger.note(
             "wire-unreadable",
@@ -98,11 +104,12 @@ def _read(path: Path, ledger: Ledger) -> WireFile | None:
         return None
 
 
-def _content(path: Path) -> NDArray[np.uint8]:
+def _content(path: Path, budget: ReadBudget) -> NDArray[np.uint8]:
     """A file that is not packed is large and mostly empty: only what is used is looked at."""
     if path.name.endswith(".gz"):
-        unpacked = read_unpacked(path, as_far_as_it_goes=True)
+        unpacked = read_unpacked(path, as_far_as_it_goes=True, budget=budget)
         return np.frombuffer(unpacked, dtype=np.uint8)
+    budget.take(used_bytes(path))
     if path.stat().st_size == 0:
         return np.empty(0, dtype=np.uint8)
     return np.memmap(path, dtype=np.uint8, mode="r")

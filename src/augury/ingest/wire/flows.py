@@ -9,6 +9,7 @@ import numpy as np
 
 from augury.core.ledger import Ledger, Severity
 from augury.core.trace import Clock
+from augury.ingest.sources import ReadBudget
 from augury.ingest.wire.bounds import Flow, wire_bounds
 from augury.ingest.wire.clocks import align_wire
 from augury.ingest.wire.ends import End, Pair, pair_ends
@@ -34,11 +35,13 @@ def clocks_of_files(
     return clocks
 
 
-def clocks_of_ranks(folder: Path, first_rank: int, ledger: Ledger) -> dict[int, Clock]:
+def clocks_of_ranks(
+    folder: Path, first_rank: int, ledger: Ledger, budget: ReadBudget | None = None
+) -> dict[int, Clock]:
     """What the wire tells of each rank's clock, compared with the first one's; of ranks on its
     host that is nothing. Whatever is wrong with the files is told where their calls are read."""
     aside = Ledger()
-    files = read_wire_files(folder, aside)
+    files = read_wire_files(folder, aside, budget)
     reference = next((i for i, file in enumerate(files) if file.rank == first_rank), None)
     if reference is None or len(files) == 1:
         return {}
