@@ -315,15 +315,17 @@ def ddp_step(
     first_key: int,
     unseen: int = 0,
     micro_batches: int = 1,
-    broadcast: int | None = None,
+    broadcasts: Sequence[int] = (),
     detailed: bool = False,
 ) -> list[Item]:
     """One step of DistributedDataParallel. ``backward[i]`` ends with gradient i; ``copies[i]`` is
     what taking it out of its bucket takes; ``unseen`` goes by between phases without a trace.
-    ``broadcast``: the key of a collective that forward waits for, as for BatchNorm's buffers."""
+    ``broadcasts``: keys of collectives that forward waits for, as for BatchNorm's buffers."""
     items: list[Item] = []
-    if broadcast is not None:
-        items += [Run(1_000, "aten::cat", Phase.FORWARD), Send(broadcast), Wait(broadcast)]
+    if broadcasts:
+        items.append(Run(1_000, "aten::cat", Phase.FORWARD))
+        items += [Send(key) for key in broadcasts]
+        items += [Wait(key) for key in broadcasts]
     for batch in range(micro_batches):
         items += [Run(ns, "aten::mm", Phase.FORWARD) for ns in forward]
         items += [Run(unseen)] if unseen else []
@@ -387,6 +389,7 @@ def ddp_run(
     transfer_rate: float = 1.0,
     detailed: Iterable[int] = (),
     broadcast: bool = False,
+    num_broadcasts: int = 1,
     micro_batches: int = 1,
     unseen: int = 0,
 ) -> DdpRun:
@@ -395,15 +398,16 @@ def ddp_run(
     detailed = frozenset(detailed)
     transfers: dict[int, Transfer] = {}
     programs: list[list[list[Item]]] = [[] for _ in range(num_ranks)]
-    per_step = len(buckets) + 1
+    per_step = len(buckets) + num_broadcasts
     for step in range(num_steps):
         for number, bucket in enumerate(buckets):
             size = sum(sizes[gradient] for gradient in bucket)
             work = latency_ns + round(size * ns_per_byte)
             transfers[step * per_step + number] = Transfer(work, size)
-        own = step * per_step + len(buckets)
-        if broadcast:
-            transfers[own] = Transfer(latency_ns, 4_096, OpKind.BROADCAST)
+        first = step * per_step + len(buckets)
+        own = range(first, first + num_broadcasts) if broadcast else ()
+        for key in own:
+            transfers[key] = Transfer(latency_ns, 4_096, OpKind.BROADCAST)
         for rank in range(num_ranks):
             scale = (slower or {}).get(rank, 1.0) * (vary or {}).get((rank, step), 1.0)
             programs[rank].append(
@@ -416,7 +420,7 @@ def ddp_run(
                     first_key=step * per_step,
                     unseen=unseen,
                     micro_batches=micro_batches,
-                    broadcast=own if broadcast else None,
+                    broadcasts=own,
                     detailed=step in detailed,
                 )
             )

@@ -15,6 +15,7 @@ from augury.core.errors import UsageError
 from augury.core.kinds import OpKind
 from augury.costs import network
 from tests.build.scenes import FAST, SLOW, contributions, one_host, play, rows_of_rank, sent_bytes
+from tests.campaigns import campaign
 
 shapes = st.builds(
     Cluster,
@@ -28,7 +29,7 @@ sizes = st.integers(0, 100_000)
 
 
 @given(algorithm=st.sampled_from(ALGORITHMS), cluster=shapes, size_bytes=sizes, kind=kinds)
-@settings(max_examples=200, deadline=None)
+@campaign(200)
 def test_every_result_has_every_contribution(algorithm, cluster, size_bytes, kind):
     played = play(algorithm.collective, cluster, size_bytes=size_bytes, kind=kind)
     assert played.schedule().is_complete

@@ -7,7 +7,7 @@ import contextlib
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from augury.build.recorded import build_recorded
@@ -18,6 +18,7 @@ from augury.core.trace import Calibration, Trace
 from augury.core.trace_spec import problems
 from augury.replay.run import replay
 from tests.build.recorded_runs import ddp_run
+from tests.campaigns import campaign
 
 SOUND = ddp_run(num_steps=3, detailed=[2], broadcast=True, unseen=50_000).trace()
 TIMES = st.one_of(st.integers(-(10**8), 10**8), st.sampled_from([-(4 * 10**18), 4 * 10**18 - 1]))
@@ -61,7 +62,7 @@ def bent(trace: Trace, table: str, column: str, row: int, value: int) -> Trace:
     return trace.evolve(**{table: type(rows)(**{n: v[order] for n, v in columns.items()})})
 
 
-@settings(max_examples=150)
+@campaign(150)
 @given(st.data())
 def test_nonsense_is_built_or_refused(data: st.DataObject) -> None:
     trace = SOUND

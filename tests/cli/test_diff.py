@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from augury.core.plan_file import save_plan
+from augury.core.plan import Plan
+from augury.core.plan_file import plan_digest, save_plan
 from tests.cli.conftest import Runner
 from tests.diagnose.test_compare import faster, plan_of
 from tests.ingest.written import MS, Run
@@ -19,20 +21,112 @@ def runs(tmp_path: Path) -> tuple[Path, Path]:
     return before, Run(tmp_path / "after", change=faster(0.8)).write()
 
 
+def planned(tmp_path: Path, plan: Plan, **status: Any) -> tuple[Path, Path]:
+    """A plan's file, and a run that says what became of it."""
+    save_plan(plan, tmp_path / "plan.json", force=True)
+
+    def change(record: dict[str, Any]) -> None:
+        faster(0.8)(record)
+        told = {"digest": plan_digest(plan), "mode": "planned", "is_followed": True}
+        record["plan"] = told | status
+
+    folder = tmp_path / f"planned-{len(list(tmp_path.iterdir()))}"
+    return tmp_path / "plan.json", Run(folder, change=change).write()
+
+
 def test_says_what_became_of_a_plan(run: Runner, runs: tuple[Path, Path], tmp_path: Path) -> None:
-    save_plan(plan_of(100 * MS, 81 * MS), tmp_path / "plan.json")
-    outcome = run("diff", *runs, "--plan", tmp_path / "plan.json")
-    assert outcome.code == 0
+    plan, after = planned(tmp_path, plan_of(100 * MS, 80_500_000))
+    outcome = run("diff", runs[0], after, "--plan", plan)
+    assert outcome.code == 0, outcome.err
     assert "measured before" in outcome.out
     assert "+20.0 %" in outcome.out
-    assert "+19.0 %" in outcome.out
-    assert "came true" in outcome.out
+    assert "+19.5 %" in outcome.out
+    assert "inside the predicted 90 % interval; the prediction was +0.6 % off" in outcome.out
+    assert "A gain: the 90 % interval of the gain is" in outcome.out
+
+
+def test_a_miss_is_called_a_miss(run: Runner, runs: tuple[Path, Path], tmp_path: Path) -> None:
+    plan, after = planned(tmp_path, plan_of(100 * MS, 89 * MS))
+    outcome = run("diff", runs[0], after, "--plan", plan)
+    assert outcome.code == 0, outcome.err
+    assert "A miss" in outcome.out
+    assert "+11.2 % off" in outcome.out
+    assert "came true" not in outcome.out
+
+
+def test_a_plan_that_was_not_followed_is_not_judged(
+    run: Runner, runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    reason = "the model is compiled"
+    plan, after = planned(tmp_path, plan_of(100 * MS, 81 * MS), is_followed=False, reason=reason)
+    outcome = run("diff", runs[0], after, "--plan", plan)
+    assert outcome.code == 3
+    assert "the run did not follow the plan: the model is compiled" in outcome.err
+    assert "--no-trial" in outcome.err
+    assert not outcome.out
+    without = run("diff", *runs, "--plan", plan)
+    assert without.code == 3
+    assert "was not given a plan" in without.err
+
+
+def test_says_from_when_on_a_plan_was_followed(
+    run: Runner, runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    plan, after = planned(tmp_path, plan_of(100 * MS, 81 * MS), from_step=3)
+    assert "followed from step 3 on" in run("diff", runs[0], after, "--plan", plan).out
+    found = json.loads(run("diff", runs[0], after, "--plan", plan, "--json").out)["result"]
+    assert found["followed_from_step"] == 3
+
+
+def test_runs_of_recorders_that_did_not_look_are_judged_all_the_same(
+    run: Runner, runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    def change(record: dict[str, Any]) -> None:
+        faster(0.8)(record)
+        del record["plan"]
+
+    save_plan(plan_of(100 * MS, 81 * MS), tmp_path / "plan.json")
+    old = Run(tmp_path / "old", change=change).write()
+    outcome = run("diff", runs[0], old, "--plan", tmp_path / "plan.json")
+    assert outcome.code == 0, outcome.err
+    assert "does not say from when on the plan was followed" in outcome.out
+
+
+def test_two_equal_runs_are_no_gain(run: Runner, tmp_path: Path) -> None:
+    equal = [Run(tmp_path / name, change=faster(1.0)).write() for name in ("a", "b")]
+    outcome = run("diff", *equal)
+    assert outcome.code == 0
+    assert "No gain can be claimed" in outcome.out
+
+
+def test_runs_that_took_turns_are_compared_pair_by_pair(run: Runner, tmp_path: Path) -> None:
+    """The machine gets a half slower meanwhile, for both."""
+    for number, slower in (("1", 1.0), ("2", 1.2), ("10", 1.5)):
+        Run(tmp_path / "baseline" / number, change=faster(slower)).write()
+        Run(tmp_path / "planned" / number, change=faster(0.8 * slower)).write()
+    (tmp_path / "planned" / "11").mkdir()  # where the job was interrupted
+    outcome = run("diff", tmp_path / "baseline", tmp_path / "planned")
+    assert outcome.code == 0, outcome.err
+    assert "A gain" in outcome.out
+    assert "mean of 3 pairs of runs that took turns" in outcome.out
+    said = run("diff", tmp_path / "baseline", tmp_path / "planned", "--json").out
+    result = json.loads(said)["result"]
+    assert result["num_pairs"] == 3
+    assert result["gain_pct"] == pytest.approx(20)
+    low, high = result["gain_interval_pct"]
+    assert 15 < low < 20 < high < 25
+    alone = Run(tmp_path / "alone").write()
+    mixed = run("diff", tmp_path / "baseline", alone)
+    assert mixed.code == 3
+    assert "no runs of the same number" in mixed.err
 
 
 def test_json(run: Runner, runs: tuple[Path, Path], tmp_path: Path) -> None:
-    save_plan(plan_of(100 * MS, 60 * MS), tmp_path / "plan.json")
-    outcome = run("diff", *runs, "--plan", tmp_path / "plan.json", "--json")
+    plan, after = planned(tmp_path, plan_of(100 * MS, 60 * MS))
+    outcome = run("diff", runs[0], after, "--plan", plan, "--json")
     result = json.loads(outcome.out)["result"]
+    assert result["predicted_interval_ns"] == [59_400_000, 60_600_000]
+    assert result["error_pct"] == pytest.approx(-25)
     assert result["gain_pct"] == pytest.approx(20)
     assert result["predicted_gain_pct"] == pytest.approx(40)
     assert result["came_true"] is False

@@ -29,6 +29,18 @@ def test_what_is_missing_fails_with_a_remedy(run: Runner, monkeypatch: pytest.Mo
     assert "pip install no-such-package" in outcome.out
 
 
+def test_a_version_of_torch_that_is_not_tested(
+    run: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    told = tmp_path / "torch-2.4.1.dist-info"
+    told.mkdir()
+    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.4.1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    outcome = run("doctor")
+    assert outcome.code == 0
+    assert "2.4.1 is not tested, 2.13 is" in outcome.out
+
+
 def test_traces(run: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def found() -> str:
         checks = json.loads(run("doctor", "--json").out)["checks"]

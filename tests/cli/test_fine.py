@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from tests.capture.conftest import wire_recorder  # noqa: F401
-from tests.capture.jobs import record, torchrun
 from tests.cli.conftest import Runner
 from tests.cli.test_main import one_message
-from tests.ingest.test_wire_real import TRAINING
+from tests.ingest.test_wire_real import recorded_wire
 
 pytest.importorskip("torch")
 
@@ -22,12 +21,7 @@ def recorded(
     tmp_path_factory: pytest.TempPathFactory,
     wire_recorder: Path,  # noqa: ARG001, F811
 ) -> Path:
-    folder = tmp_path_factory.mktemp("fine")
-    script = folder / "train.py"
-    script.write_text(TRAINING)
-    done = record(folder / "run", torchrun(script, "20"), "--steps", "4:12", "--wire")
-    assert done.returncode == 0, done.stderr
-    return folder / "run"
+    return recorded_wire(tmp_path_factory, num_ranks=2)
 
 
 def asked(run: Runner, *words: str | Path) -> dict[str, Any]:

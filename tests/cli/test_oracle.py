@@ -73,6 +73,16 @@ def test_rows_as_json(model: str, capsys: pytest.CaptureFixture[str]):
     assert len(found["fastest"]) == 2
 
 
+@pytest.mark.parametrize("more", [(), ("--recompute",), ("--fidelity", "replay")])
+def test_no_efficiency_exceeds_100_pct(more: tuple[str, ...], capsys: pytest.CaptureFixture[str]):
+    """Constants with a compute ratio below 1 make all compute faster, also that of one device."""
+    words = ("--model", "resnet50", "--devices", "1:16", "--batch-per-device", "64", *more)
+    found = [row for row in _json(capsys, *words)["rows"] if row["feasible"]]
+    assert len(found) > 10
+    for row in found:
+        assert 0 < row["efficiency_pct"] <= 100 + 1e-9, (row["strategy"], row["devices"])
+
+
 def test_rows_that_cannot_be_say_why(model: str, capsys: pytest.CaptureFixture[str]):
     found = _json(capsys, "--model", model, "--devices", "4:64", "--global-batch", "24")
     refused = {(row["strategy"], row["devices"]): row["why"] for row in found["rows"]}

@@ -9,18 +9,22 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace as changed
 
 from augury.build.recorded import build_recorded
+from augury.core.graph import Graph
 from augury.core.graph_file import save_graph
-from augury.core.plan import Mode
+from augury.core.plan import Mode, Order
 from augury.core.plan_file import load_plan
 from augury.core.trace_file import write_trace
 from augury.report import schedule_result
+from augury.rewrite import scheduled
 from augury.schedule.policies import POLICIES
 from augury.schedule.problem_file import load_problem
 from tests.build.recorded_runs import ddp_run
 from tests.cli.conftest import Outcome, Runner
 from tests.cli.test_main import one_message
+from tests.replay.test_deadlock import crossed
 
 NAMES = [policy.name for policy in POLICIES]
 RUN = ddp_run(
@@ -63,7 +67,8 @@ def test_every_policy_on_a_run(run: Runner, folder: Path) -> None:
     best = min(document["policies"], key=lambda one: one["step_ns"])
     assert document["best"] == best["policy"]
     for one in document["policies"]:
-        assert one["evaluated_step_ns"] >= document["bound_ns"]
+        assert min(one["evaluated_step_ns"], one["step_ns"]) >= document["bound_ns"]
+        assert one["gap_pct"] == pytest.approx(100 * (one["step_ns"] / document["bound_ns"] - 1))
         assert one["step_ns"] == one["replayed_step_ns"]
         assert one["step_ns"] == pytest.approx(one["evaluated_step_ns"], rel=0.25)
         low, high = one["interval_ns"]
@@ -108,7 +113,10 @@ def test_the_best_becomes_a_plan(run: Runner, folder: Path, tmp_path: Path) -> N
     refused(run("schedule", folder, "-o", "plan.json"), 2)
 
 
-def test_low_risk_stays_with_ddp(run: Runner, folder: Path, tmp_path: Path) -> None:
+def test_low_risk_stays_with_ddp(run: Runner, tmp_path: Path) -> None:
+    folder = tmp_path / "one-bucket"
+    folder.mkdir()
+    write_trace(ddp_run(num_steps=5, buckets=((0, 1, 2, 3),), ns_per_byte=3.0).trace(), folder)
     document = asked(run, folder, "--low-risk", "-o", "plan.json")
     assert "ddp-list" in [one["policy"] for one in document["policies"]]
     assert all(one["is_stock_ddp"] and one["has_barrier"] for one in document["policies"])
@@ -116,6 +124,62 @@ def test_low_risk_stays_with_ddp(run: Runner, folder: Path, tmp_path: Path) -> N
     assert plan.mode is Mode.DDP_BUCKETS
     assert sum(plan.bucket_caps_bytes) == 10_000_000
     refused(run("schedule", folder, "--low-risk", "--policy", "p3"), 2)
+
+
+@pytest.mark.parametrize("options", [["--bandwidth", "50x", "--latency", "0.01x"], ["--low-risk"]])
+def test_no_plan_is_written_where_none_can_pay(
+    run: Runner, folder: Path, tmp_path: Path, options: list[str]
+) -> None:
+    """The second: the run has the best buckets that stock DDP can have."""
+    path = tmp_path / "plan.json"
+    outcome = run("schedule", folder, *options, "-o", path)
+    assert outcome.code == 0
+    assert "Leave the run as it is" in " ".join(outcome.out.split())
+    assert "no plan was written" in outcome.out
+    assert "next: augury run" not in outcome.out
+    assert not path.exists()
+    document = asked(run, folder, *options, "-o", str(path))
+    assert document["plan"] is None
+    assert not document["can_pay"]
+    path.write_text("mine")
+    assert run("schedule", folder, *options, "-o", path, "--force").code == 0
+    assert path.read_text() == "mine"
+
+
+def test_a_policy_that_cannot_be_replayed_is_marked(
+    run: Runner, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = scheduled.apply_order
+
+    def broken(graph: Graph, costs: Any, problem: Any, order: Order, **options: Any) -> Graph:
+        changed = whole(graph, costs, problem, order, **options)
+        return crossed(["AB", "BA"]) if order.policy in ("p3", "prophet") else changed
+
+    monkeypatch.setattr(scheduled, "apply_order", broken)
+    document = asked(run, folder, "--policy", "ddp,p3,augury")
+    trouble = {one["policy"]: one["trouble"] for one in document["policies"]}
+    assert trouble["ddp"] is trouble["augury"] is None
+    assert "which Augury made, deadlocks" in trouble["p3"]
+    assert document["best"] != "p3"
+    shown = run("schedule", folder, "--policy", "ddp,p3,augury").out
+    assert "failed" in shown
+    assert "p3 could not be replayed: the changed graph, which Augury made" in shown
+    alone = asked(run, folder, "--policy", "p3", "-o", "plan.json")
+    assert alone["plan"] is None
+    assert not alone["can_pay"]
+
+
+def test_what_the_runtime_will_refuse_is_said(run: Runner, tmp_path: Path) -> None:
+    folder = tmp_path / "compiled"
+    folder.mkdir()
+    ranks = [changed(facts, refusals=["it is compiled"]) for facts in RUN.ranks]
+    write_trace(RUN.evolve(ranks=ranks), folder)
+    (warning,) = asked(run, folder, "--policy", "ddp,augury")["warnings"]
+    assert "run --plan` will not follow pieces in this job" in warning
+    assert warning.endswith("it is compiled")
+    shown = " ".join(run("schedule", folder, "--policy", "ddp,augury").out.split())
+    assert "warning: `augury run --plan` will not follow pieces" in shown
+    assert "it is compiled" in shown
 
 
 def test_pictures(run: Runner, folder: Path, tmp_path: Path) -> None:
@@ -183,7 +247,7 @@ def test_what_people_see(run: Runner, folder: Path) -> None:
     shown = run("schedule", folder).out
     for name in NAMES:
         assert name in shown
-    for words in ("Policies", "no order can be faster than", "Released and arrived", "best: "):
+    for words in ("Policies", "lower bound for any order", "Released and arrived", "best: "):
         assert words in shown
     # Nobody recorded modules, nor measured the network.
     assert "no detailed step tells" in shown

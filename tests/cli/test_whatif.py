@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from augury.build.recorded import build_recorded
+from augury.cli import changes
 from augury.core.graph_file import save_graph
 from augury.core.trace_file import write_trace
 from tests.build.recorded_runs import ddp_run
@@ -16,6 +17,7 @@ from tests.cli.conftest import Runner
 from tests.cli.test_main import one_message
 from tests.cli.test_replay import DOCUMENTED
 from tests.ingest.written import Run
+from tests.replay.test_deadlock import crossed
 
 CHANGES = {
     "bandwidth": ["--bandwidth", "0.5x"],
@@ -211,3 +213,21 @@ def test_help_names_every_option(run: Runner) -> None:
     said = run("whatif", "--help").out
     for options in CHANGES.values():
         assert options[0] in said
+
+
+def test_a_deadlock_of_our_making_is_not_blamed_on_the_program(
+    run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_graph(crossed(["AB", "BA"], source="recorded"), tmp_path / "built.augury")
+    built = run("replay", "built.augury")
+    assert built.code == 1
+    assert "the graph that Augury built from this run deadlocks: 'A'" in built.err
+    assert "a defect of Augury, not of the program" in built.err
+    save_graph(build_recorded(RUN), tmp_path / "recorded.augury")
+    monkeypatch.setattr(changes, "make_all", lambda *_: crossed(["AB", "BA"]))
+    changed = run("whatif", "recorded.augury", "--ranks", "4")
+    assert changed.code == 1
+    assert "the changed graph, which Augury made, deadlocks: 'A'" in changed.err
+    assert "leave that change out" in changed.err
+    save_graph(crossed(["AB", "BA"]), tmp_path / "own.augury")
+    assert run("replay", "own.augury").code == 3

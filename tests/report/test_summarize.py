@@ -55,9 +55,9 @@ def result() -> ReplayResult:
 def test_step(result: ReplayResult) -> None:
     assert result.schema_version == 1
     assert result.predicted_step_ns == 25
-    # The slowest rank of each step took 24, 26 and 99 ns.
-    assert result.measured_step_ns == 26
-    assert result.error_pct == pytest.approx(100 * (25 - 26) / 26, abs=1e-3)
+    # The mean over the ranks of each step took 22, 24 and 99 ns, and no rank is slower for long.
+    assert result.measured_step_ns == 24
+    assert result.error_pct == pytest.approx(100 * (25 - 24) / 24, abs=1e-3)
     assert result.unexplained_pct == pytest.approx(100 * (1 - 144 / 290), abs=1)
     assert result.interval_ns is None
 

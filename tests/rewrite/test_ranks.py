@@ -15,7 +15,7 @@ from augury.core.errors import InputError, UsageError
 from augury.core.graph import Graph
 from augury.core.kinds import MemoryKind, OpKind, Role
 from augury.core.spec import verify
-from augury.core.trace import MemoryUse
+from augury.core.trace import Events, MemoryUse
 from augury.costs.transfers import TransferCost
 from augury.replay.run import replay
 from augury.rewrite.buckets import change_buckets
@@ -55,6 +55,20 @@ def test_every_collective_has_all_ranks(
     timeline = replay(changed)
     assert len(timeline.rank_step_ns) == now
     assert all(step_ns > 0 for step_ns in timeline.rank_step_ns)
+
+
+@pytest.mark.parametrize("now", [3, 4, 7])
+def test_buffers_that_are_broadcast(now: int) -> None:
+    """BatchNorm's, of two types. They end at one rank later than at the other, so that the graph
+    has delays that are not the thread's: new ranks must not begin a step with them."""
+    trace = ddp_run(num_steps=4, broadcast=True, num_broadcasts=2, ns_per_byte=5.0).trace()
+    events = trace.events
+    is_late = (events.kind == OpKind.BROADCAST) & (events.rank == 1)
+    columns = dict(events.columns()) | {"dur_ns": events.dur_ns + np.where(is_late, 50_000, 0)}
+    graph = build_recorded(trace.evolve(events=Events(**columns)))
+    assert (graph.ops.kind == OpKind.DELAY).any()
+    changed, _ = change_ranks(graph, fit_network(graph), now)
+    assert replay(changed).step_ns > replay(graph).step_ns
 
 
 def test_as_many_as_there_are_changes_nothing() -> None:

@@ -22,12 +22,14 @@ from augury.core.spec import verify
 from augury.costs.transfers import TransferCost
 from augury.replay.run import replay
 from augury.rewrite.buckets import change_buckets
+from augury.rewrite.following import Following
 from augury.rewrite.network import Costs
 from augury.rewrite.scheduled import apply_order
 from augury.rewrite.scheduled_problem import recorded_order, recorded_problem
 from augury.rewrite.swaps import Swaps
 from augury.schedule.evaluate import step_ns
 from augury.schedule.policies import POLICIES
+from tests.build import recorded_runs
 from tests.build.recorded_runs import MS
 from tests.rewrite.recorded import recorded
 
@@ -291,3 +293,24 @@ def test_orders_for_other_gradients_are_refused() -> None:
     bare, whole = graph.evolve(gradients=graph.gradients.empty()), POLICIES[0].compile(problem)
     with pytest.raises(InputError, match="which bucket"):
         apply_order(bare, costs, problem, whole)
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+@pytest.mark.parametrize("num_ranks", [2, 3])
+def test_other_collectives_do_not_queue_among_pieces(
+    at_once: int, num_ranks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """BatchNorm's buffers are broadcast in another process group than the pieces travel in: ranks
+    that are not in step would wait for each other in a circle."""
+    monkeypatch.setattr(recorded_runs, "AT_ONCE", at_once)
+    vary = {(rank, step): 1 + 0.4 * ((rank + step) % 2) for rank in range(3) for step in range(5)}
+    graph, costs, problem = case(
+        num_ranks=num_ranks, broadcast=True, num_broadcasts=2, ns_per_byte=4.0, vary=vary
+    )
+    for policy in POLICIES:
+        changed = apply_order(graph, costs, problem, policy.compile(problem), following=Following())
+        assert replay(changed).step_ns > 0
+        of_pieces = np.isin(changed.ops.kind, (OpKind.ALL_REDUCE, OpKind.REDUCE_SCATTER))
+        of_buffers = changed.ops.kind == OpKind.BROADCAST
+        resource = changed.ops.resource
+        assert not {*resource[of_pieces].tolist()} & {*resource[of_buffers].tolist()}

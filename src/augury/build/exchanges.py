@@ -13,6 +13,7 @@ from augury.core.graph import NONE
 from augury.core.kinds import OpKind, are_communication
 from augury.core.trace import Trace
 
+Awaited = dict[tuple[int, int], tuple[int, "Exchange"]]
 TRANSFERS_AT_ONCE = 2
 """Gloo's threads per process group; what they send at the same time shares the link."""
 
@@ -37,6 +38,11 @@ class Exchange:
     """When each member asked for it."""
     start_ns: dict[int, int]
     end_ns: dict[int, int]
+
+    @property
+    def is_message(self) -> bool:
+        """Sent by one rank to another that only waits for it."""
+        return self.kind == OpKind.SEND and len(self.rows) == 1
 
     @property
     def begin_ns(self) -> int:
@@ -107,7 +113,46 @@ def transfers_at_once(exchanges: Sequence[Exchange]) -> dict[int, int]:
                 has_shared.add(group)
             elif called_ns < end_ns:
                 has_waited.add(group)
+    in_line = {exchange.group for exchange in exchanges if exchange.is_message}
     return {
-        exchange.group: 1 if exchange.group in has_waited - has_shared else TRANSFERS_AT_ONCE
+        exchange.group: 1
+        if exchange.group in in_line | (has_waited - has_shared)
+        else TRANSFERS_AT_ONCE
         for exchange in exchanges
     }
+
+
+def awaited_of(trace: Trace, exchanges: Sequence[Exchange], steps: Sequence[int]) -> Awaited:
+    """By group and sequence, exchanges and their keys. Where a timed step waits for what one that
+    is not among ``steps`` has sent, as the first of a window does without a barrier, the timed step
+    before it stands for that one: its own messages are awaited by nobody else."""
+    found = {(one.group, one.sequence): (key, one) for key, one in enumerate(exchanges)}
+    at_place: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for key in sorted(range(len(exchanges)), key=lambda key: exchanges[key].sequence):
+        at_place[exchanges[key].group, exchanges[key].step].append(key)
+    before = dict(pairwise(reversed(steps)))
+    elsewhere = _sent_elsewhere(trace, {*found})
+    for step in steps:
+        earlier = before.get(step)
+        for (group, sent_in), names in elsewhere.items():
+            if earlier is None or not earlier < sent_in < step:
+                continue
+            stands_for = at_place[group, earlier]
+            if len(stands_for) == len(names):
+                for name, key in zip(sorted(names), stands_for, strict=True):
+                    found.setdefault(name, (key, exchanges[key]))
+    return found
+
+
+def _sent_elsewhere(
+    trace: Trace, known: set[tuple[int, int]]
+) -> dict[tuple[int, int], set[tuple[int, int]]]:
+    """By group and step, what was sent in steps that are not looked at: groups and sequences."""
+    events = trace.events
+    found: dict[tuple[int, int], set[tuple[int, int]]] = defaultdict(set)
+    sent = are_communication(events.kind) & (events.group != NONE) & (events.sequence != NONE)
+    for row in np.flatnonzero(sent).tolist():
+        name = int(events.group[row]), int(events.sequence[row])
+        if name not in known:
+            found[name[0], int(events.step[row])].add(name)
+    return found

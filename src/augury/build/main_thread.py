@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from augury.build.detail import Detail, main_thread_events
-from augury.build.exchanges import Exchange
+from augury.build.exchanges import Awaited, Exchange
 from augury.build.pieces import Piece, lay, tile, waiting, without_waits
 from augury.build.recorded_buckets import Buckets
 from augury.core.graph import NONE
 from augury.core.intervals import Busy
 from augury.core.kinds import KIND_OF_PHASE, OpKind, Phase
+from augury.core.table import I4
 from augury.core.trace import Trace
 
 ACCUMULATES = "torch::autograd::AccumulateGrad"
@@ -28,18 +30,18 @@ def step_pieces(
     buckets: Buckets,
     exchanges: dict[int, Exchange],
     reductions: Sequence[int],
+    awaited: Awaited,
 ) -> list[Piece]:
-    """``exchanges``: those of the rank in this step, by key; ``reductions``: the keys of those that
+    """``exchanges``: those of the rank in this step, by key; ``awaited``: of all steps and ranks,
+    for what the thread may wait; ``reductions``: the keys of those that
     carry buckets, in order, whose ends on this rank are corrected where the thread shows that they
     came earlier."""
     row = int(np.flatnonzero((trace.steps.rank == rank) & (trace.steps.step == step))[0])
     start_ns, end_ns = int(trace.steps.start_ns[row]), int(trace.steps.end_ns[row])
     top = main_thread_events(trace, rank, start_ns, end_ns)
-    events = _number_gradients(
-        [_piece(trace, event) for event in top.tolist()], len(buckets.names) if reductions else 0
-    )
+    events = _number_gradients(_without_updates_inside(trace, rank, top), len(buckets.names))
     own = {key: exchange for key, exchange in exchanges.items() if key not in reductions}
-    waits = _waits_of_program(trace, rank, own, start_ns, end_ns)
+    waits = _waits_of_program(trace, rank, own, awaited, start_ns, end_ns)
     last = max((i for i, piece in enumerate(events) if piece.gradient >= 0), default=None)
     if reductions and last is not None:
         until_ns = events[last + 1].start_ns if last + 1 < len(events) else end_ns
@@ -62,31 +64,52 @@ def step_pieces(
 
 
 def _waits_of_program(
-    trace: Trace, rank: int, exchanges: dict[int, Exchange], start_ns: int, end_ns: int
+    trace: Trace,
+    rank: int,
+    exchanges: dict[int, Exchange],
+    awaited: Awaited,
+    start_ns: int,
+    end_ns: int,
 ) -> list[Piece]:
     """Where the recorder saw the program wait, that counts, and the piece in which it called is cut
-    there. What C++ does by itself, such as sending BatchNorm's buffers, is waited for at once."""
+    there. What C++ does by itself, such as sending BatchNorm's buffers, is waited for at once.
+    Without a barrier, forward waits for what the step before has sent."""
     events = trace.events
     rows = np.arange(trace.of_rank(rank).start, trace.of_rank(rank).stop)
     rows = rows[(events.kind[rows] == OpKind.SYNC) & (events.group[rows] != NONE)]
     seen = {(int(events.group[row]), int(events.sequence[row])): row for row in rows.tolist()}
     waits: list[Piece] = []
+    for name, row in seen.items():
+        if not start_ns <= int(events.start_ns[row]) < end_ns or name not in awaited:
+            continue
+        key, _ = awaited[name]
+        if key not in exchanges:
+            begin_ns = int(events.start_ns[row])
+            until_ns = min(begin_ns + int(events.dur_ns[row]), end_ns)
+            waits.append(waiting(begin_ns, max(until_ns, begin_ns), key))
     for key, exchange in exchanges.items():
         row = seen.get((exchange.group, exchange.sequence))
         called_ns = max(exchange.arrival_ns[rank], start_ns)
-        if row is not None:
+        if exchange.is_message or (row is not None and int(events.start_ns[row]) >= end_ns):
+            waits.append(_call(called_ns))
+        elif row is not None:
             begin_ns = max(int(events.start_ns[row]), start_ns)
             until_ns = min(int(events.start_ns[row] + events.dur_ns[row]), end_ns)
             exchange.end_ns[rank] = min(
                 exchange.end_ns[rank], max(until_ns, exchange.start_ns[rank])
             )
             waits.append(waiting(begin_ns, max(until_ns, begin_ns), key))
-            waits.append(replace(waits[-1], start_ns=called_ns, end_ns=called_ns, waits_for=()))
+            waits.append(_call(called_ns))
         elif exchange.kind == OpKind.BROADCAST or not seen:
             waits.append(
                 waiting(max(exchange.start_ns[rank], start_ns), exchange.end_ns[rank], key)
             )
     return waits
+
+
+def _call(at_ns: int) -> Piece:
+    """Where the thread called for something, the piece in which it did so is cut."""
+    return replace(waiting(at_ns, at_ns, 0), waits_for=())
 
 
 def _piece(trace: Trace, event: int) -> Piece:
@@ -99,6 +122,28 @@ def _piece(trace: Trace, event: int) -> Piece:
         end_ns=int(events.start_ns[event] + events.dur_ns[event]),
         layer=trace.strings[int(events.layer[event])],
     )
+
+
+def _without_updates_inside(trace: Trace, rank: int, top: I4) -> list[Piece]:
+    """Without a barrier parameters are updated amid the next forward: it is cut there."""
+    events, own = trace.events, trace.of_rank(rank)
+    inside: dict[int, list[int]] = defaultdict(list)
+    is_update = (events.phase[own] == Phase.UPDATE) & (events.parent[own] != NONE)
+    for row in (
+        np.flatnonzero(is_update & (events.kind[own] == OpKind.UPDATE)) + own.start
+    ).tolist():
+        inside[int(events.parent[row])].append(row)
+    pieces: list[Piece] = []
+    for event in top.tolist():
+        left = _piece(trace, event)
+        updates = inside[event] if events.phase[event] == Phase.FORWARD else []
+        for row in updates:
+            update = _piece(trace, row)
+            if left.start_ns <= update.start_ns and update.end_ns <= left.end_ns:
+                pieces += [replace(left, end_ns=update.start_ns), update]
+                left = replace(left, start_ns=update.end_ns)
+        pieces.append(left)
+    return pieces
 
 
 def _number_gradients(events: list[Piece], count: int) -> list[Piece]:

@@ -17,7 +17,7 @@ from augury.build.contention import (
 )
 from augury.build.detail import detail_of
 from augury.build.device import build_device, has_device
-from augury.build.exchanges import Exchange, exchanges_of, transfers_at_once
+from augury.build.exchanges import Exchange, awaited_of, exchanges_of, transfers_at_once
 from augury.build.main_thread import step_pieces
 from augury.build.pieces import Piece
 from augury.build.recorded_buckets import buckets_of, reductions
@@ -26,15 +26,16 @@ from augury.core.errors import InputError
 from augury.core.graph import NONE, Graph
 from augury.core.intervals import Busy, Interval
 from augury.core.kinds import Discipline, MemoryKind, OpKind, ResourceKind, StepState
+from augury.core.measured_step import judged_rows
 from augury.core.trace import Trace
 
 
 def build_recorded(trace: Trace) -> Graph:
     """Raises InputError where no step was timed."""
-    return build_device(trace) if has_device(trace) else _Recorded(trace).graph()
+    return build_device(trace) if has_device(trace) else RecordedGraph(trace).graph()
 
 
-class _Recorded:
+class RecordedGraph:
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self._ranks, self._steps = _timed(trace)
@@ -47,6 +48,7 @@ class _Recorded:
             for rank in self._ranks
         }
         self._pieces = self._all_pieces()
+        self._counts_with = self._steps_that_wait()
         self._builder = GraphBuilder(meta={"source": "recorded"})
         self._row_of = {rank: row for row, rank in enumerate(self._ranks)}
         self._op_of_piece: dict[tuple[int, int], list[int]] = {}
@@ -125,6 +127,7 @@ class _Recorded:
         for key, exchange in enumerate(self._exchanges):
             for rank in exchange.rows:
                 of_place[rank, exchange.step][key] = exchange
+        awaited = awaited_of(self._trace, self._exchanges, self._steps)
         return {
             (rank, step): step_pieces(
                 self._trace,
@@ -134,9 +137,27 @@ class _Recorded:
                 buckets=self._buckets[rank],
                 exchanges=of_place[rank, step],
                 reductions=self._reductions.get(step, []),
+                awaited=awaited,
             )
             for rank in self._ranks
             for step in self._steps
+        }
+
+    def _steps_that_wait(self) -> dict[int, int]:
+        """By exchange, the step that it counts with: the last that waits for it, else its own.
+        Without those that were only awaited when the window was over: no step depends on them."""
+        last: dict[int, int] = {}
+        for (_, step), pieces in self._pieces.items():
+            for piece in pieces:
+                for key in piece.waits_for:
+                    last[key] = max(step, last.get(key, step))
+        events = self._trace.events
+        waits = (events.kind == OpKind.SYNC) & (events.group != NONE)
+        seen = {*zip(events.group[waits].tolist(), events.sequence[waits].tolist(), strict=True)}
+        return {
+            key: max(exchange.step, last.get(key, exchange.step))
+            for key, exchange in enumerate(self._exchanges)
+            if key in last or (exchange.group, exchange.sequence) not in seen
         }
 
     def _add_main_thread(self, rank: int, resource: int, communicating: Busy, rate: float) -> None:
@@ -171,6 +192,8 @@ class _Recorded:
         op_of: dict[tuple[int, int], int] = {}
         called: dict[tuple[int, int], int | None] = {}
         for key, exchange in enumerate(self._exchanges):
+            if key not in self._counts_with:
+                continue
             gang = self._builder.gang() if len(exchange.rows) > 1 else NONE
             for rank in sorted(exchange.rows):
                 place = rank, exchange.group
@@ -195,7 +218,7 @@ class _Recorded:
                     work_ns=works[key],
                     size_bytes=exchange.size_bytes,
                     gang=gang,
-                    step=exchange.step,
+                    step=self._counts_with[key],
                     after=[] if begun is None else [begun],
                 )
                 rest_ns = exchange.end_ns[rank] - exchange.done_ns
@@ -204,7 +227,9 @@ class _Recorded:
         for (rank, step), pieces in self._pieces.items():
             for piece, op in zip(pieces, self._op_of_piece[rank, step], strict=True):
                 for key in piece.waits_for:
-                    self._builder.edge(op_of[key, rank], op)
+                    # The receiver of a message is none of its members.
+                    member = rank if (key, rank) in op_of else min(self._exchanges[key].rows)
+                    self._builder.edge(op_of[key, member], op)
             self._add_gradients(rank, step, op_of)
         return streams
 
@@ -214,16 +239,18 @@ class _Recorded:
         """Where a group does one thing at a time, who is picked up late holds up who was called
         for later, on all ranks alike."""
         exchange = self._exchanges[key]
-        if self._at_once[exchange.group] > 1 or before is None or before == picked_up:
+        if exchange.is_message or self._at_once[exchange.group] > 1:
+            return picked_up
+        if before is None or before == picked_up:
             return picked_up
         if picked_up is None:
             return before
         return self._builder.op(
             "in turn",
-            kind=OpKind.MARK,
+            kind=OpKind.DELAY,
             rank=self._row_of[rank],
             work_ns=0,
-            step=exchange.step,
+            step=self._counts_with[key],
             after=[before, picked_up],
         )
 
@@ -240,7 +267,7 @@ class _Recorded:
             kind=OpKind.DELAY,
             rank=self._row_of[rank],
             work_ns=work_ns,
-            step=exchange.step,
+            step=self._counts_with[key],
             after=[before],
         )
 
@@ -359,10 +386,9 @@ class _Recorded:
         return ops[first], ops[backward[-1]]
 
     def _add_measured(self) -> None:
-        """Steps that nobody watched are what a prediction is held against."""
+        """Plain steps are what a prediction is compared with."""
         steps = self._trace.steps
-        plain = steps.state == StepState.PLAIN
-        rows = np.flatnonzero(plain if plain.any() else steps.state == StepState.TIMED)
+        rows = np.flatnonzero(judged_rows(self._trace))
         unexplained = {rank: self._unexplained(rank) for rank in self._ranks}
         for row in rows.tolist():
             rank = int(steps.rank[row])

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from augury.cli.exports import describe, write_timeline
-from augury.cli.graphs import import_numpy, predicted_interval, replay_graph
+from augury.cli.graphs import import_numpy, predicted_interval, replay_graph, representation_of
 from augury.cli.options import Force, Json
 from augury.cli.progress import working
 from augury.cli.say import next_command, say
 from augury.core.errors import AuguryError, UsageError
+from augury.core.tested import TESTED
 from augury.report.formats import DEFAULT_MAX_EVENTS
 
 if TYPE_CHECKING:
@@ -37,12 +38,19 @@ def demo(
 ) -> None:
     """Record a real training of two processes, replay it, plan, follow the plan, compare."""
     is_real = not made_up and find_spec("torch") is not None
+    if not (is_real or made_up):
+        print(
+            "augury: PyTorch is not installed here, so nothing real can be recorded; a made-up run"
+            f" is replayed. To install it: {sys.executable} -m pip install"
+            f" 'torch=={TESTED['torch'][-1]}.*'",
+            file=sys.stderr,
+        )
     _prepare(out, force=force)
     import_numpy()
     if is_real:
         _whole_loop(out, force=force, json=json)
     else:
-        _replay_made_up(out, asked=made_up, force=force, json=json)
+        _replay_made_up(out, force=force, json=json)
 
 
 def _whole_loop(out: Path, *, force: bool, json: bool) -> None:
@@ -60,8 +68,12 @@ def _whole_loop(out: Path, *, force: bool, json: bool) -> None:
         from augury.report.schedule import render_schedule
 
         render_schedule(plans, sys.stdout, name=demo.run.name)
+        if plans.plan is None:
+            say("", "No plan was written: none can pay here, so the loop ends.")
+            next_command("whatif", demo.run, "--bandwidth", "0.1x")
+            return
         say("", "The same training once more, as planned:", "")
-    found = demo.follow_plan()
+    found = demo.follow_plan() if plans.plan is not None else None
     if json:
         from augury.report.as_json import encode_document
 
@@ -70,20 +82,21 @@ def _whole_loop(out: Path, *, force: bool, json: bool) -> None:
                 run=str(demo.run),
                 timeline=str(out / "timeline.json"),
                 result=summary,
-                plan=str(demo.plan),
+                plan=plans.plan,
                 schedule=plans,
-                planned_run=str(demo.planned_run),
+                planned_run=str(demo.planned_run) if found is not None else None,
                 diff=found,
             )
         )
         return
     from augury.report.diff import render_diff
 
+    assert found is not None
     render_diff(found, sys.stdout, before=demo.run.name, after=demo.planned_run.name)
     next_command("whatif", demo.run, "--bandwidth", "0.1x")
 
 
-def _replay_made_up(out: Path, *, asked: bool, force: bool, json: bool) -> None:
+def _replay_made_up(out: Path, *, force: bool, json: bool) -> None:
     graph, source = _made_up(out, force=force)
     summary, told = _replayed(graph, out, force=force)
     if json:
@@ -93,7 +106,7 @@ def _replay_made_up(out: Path, *, asked: bool, force: bool, json: bool) -> None:
             encode_document(graph=str(source), timeline=str(out / "timeline.json"), result=summary)
         )
         return
-    say(*_of_made_up(graph, asked=asked), "")
+    say(*_of_made_up(graph), "")
     _show(summary, source)
     say("", *_where_to_look(), *told)
     next_command("replay", source, "--json")
@@ -108,7 +121,8 @@ def _replayed(graph: Graph, out: Path, *, force: bool) -> tuple[ReplayResult, li
     written = write_timeline(
         timeline, path, force=force, max_events=DEFAULT_MAX_EVENTS, title="demo"
     )
-    summary = summarize(timeline, interval_ns=predicted_interval(timeline))
+    interval_ns = predicted_interval(timeline, representation_of(timeline))
+    summary = summarize(timeline, interval_ns=interval_ns)
     return summary, list(describe(path, written))
 
 
@@ -136,10 +150,8 @@ def _made_up(out: Path, *, force: bool) -> tuple[Graph, Path]:
     return graph, path
 
 
-def _of_made_up(graph: Graph, *, asked: bool) -> list[str]:
-    missing = [] if asked else ["PyTorch is not installed here, so nothing real can be recorded."]
+def _of_made_up(graph: Graph) -> list[str]:
     return [
-        *missing,
         f"A made-up run of {graph.num_ranks} ranks: buckets of gradients are all-reduced while",
         f"backward goes on, and rank {_STRAGGLER} computes {_SLOWER} times as long as the others.",
     ]

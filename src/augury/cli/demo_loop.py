@@ -20,12 +20,14 @@ from augury.cli.progress import working
 from augury.core.errors import AuguryError
 
 if TYPE_CHECKING:
+    from augury.core.comparison import Comparison
     from augury.core.graph import Graph
-    from augury.diagnose.compare import Comparison
     from augury.report.schedule_result import ScheduleResult
 
 WINDOWS = "10:20,30:40"
 NUM_STEPS = 60
+PLANNED_STEPS = 280
+"""With the trial of the plan, which takes 200 steps at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +51,24 @@ class Demo:
         return self.out / "planned-run"
 
     def record(self) -> Graph:
-        return read_recorded(self._train(self.run, f"{NUM_STEPS} steps, recording 20"))[0]
+        folder = self._train(self.run, NUM_STEPS, f"{NUM_STEPS} steps, recording 20")
+        return read_recorded(folder)[0]
 
     def make_plan(self) -> ScheduleResult:
+        """Its ``plan`` is None where none can pay."""
+        from msgspec.structs import replace
+
         from augury.cli.schedule_assess import assess
         from augury.cli.schedule_case import open_case, other_network
-        from augury.core.plan_file import save_plan
         from augury.schedule.policies import POLICIES
 
-        case = open_case(self.run, max_bytes="4GB", changes=[], other=other_network(None, None))
+        case = open_case(self.run, max_bytes=None, changes=[], other=other_network(None, None))
         assessment = assess(case, POLICIES)
-        save_plan(assessment.plan(), self.plan, force=self.force)
-        return assessment.result()
+        written = assessment.write_plan(self.plan, force=self.force)
+        return replace(assessment.result(), plan=str(written) if written is not None else None)
 
     def follow_plan(self) -> Comparison:
+        """Held against the plan, unless the trial in the job kept stock DDP."""
         from augury.core.plan_file import load_plan
         from augury.diagnose.compare import compare_runs
         from augury.ingest.run import open_run
@@ -70,13 +76,20 @@ class Demo:
 
         folder = self._train(
             self.planned_run,
-            f"{NUM_STEPS} steps as planned",
+            PLANNED_STEPS,
+            f"{PLANNED_STEPS} steps: a trial of the plan, then what is faster",
             {VARIABLE: os.path.realpath(self.plan)},
         )
         with working("comparing"):
-            return compare_runs(open_run(self.run), open_run(folder), load_plan(self.plan))
+            after = open_run(folder)
+            status = after.ranks[0].plan
+            is_followed = status is not None and status.is_followed
+            plan = load_plan(self.plan) if is_followed else None
+            return compare_runs(open_run(self.run), after, plan)
 
-    def _train(self, out: Path, what: str, told: dict[str, str] | None = None) -> Path:
+    def _train(
+        self, out: Path, num_steps: int, what: str, told: dict[str, str] | None = None
+    ) -> Path:
         from augury.capture.launcher import launch
         from augury.capture.run_folder import prepare_folder
         from augury.capture.settings import Settings, parse_windows
@@ -84,7 +97,7 @@ class Demo:
         folder = prepare_folder(out, force=self.force, rank=None)
         settings = Settings(out=str(folder), windows=parse_windows(WINDOWS), calibrate=True)
         with working(f"training with two processes for {what}"), _environment(told or {}):
-            code = launch(self._job(), settings)
+            code = launch(self._job(num_steps), settings)
         if code:
             raise AuguryError(
                 f"the training ended with {code}",
@@ -92,11 +105,11 @@ class Demo:
             )
         return folder
 
-    def _job(self) -> list[str]:
+    def _job(self, num_steps: int) -> list[str]:
         job = [
             *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
             *("--nproc-per-node", "2"),
-            *(str(Path(__file__).with_name("demo_training.py")), str(NUM_STEPS)),
+            *(str(Path(__file__).with_name("demo_training.py")), str(num_steps)),
         ]
         return behind_slow_network(job) if self.is_slow else job
 

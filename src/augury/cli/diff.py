@@ -1,4 +1,4 @@
-"""``augury diff``: what became of a change: measured before, measured after, and as foretold."""
+"""``augury diff``: what became of a change: measured before, measured after, and predicted."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ if TYPE_CHECKING:
 
 
 def diff(
-    before: Annotated[Path, typer.Argument(metavar="BEFORE", help="A recorded run's folder.")],
+    before: Annotated[
+        Path, typer.Argument(metavar="BEFORE", help="A recorded run's folder, or one of several.")
+    ],
     after: Annotated[
         Path, typer.Argument(metavar="AFTER", help="The same job, recorded with the change.")
     ],
     *,
     plan: Annotated[
         Path | None,
-        typer.Option(metavar="PLAN", help="What was foretold: the plan that AFTER followed."),
+        typer.Option(metavar="PLAN", help="What was predicted: the plan that AFTER followed."),
     ] = None,
     require_gain: Annotated[
         float | None,
@@ -33,13 +35,18 @@ def diff(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Hold two runs against each other, and against what was foretold."""
+    """Compare two runs with each other, and with what a plan predicted."""
     import_numpy()
     from augury.core.plan_file import load_plan
-    from augury.diagnose.compare import compare_runs
+    from augury.diagnose.followed import check_followed
+    from augury.diagnose.repeats import compare_repeats
 
-    foretold = load_plan(plan) if plan is not None else None
-    found = compare_runs(_read(before), _read(after), foretold)
+    predicted = load_plan(plan) if plan is not None else None
+    pairs = [(_read(first), _read(second)) for first, second in _pairs(before, after)]
+    if predicted is not None:
+        for _, followed in pairs:
+            check_followed(followed, predicted)
+    found = compare_repeats(pairs, predicted)
     missed = None
     if require_gain is not None and found.gain_pct < require_gain:
         missed = GateError(
@@ -57,6 +64,31 @@ def diff(
         render_diff(found, sys.stdout, before=before.name, after=after.name)
     if missed is not None:
         raise missed
+
+
+def _pairs(before: Path, after: Path) -> list[tuple[Path, Path]]:
+    """Two runs, or the runs of ``run --repeat-baseline`` that go by the same number."""
+    first, second = _numbered(before), _numbered(after)
+    if not first and not second:
+        return [(before, after)]
+    both = sorted(first.keys() & second.keys())
+    if not both:
+        raise InputError(
+            f"{before} and {after} have no runs of the same number",
+            remedy="give two runs, or the folders that `augury run --repeat-baseline` wrote",
+        )
+    return [(first[number], second[number]) for number in both]
+
+
+def _numbered(folder: Path) -> dict[int, Path]:
+    """Runs that are complete enough to have a record."""
+    if not folder.is_dir():
+        return {}
+    return {
+        int(path.name): path
+        for path in folder.iterdir()
+        if path.name.isascii() and path.name.isdecimal() and next(path.glob("r*.json"), None)
+    }
 
 
 def _read(run: Path) -> Trace:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from augury.capture.summary import RankSummary, RunSummary
     from augury.capture.wire_summary import WireSummary
 
+MAX_NAMED = 3
+"""Traces of a rank that are named one by one."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Ending:
@@ -26,7 +29,7 @@ class Ending:
     """Whether what went over the wire was to be recorded."""
     exit_code: int = 0
 
-    def tell(self) -> None:
+    def tell(self) -> RunSummary:
         from augury.capture.summary import summarize_run
 
         # Rank 0 ends last, so it can speak for all.
@@ -42,6 +45,7 @@ class Ending:
             # To stderr: stdout is the job's.
             for line in self._lines(summary):
                 print(safe(line, max_chars=2000), file=sys.stderr)
+        return summary
 
     def tell_unless_forked(self, pid: int) -> None:
         """At the end of the job's own process, which must not suffer from it."""
@@ -53,6 +57,8 @@ class Ending:
 
     def _lines(self, summary: RunSummary) -> list[str]:
         lines = [f"augury: {len(summary.ranks)} ranks recorded in {self.out}"]
+        if summary.is_empty and self.exit_code == 0:
+            lines = [f"augury: nothing was recorded in {self.out}, though the job ended well"]
         lines += [f"  {_of_rank(rank)}" for rank in summary.ranks]
         if summary.wire is not None:
             lines.append(f"  {_of_wire(summary.wire)}")
@@ -77,6 +83,8 @@ def _of_rank(rank: RankSummary) -> str:
         parts.append(f"{format_ns(rank.plain_step_ns)} a step")
     if rank.recorded_step_ns is not None:
         parts.append(f"{format_ns(rank.recorded_step_ns)} while recording")
+    if len(rank.traces) > MAX_NAMED:
+        return ", ".join([*parts, f"{len(rank.traces)} traces: {rank.traces[0]} and so on"])
     return ", ".join([*parts, *rank.traces])
 
 

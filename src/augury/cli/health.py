@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from augury.core.errors import AuguryError
+from augury.core.tested import is_tested, tested_versions
 from augury.core.units import format_bytes
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def examine() -> list[Check]:
         _wire(),
         _machine(),
         _frameworks(),
+        *_torch(),
         _traces(),
         _network_namespaces(),
     ]
@@ -206,6 +208,21 @@ def _frameworks() -> Check:
         name="frameworks",
         status=Status.OK,
         found=", ".join(found) or "none; only recording and steering training needs one",
+    )
+
+
+def _torch() -> Iterator[Check]:
+    try:
+        version = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return
+    is_ok = is_tested("torch", version)
+    tested = tested_versions("torch")
+    yield Check(
+        name="torch",
+        status=Status.OK if is_ok else Status.WARN,
+        found=version if is_ok else f"{version} is not tested, {tested} is",
+        remedy="" if is_ok else f"use torch {tested}, or see whether what you record is complete",
     )
 
 

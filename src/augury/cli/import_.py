@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,6 +37,7 @@ def import_(
     from augury.core.trace_file import write_trace
     from augury.ingest.imported import import_traces
 
+    _refuse_runs(traces)
     if clocks not in ("auto", "collectives"):
         raise UsageError(f"{clocks!r} tells no clock", remedy="choose auto or collectives")
     _prepare(out, force=force)
@@ -75,6 +77,19 @@ def summary(trace: Trace) -> dict[str, Any]:
         "clocks": [{"rank": facts.rank, "clock": facts.clock} for facts in trace.ranks],
         "ledger": list(trace.ledger),
     }
+
+
+def _refuse_runs(traces: list[Path]) -> None:
+    from augury.ingest.rank_record import is_rank_record
+
+    for path in traces:
+        inside = sorted(path.glob("rank-*.json")) if path.is_dir() else [path]
+        if any(map(is_rank_record, inside)) or (path / "run.json").is_file():
+            run = path if path.is_dir() else path.parent
+            raise UsageError(
+                f"{path} was written by Augury: it needs no import",
+                remedy=f"use it as it is: augury replay {shlex.quote(str(run))}",
+            )
 
 
 def _prepare(out: Path, *, force: bool) -> None:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from augury.core.errors import AuguryError, UsageError
+from augury.core.files import DISK_IS_FULL
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141
@@ -84,9 +85,10 @@ def _out_of_memory() -> AuguryError:
 
 def _refused(error: OSError) -> AuguryError:
     where = f" ({os.fspath(error.filename)!r})" if error.filename is not None else ""
+    is_full = error.errno in DISK_IS_FULL
     return AuguryError(
         f"the system refused: {error.strerror or error}{where}",
-        remedy="check space and permissions",
+        remedy="make space there" if is_full else "check permissions",
     )
 
 

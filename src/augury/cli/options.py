@@ -14,7 +14,12 @@ GraphPath = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
 MaxBytes = Annotated[
-    str, typer.Option(metavar="SIZE", help="Refuse a graph that unpacks to more than this.")
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        help="Refuse what unpacks to more than this.",
+        show_default="2GiB for a graph, 16GiB for a run",
+    ),
 ]
 MaxEvents = Annotated[
     int, typer.Option(min=1, help="Cut a timeline after this many events, and say so.")
@@ -39,5 +44,3 @@ Collectives = Annotated[
     ),
 ]
 NoFold = Annotated[bool, typer.Option("--no-fold", help="Simulate identical ranks one by one.")]
-
-DEFAULT_MAX_BYTES = "2GiB"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from augury.core.errors import InfeasibleError
+from augury.oracle.certainty import warnings_of
 from augury.oracle.limits import REASONS
 from augury.oracle.recommend import Choice, interval_s, recommend, recommend_each
 from augury.oracle.strategy import Reason
@@ -34,6 +35,7 @@ def result_of(
         rows=[_row(one, index, samples) for index in range(len(case.devices)) for one in judged],
         fastest=[_recommendation(one, judged) for one in recommend_each(judged) if one is not None],
         recommended=_recommendation(best, judged) if best is not None else None,
+        warnings=warnings_of(judged),
         notes=list(notes),
     )
 
@@ -59,7 +61,8 @@ def _row(judged: Judged, index: int, samples: int | None) -> OracleRow:
     step_s = float(judged.step_s[index])
     epoch_s = step_s * samples / batch if samples is not None else None
     price = case.machine.price_per_device_hour
-    even_s = case.work.sample_s * batch / devices
+    # With the same constants as the step, and without recomputation, which is no useful work.
+    even_s = case.constants.compute_ratio * case.work.sample_s * batch / devices
     return OracleRow(
         strategy=estimate.strategy,
         devices=devices,

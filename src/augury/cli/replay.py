@@ -15,9 +15,14 @@ from augury.cli.exports import (
     write_timeline,
 )
 from augury.cli.fine import read_fine
-from augury.cli.graphs import predicted_interval, read_graph, replay_graph
+from augury.cli.graphs import (
+    predicted_interval,
+    read_graph,
+    replay_graph,
+    representation_of,
+    warnings_of,
+)
 from augury.cli.options import (
-    DEFAULT_MAX_BYTES,
     Engine,
     Force,
     GraphPath,
@@ -47,7 +52,7 @@ def replay(
     engine: Engine = "auto",
     no_fold: NoFold = False,
     top: Annotated[int, typer.Option(min=1, help="Lines that each list may have.")] = 10,
-    max_bytes: MaxBytes = DEFAULT_MAX_BYTES,
+    max_bytes: MaxBytes = None,
     max_events: MaxEvents = DEFAULT_MAX_EVENTS,
     force: Force = False,
 ) -> None:
@@ -60,7 +65,10 @@ def replay(
     result = replay_graph(source, engine=engine, fold=not no_fold)
     from augury.report.summarize import summarize
 
-    summary = summarize(result, interval_ns=predicted_interval(result))
+    run = representation_of(result)
+    summary = summarize(
+        result, interval_ns=predicted_interval(result, run), ledger=warnings_of(run)
+    )
     notes: list[str] = []
     if timeline:
         written = write_timeline(

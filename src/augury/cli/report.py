@@ -15,7 +15,6 @@ from augury.cli.exports import (
 )
 from augury.cli.graphs import read_graph, replay_graph
 from augury.cli.options import (
-    DEFAULT_MAX_BYTES,
     Engine,
     Force,
     GraphPath,
@@ -43,7 +42,7 @@ def report(
     max_events: MaxEvents = DEFAULT_MAX_EVENTS,
     engine: Engine = "auto",
     no_fold: NoFold = False,
-    max_bytes: MaxBytes = DEFAULT_MAX_BYTES,
+    max_bytes: MaxBytes = None,
     force: Force = False,
     json: Json = False,
 ) -> None:

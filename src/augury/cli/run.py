@@ -34,9 +34,10 @@ def run(
     steps: Annotated[
         str,
         typer.Option(
-            metavar="FIRST:LAST", help="The window, after a warm-up; several as 10:20,30:40."
+            metavar="FIRST:LAST",
+            help="Windows, as 10:20 or 10:20,30:40; auto spreads short ones over the job.",
         ),
-    ] = "10:20",
+    ] = "auto",
     ranks: Annotated[
         str | None,
         typer.Option(metavar="LIST", help="Profile only these, as 0,3-5; the others' steps count."),
@@ -64,6 +65,21 @@ def run(
             metavar="FILE", help="Also train as this plan says, made by `augury schedule -o`."
         ),
     ] = None,
+    no_trial: Annotated[
+        bool,
+        typer.Option(
+            "--no-trial", help="With --plan: follow it without a trial against stock DDP."
+        ),
+    ] = False,
+    repeat_baseline: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=20,
+            help="Run the job N times without the plan and N times with it, in turns.",
+        ),
+    ] = None,
     module: Annotated[
         str | None,
         typer.Option("-m", metavar="MODULE", help="Run a Python module; its arguments behind --."),
@@ -71,7 +87,7 @@ def run(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Record a PyTorch job: traces of a window of steps, and the time of every step."""
+    """Record a PyTorch job: traces of windows of steps, and the time of every step."""
     from augury.capture.in_process import is_python, is_rank
     from augury.capture.launcher import as_program, launch
     from augury.capture.rank_record import own_rank
@@ -80,7 +96,7 @@ def run(
     from augury.capture.wire import become_wired, wire_environment
 
     windows, chosen = parse_windows(steps), parse_ranks(ranks)
-    _announce(plan)
+    _announce(plan, has_trial=not no_trial)
     words = _job(command or [], module)
     rank = own_rank()[0] if is_rank() else None
     becomes_job = rank is not None and is_python(words)
@@ -96,6 +112,27 @@ def run(
         wire=wire,
         wire_events=wire_events,
     )
+    if repeat_baseline is not None:
+        from augury.cli.repeats import run_in_turns
+
+        if plan is None:
+            raise UsageError("--repeat-baseline compares a plan with none", remedy="give --plan")
+        if becomes_job:
+            raise UsageError(
+                "a rank cannot repeat its job",
+                remedy="start the launcher within: augury run ... -- torchrun ... train.py",
+            )
+        wire_environment(settings)
+        code = run_in_turns(
+            as_program(words),
+            settings,
+            out=out,
+            plan=plan,
+            number=repeat_baseline,
+            force=force,
+            as_json=json,
+        )
+        raise typer.Exit(code)
     if becomes_job:
         become_wired(settings)  # before the folder is there: this may begin again
     else:
@@ -105,8 +142,8 @@ def run(
     if becomes_job:
         _run_here(words, settings, ending)
     ending.exit_code = launch(as_program(words), settings)
-    ending.tell()
-    raise typer.Exit(ending.exit_code)
+    summary = ending.tell()
+    raise typer.Exit(ending.exit_code or int(summary.is_empty))
 
 
 def _job(command: list[str], module: str | None) -> list[str]:
@@ -120,14 +157,18 @@ def _job(command: list[str], module: str | None) -> list[str]:
     return words
 
 
-def _announce(plan: Path | None) -> None:
+def _announce(plan: Path | None, *, has_trial: bool) -> None:
     """To the job's processes, which read it themselves; what is wrong with it is said now."""
     from augury.core.plan_file import load_plan
-    from augury.runtime.inject import VARIABLE
+    from augury.runtime.inject import TRIAL_VARIABLE, VARIABLE
 
-    if plan is not None:
-        load_plan(plan)
-        os.environ[VARIABLE] = os.path.realpath(plan)
+    if plan is None:
+        if not has_trial:
+            raise UsageError("there is no plan to follow", remedy="name one with --plan")
+        return
+    load_plan(plan)
+    os.environ[VARIABLE] = os.path.realpath(plan)
+    os.environ[TRIAL_VARIABLE] = str(int(has_trial))
 
 
 def _run_here(words: list[str], settings: Settings, ending: Ending) -> NoReturn:
@@ -136,6 +177,7 @@ def _run_here(words: list[str], settings: Settings, ending: Ending) -> NoReturn:
 
     from augury.capture.in_process import arrange_here, exit_code_of, run_python, tell_uncaught
     from augury.runtime.inject import arrange as arrange_plan
+    from augury.runtime.refusals import tell_refusals
 
     if ending.rank == 0:
         # Called after what the recorder does at the end, being registered before it.
@@ -143,6 +185,7 @@ def _run_here(words: list[str], settings: Settings, ending: Ending) -> NoReturn:
     if settings.wire:
         atexit.register(_pack_unless_forked, os.getpid(), ending)
     arrange_here(settings)
+    tell_refusals()
     arrange_plan()
     try:
         run_python(words)

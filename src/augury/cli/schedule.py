@@ -10,7 +10,6 @@ import typer
 
 from augury.cli.exports import check_target
 from augury.cli.options import (
-    DEFAULT_MAX_BYTES,
     Bandwidth,
     Force,
     Json,
@@ -61,7 +60,7 @@ def schedule(
         typer.Option(metavar="FILE.json", help="Write the problem, to be asked about again."),
     ] = None,
     force: Force = False,
-    max_bytes: MaxBytes = DEFAULT_MAX_BYTES,
+    max_bytes: MaxBytes = None,
     json: Json = False,
 ) -> None:
     """Compare communication policies on a run; write the best as a plan."""
@@ -84,26 +83,26 @@ def schedule(
     if low_risk:
         assessment = assessment.of_stock_ddp()
     result = assessment.result()
-    if out is not None:
-        from augury.core.plan_file import save_plan
-
-        save_plan(assessment.plan(), out, force=force)
+    plan = assessment.write_plan(out, force=force) if out is not None else None
     _write(case, result, plot, problem, force=force, num_policies=len(chosen))
     if json:
         from msgspec.structs import replace
 
         from augury.report.as_json import encode
 
-        print(encode(replace(result, plan=str(out) if out else None)))
+        print(encode(replace(result, plan=str(plan) if plan else None)))
         return
     from augury.report.schedule import render_schedule
 
     render_schedule(result, sys.stdout, name=run.name)
-    for written in (plot, problem, out):
+    for written in (plot, problem, plan):
         if written is not None:
             say(f"wrote {written}")
-    if out is not None:
-        next_command("run", "--plan", out, "--", "torchrun", "...", "train.py")
+    if plan is not None:
+        next_command("run", "--plan", plan, "--", "torchrun", "...", "train.py")
+    elif not assessment.can_pay:
+        if out is not None:
+            say(f"no plan was written: none can pay, so {out} stays as it is")
     else:
         next_command("schedule", run, "-o", "plan.json")
 

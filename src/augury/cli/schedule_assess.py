@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from augury.cli.graphs import predicted_interval, replay_graph
+from augury.cli.graphs import predicted_interval, replay_changed
 from augury.cli.progress import working
-from augury.cli.schedule_ours import orders_to_try
+from augury.core.errors import AuguryError
 from augury.core.kinds import OpKind, ResourceKind
 from augury.core.plan import FIRST_OPS, LAST_OPS, Foretold, Mode, Order, Plan, is_swapped
 from augury.core.plan_spec import verify_order
@@ -21,6 +22,7 @@ from augury.report.schedule_result import (
 
 if TYPE_CHECKING:
     from augury.cli.schedule_case import Case
+    from augury.core.problem import Problem
     from augury.core.timeline import Timeline
     from augury.schedule.evaluate import Outcome
     from augury.schedule.policy import Policy
@@ -40,6 +42,13 @@ class Assessed:
     order: Order
     outcome: Outcome
     result: PolicyResult
+    family: str = ""
+    replay_ratios: dict[str, float] = field(default_factory=dict)
+    """Of all candidates that this one was chosen from, as in a Plan."""
+
+    @property
+    def least_step_ns(self) -> int:
+        return min(self.result.step_ns, self.outcome.step_ns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,12 +56,21 @@ class Assessment:
     """Of some policies in a case."""
 
     case: Case
-    bound_ns: int
     each: list[Assessed]
+
+    @property
+    def bound_ns(self) -> int:
+        """Never above a step of the same table."""
+        return min([self.case.bound_ns, *(one.least_step_ns for one in self.each)])
 
     @property
     def best(self) -> Assessed:
         return best_of(self.each)
+
+    @property
+    def can_pay(self) -> bool:
+        """Whether the best order gains anything that the run's own variations do not hide."""
+        return self.result().can_pay
 
     def of_stock_ddp(self) -> Assessment:
         return replace(self, each=[one for one in self.each if one.result.is_stock_ddp])
@@ -63,23 +81,50 @@ class Assessment:
     def plan(self) -> Plan:
         return plan_of(self.case, self.best, self.bound_ns)
 
+    def write_plan(self, path: Path, *, force: bool) -> Path | None:
+        """The path; None where no plan can pay: then nothing is written, nor replaced."""
+        from augury.core.plan_file import save_plan
+
+        if not self.can_pay:
+            return None
+        save_plan(self.plan(), path, force=force)
+        return path
+
 
 def assess(case: Case, policies: Sequence[Policy]) -> Assessment:
-    from augury.schedule.bound import lower_bound
-
-    with working("bounding what any order could reach"):
-        bound_ns = lower_bound(case.problem)
-    return Assessment(case=case, bound_ns=bound_ns, each=_assess_all(case, policies, bound_ns))
+    return Assessment(case=case, each=_assess_all(case, policies))
 
 
-def _assess_all(case: Case, policies: Sequence[Policy], bound_ns: int) -> list[Assessed]:
+def _assess_all(case: Case, policies: Sequence[Policy]) -> list[Assessed]:
     found = []
     for policy in policies:
         with working(f"compiling {policy.name}"):
-            is_ours = policy.name == OURS and case.rewritten is not None
-            orders = list(orders_to_try(case, policy)) if is_ours else []
-            orders = list(dict.fromkeys(orders)) or [compiled(case, policy)]
-        found.append(best_of([_assess(case, order, bound_ns) for order in orders]))
+            if policy.name == OURS and case.rewritten is not None:
+                families = _families(case, policy)
+            else:
+                families = {compiled(case, policy): [policy.name]}
+        every = [_assess(case, order) for order in families]
+        ratios = {
+            family: round(one.result.step_ns / max(1, one.outcome.step_ns), 4)
+            for one, names in zip(every, families.values(), strict=True)
+            for family in names
+            if one.result.trouble is None
+        }
+        best = best_of(every)
+        found.append(replace(best, family=families[best.order][0], replay_ratios=ratios))
+    return found
+
+
+def _families(case: Case, ours: Policy) -> dict[Order, list[str]]:
+    """Orders to choose from, each once, with the families of candidates that it is of."""
+    from augury.schedule.candidates import piece_candidates, stock_candidates
+
+    found: dict[Order, list[str]] = {}
+    for one in (
+        *piece_candidates(case.problem, case.num_ranks, ours),
+        *stock_candidates(case.stock, ours),
+    ):
+        found.setdefault(one.order, []).append(one.family)
     return found
 
 
@@ -97,7 +142,7 @@ def compiled(case: Case, policy: Policy) -> Order:
     return policy.compile(case.stock)
 
 
-def _assess(case: Case, order: Order, bound_ns: int) -> Assessed:
+def _assess(case: Case, order: Order) -> Assessed:
     from augury.schedule.bucket_list import bucket_caps
     from augury.schedule.evaluate import evaluate
 
@@ -109,10 +154,13 @@ def _assess(case: Case, order: Order, bound_ns: int) -> Assessed:
     link_pct = 100 * outcome.link_busy_ns / max(1, step_ns)
     device_pct = 100 * problem.compute_ns / max(1, step_ns)
     replayed_ns = None
-    if case.rewritten is not None:
-        timeline = replay_graph(case.rewritten(order))
+    timeline, trouble = _replayed(case, order)
+    if timeline is not None:
         step_ns = replayed_ns = timeline.step_ns
-        interval = predicted_interval(timeline, model_error=ASSUMES[order.has_barrier]) or interval
+        interval = (
+            predicted_interval(timeline, case.run, model_error=ASSUMES[order.has_barrier])
+            or interval
+        )
         device_pct = busy_pct(timeline, ResourceKind.COMPUTE)
         link_pct = busy_pct(timeline, ResourceKind.COMMUNICATION)
         waiting_ns = round(step_ns * (100 - device_pct) / 100)
@@ -129,11 +177,12 @@ def _assess(case: Case, order: Order, bound_ns: int) -> Assessed:
             waiting_ns=waiting_ns,
             link_use_pct=min(100.0, link_pct),
             device_use_pct=min(100.0, device_pct),
-            gap_pct=100 * (outcome.step_ns / max(1, bound_ns) - 1),
+            gap_pct=0.0,
             num_pieces=len(order.pieces),
             window_bytes=order.window_bytes,
             has_barrier=order.has_barrier,
             is_stock_ddp=bucket_caps(problem, order) is not None,
+            trouble=trouble,
             transferred=_curve(
                 (int(outcome.arrive_ns[i]), piece.size_bytes)
                 for i, piece in enumerate(order.pieces)
@@ -141,6 +190,16 @@ def _assess(case: Case, order: Order, bound_ns: int) -> Assessed:
             ),
         ),
     )
+
+
+def _replayed(case: Case, order: Order) -> tuple[Timeline | None, str | None]:
+    """The recorded run under the order; or why it cannot be replayed so."""
+    if case.rewritten is None:
+        return None, None
+    try:
+        return replay_changed(case.rewritten(order)), None
+    except AuguryError as error:
+        return None, error.cause
 
 
 def _evaluated_interval(case: Case, order: Order, outcome: Outcome) -> tuple[int, int]:
@@ -183,20 +242,36 @@ def result_of(case: Case, assessed: Sequence[Assessed], bound_ns: int) -> Schedu
         bound_ns=bound_ns,
         headroom_pct=100 * headroom,
         noise_pct=100 * case.noise,
-        can_pay=headroom > case.noise,
+        can_pay=headroom > case.noise
+        and not _found_nothing(case, assessed, best)
+        and best.result.trouble is None
+        and best.result.gain_pct > 0,
         best=best.order.policy,
         plan=None,
-        policies=[one.result for one in assessed],
+        policies=[_with_gap(one.result, bound_ns) for one in assessed],
         pieces=_pieces(case, best),
-        released=_curve(
-            (gradient.release_ns, gradient.size_bytes) for gradient in problem.gradients
-        ),
+        released=released_first(case.problem, case.stock),
         ledger=list(case.ledger),
+        warnings=case.warnings,
     )
 
 
+def _found_nothing(case: Case, assessed: Sequence[Assessed], best: Assessed) -> bool:
+    """Whether our search, which also tries what stock DDP can do, gains less than noise hides."""
+    was_searched = any(one.order.policy == OURS for one in assessed)
+    return was_searched and best.result.gain_pct <= 100 * case.noise
+
+
+def _with_gap(result: PolicyResult, bound_ns: int) -> PolicyResult:
+    from msgspec.structs import replace as changed
+
+    return changed(result, gap_pct=100 * (result.step_ns / max(1, bound_ns) - 1))
+
+
 def best_of(assessed: Sequence[Assessed]) -> Assessed:
-    """Of those that cannot be told apart, the one with the fewest pieces: each is a risk."""
+    """Of those that cannot be told apart, the one with the fewest pieces: each is a risk. An order
+    that could not be replayed only where none could."""
+    assessed = [one for one in assessed if one.result.trouble is None] or assessed
     least_ns = min(one.result.step_ns for one in assessed)
     equal = [one for one in assessed if one.result.step_ns <= least_ns * (1 + TOLD_APART)]
     return min(equal, key=lambda one: (one.result.num_pieces, one.result.step_ns))
@@ -214,18 +289,19 @@ def plan_of(case: Case, best: Assessed, bound_ns: int) -> Plan:
         problem=case.problem,
         order=best.order,
         bucket_caps_bytes=caps or (),
+        family=best.family,
+        replay_ratios=best.replay_ratios,
         foretold=Foretold(
             baseline_ns=case.baseline_ns,
             step_ns=step_ns,
             interval_ns=best.result.interval_ns or (step_ns, step_ns),
-            # It holds for the evaluated step; a replay may come out a little below.
-            bound_ns=min(bound_ns, step_ns),
+            bound_ns=bound_ns,
         ),
     )
 
 
 def _pieces(case: Case, best: Assessed) -> list[PieceResult]:
-    problem, outcome = case.problem, best.outcome
+    problem, outcome = case.problem_of(best.order), best.outcome
     forward_ns = problem.backward_ns + problem.between_ns
     found = []
     for i, piece in enumerate(best.order.pieces):
@@ -249,12 +325,30 @@ def _pieces(case: Case, best: Assessed) -> list[PieceResult]:
     return found
 
 
-def _curve(steps: Iterable[tuple[int, int]]) -> Curve:
-    """Sums of (time, bytes); of very many points every so-manieth."""
+def released_first(*problems: Problem) -> Curve:
+    """Bytes that backward has released by any of the problems that orders are evaluated with: they
+    differ in how much communication slows backward, and nothing arrives before it is released."""
+    earliest_ns = [
+        min(gradient.release_ns for gradient in same)
+        for same in zip(*(problem.gradients for problem in problems), strict=True)
+    ]
+    sizes = [gradient.size_bytes for gradient in problems[0].gradients]
+    return _curve(zip(earliest_ns, sizes, strict=True), is_ahead=True)
+
+
+def _curve(steps: Iterable[tuple[int, int]], *, is_ahead: bool = False) -> Curve:
+    """Sums of (time, bytes), thinned to ``MAX_POINTS``. A thinned curve lies behind the whole one,
+    or, with ``is_ahead``, ahead of it."""
     total = 0
     curve: Curve = []
     for at_ns, size_bytes in sorted(steps):
         total += size_bytes
         curve.append((at_ns, total))
     stride = -(-len(curve) // MAX_POINTS) or 1
+    if stride == 1:
+        return curve
+    last = len(curve) - 1
+    if is_ahead:
+        kept = range(0, last + 1, stride)
+        return [(curve[i][0], curve[min(i + stride - 1, last)][1]) for i in kept]
     return [*curve[:-1:stride], *curve[-1:]]

@@ -7,7 +7,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from augury.cli.graphs import import_numpy, predicted_interval, read_graph, replay_graph
+from augury.cli.graphs import (
+    import_numpy,
+    read_graph,
+    replay_graph,
+    representation_of,
+    run_cap,
+)
 from augury.cli.progress import working
 from augury.core.ledger import Ledger
 from augury.core.problem import Problem, Scheme
@@ -17,8 +23,8 @@ if TYPE_CHECKING:
     from augury.cli.changes import Change
     from augury.core.graph import Graph
     from augury.core.plan import Order
-    from augury.core.timeline import Timeline
-    from augury.core.trace import Calibration
+    from augury.core.trace import Calibration, Trace
+    from augury.costs.interval import Representation
     from augury.rewrite.network import Costs
 
 OtherNetwork = Callable[[Problem, int], Problem]
@@ -40,12 +46,18 @@ class Case:
     """What gains are counted from."""
     baseline_ns: int
     baseline_order: Order
+    bound_ns: int
+    """Lower bound on every step that orders of this case are evaluated or replayed with."""
     noise: float
     """Half the interval of the baseline, as a share."""
+    run: Representation | None = None
+    """How well the recorded windows stand for the run."""
     measured_ns: int | None = None
     rewritten: Callable[[Order], Graph] | None = None
     """The recorded graph under an order; none where nothing was recorded."""
     ledger: Ledger = field(default_factory=Ledger)
+    warnings: list[str] = field(default_factory=list)
+    """What the runtime will not do, as far as the run tells."""
 
     def problem_of(self, order: Order) -> Problem:
         """As it is for whoever follows the order."""
@@ -57,7 +69,7 @@ class Case:
 
 
 def open_case(
-    path: Path, *, max_bytes: str, changes: Sequence[Change], other: OtherNetwork
+    path: Path, *, max_bytes: str | None, changes: Sequence[Change], other: OtherNetwork
 ) -> Case:
     """``changes`` of the network are made to a recorded run, ``other`` is the same done to a
     problem that comes without one."""
@@ -65,7 +77,7 @@ def open_case(
     if path.suffix == ".json" and not path.is_dir():
         return _stated(path, other)
     if path.is_dir():
-        return _recorded(path, changes)
+        return _recorded(path, changes, run_cap(max_bytes))
     graph = read_graph(path, max_bytes=max_bytes)
     if len(graph.gradients):
         return _of_graph(graph, [], {}, changes)
@@ -81,6 +93,7 @@ def _stated(path: Path, other: OtherNetwork) -> Case:
 
 def _bare(problem: Problem, num_ranks: int) -> Case:
     """Held against what PyTorch does by default."""
+    from augury.schedule.bound import lower_bound
     from augury.schedule.evaluate import step_ns
     from augury.schedule.policies import find_policy
 
@@ -92,6 +105,7 @@ def _bare(problem: Problem, num_ranks: int) -> Case:
         baseline="ddp",
         baseline_ns=step_ns(problem, order),
         baseline_order=order,
+        bound_ns=lower_bound(problem),
         noise=QUIET_NOISE,
     )
 
@@ -102,15 +116,27 @@ def _layered(graph: Graph, other: OtherNetwork) -> Case:
     return _bare(other(layer_problem(graph), graph.num_ranks), graph.num_ranks)
 
 
-def _recorded(folder: Path, changes: Sequence[Change]) -> Case:
+def _recorded(folder: Path, changes: Sequence[Change], max_bytes: int) -> Case:
     from augury.build.recorded import build_recorded
     from augury.build.recorded_needs import forward_needs
+    from augury.build.unplanned import build_unplanned, has_pieces
     from augury.ingest.run import open_run
 
     with working(f"reading {folder}"):
-        trace = open_run(folder)
+        trace = open_run(folder, max_bytes=max_bytes)
     with working(f"building the graph of {len(trace.events):,} events"):
-        return _of_graph(build_recorded(trace), trace.calibration, forward_needs(trace), changes)
+        recorded = build_recorded(trace)
+        graph = build_unplanned(trace) if has_pieces(trace) else recorded
+        case = _of_graph(graph, trace.calibration, forward_needs(trace), changes, recorded=recorded)
+    return replace(case, warnings=_warnings(trace))
+
+
+def _warnings(trace: Trace) -> list[str]:
+    reasons = dict.fromkeys(reason for facts in trace.ranks for reason in facts.refusals)
+    return [
+        f"`augury run --plan` will not follow pieces in this job, and stay with stock DDP: {reason}"
+        for reason in reasons
+    ]
 
 
 def _of_graph(
@@ -118,26 +144,42 @@ def _of_graph(
     calibration: Sequence[Calibration],
     needs: dict[str, float],
     changes: Sequence[Change],
+    *,
+    recorded: Graph | None = None,
 ) -> Case:
+    """``recorded``: what gains are counted from, where that is another graph: orders are put in
+    place of stock DDP's buckets, which a run that followed a plan has not."""
     from augury.build.exchanges import TRANSFERS_AT_ONCE
+    from augury.core.measured_step import measured_step_ns
     from augury.core.plan import is_swapped
     from augury.rewrite.following import NOTHING, Following
     from augury.rewrite.network import fit_network
     from augury.rewrite.piece_costs import extra_beside, piece_costs
+    from augury.rewrite.replay_bound import Ways, replay_bound
     from augury.rewrite.scheduled import apply_order
     from augury.rewrite.scheduled_problem import recorded_order, recorded_problem
     from augury.rewrite.swaps import swaps_of
+    from augury.schedule.bound import lower_bound
     from augury.schedule.bucket_list import bucket_caps
 
     ledger = Ledger()
     costs: Costs = fit_network(graph, calibration)
     beside = extra_beside(graph, piece_costs(costs, calibration, Ledger()), calibration)
-    measured_ns = _measured_ns(graph)
+    recorded = graph if recorded is None else recorded
+    is_same = recorded is graph
+    if not is_same:
+        # Messages of pieces tell of the network too.
+        costs = fit_network(recorded, calibration) | costs
+    own_costs = costs
+    measured_ns = measured_step_ns(recorded)
+    run = representation_of(replay_graph(recorded))
     for change in changes:
         graph, costs = change.make(graph, costs)
+        recorded, own_costs = (graph, costs) if is_same else change.make(recorded, own_costs)
         measured_ns = None
     changed, known = graph, piece_costs(costs, calibration, ledger)
     before = replay_graph(graph)
+    baseline = before if is_same else replay_graph(recorded)
     stock = recorded_problem(before, known, needs=needs, beside=beside, ledger=ledger)
     swaps = swaps_of(costs, calibration) if graph.num_ranks == 2 else None
     problem = stock
@@ -161,36 +203,31 @@ def _of_graph(
             following=NOTHING if is_stock else Following(),
         )
 
+    with working("bounding what any order could reach"):
+        ways = Ways(costs=(known, shared), beside=beside, swaps=swaps)
+        bounds_ns = [replay_bound(changed, stock, ways), lower_bound(stock), lower_bound(problem)]
     return Case(
         problem=problem,
         stock=stock,
         num_ranks=graph.num_ranks,
         baseline=RECORDED,
-        baseline_ns=before.step_ns,
+        baseline_ns=baseline.step_ns,
         baseline_order=recorded_order(graph, stock),
-        noise=noise_of(before),
+        bound_ns=min(bounds_ns),
+        noise=noise_of(run),
+        run=run,
         measured_ns=measured_ns,
         rewritten=rewritten,
         ledger=ledger,
     )
 
 
-def noise_of(timeline: Timeline) -> float:
-    interval = predicted_interval(timeline)
-    if interval is None or not timeline.step_ns:
-        return QUIET_NOISE
-    return (interval[1] - interval[0]) / 2 / timeline.step_ns
+def noise_of(run: Representation | None) -> float:
+    """Of gains, which compare replays of the same windows: how sure the level of these is. What
+    differs from run to run is in both."""
+    from augury.costs.interval import NINE_OF_TEN
 
-
-def _measured_ns(graph: Graph) -> int | None:
-    """As ``augury replay`` counts it: the middle step of the slowest rank."""
-    import numpy as np
-
-    steps = graph.measured
-    middles = [
-        float(np.median(steps.dur_ns[steps.rank == rank])) for rank in {*steps.rank.tolist()}
-    ]
-    return round(max(middles)) if middles else None
+    return max(QUIET_NOISE, NINE_OF_TEN * run.recorded.error) if run is not None else QUIET_NOISE
 
 
 def other_network(bandwidth: str | None, latency: str | None) -> OtherNetwork:

@@ -80,7 +80,7 @@ def validate(
     from augury.cli.oracle import find_constants, measured_machine
     from augury.cli.validate_result import result_of
     from augury.oracle.device import Precision
-    from augury.oracle.fit import fit as fit_constants
+    from augury.oracle.fit import fit_and_hold_out
     from augury.oracle.fit_constants import save_constants
     from augury.oracle.reader import load_model
     from augury.oracle.strategy import Options
@@ -102,9 +102,9 @@ def validate(
     options = Options(group=group, overlap=overlap, is_bare=constants == "bare" and fit is None)
     if fit is not None:
         with working("fitting constants"):
-            known = fit_constants(fitted_on, works, machine, options)
+            known, held_out = fit_and_hold_out(fitted_on, works, machine, options)
     else:
-        known = find_constants(constants)
+        known, held_out = find_constants(constants), []
     if out is not None:
         save_constants(known, out, force=force)
     found = compare(compared, works, machine, known, options)
@@ -119,6 +119,7 @@ def validate(
         machine=machine,
         constants=known,
         fitted_on=fitted_on,
+        held_out=held_out,
     )
     missed = None
     if at_least is not None and result.mean_accuracy_pct < at_least:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from augury.oracle.fit_constants import CONSTANTS
+from augury.oracle.held_out import num_covered
 from augury.report.oracle_result import (
+    HeldOutResult,
     ProjectionResult,
     RankingResult,
     ValidatedRow,
@@ -18,6 +20,7 @@ from augury.report.oracle_result import (
 if TYPE_CHECKING:
     from augury.oracle.cluster import Machine
     from augury.oracle.fit_constants import Constants
+    from augury.oracle.held_out import HeldOut
     from augury.oracle.validate import Compared, Projection, Ranking
     from augury.oracle.validate_table import Row
 
@@ -30,6 +33,7 @@ def result_of(
     machine: Machine,
     constants: Constants,
     fitted_on: Sequence[Row],
+    held_out: Sequence[HeldOut] = (),
 ) -> ValidationResult:
     fitted = set(fitted_on)
     return ValidationResult(
@@ -70,6 +74,17 @@ def result_of(
                 num_rows=one.num_rows,
             )
             for one in projections
+        ],
+        held_out=[
+            HeldOutResult(
+                way=one.way.value,
+                left_out=one.left_out,
+                num_rows=len(one.rows),
+                accuracy_pct=one.accuracy_pct,
+                worst_error_pct=100 * float(np.expm1(max(one.log_errors, key=abs))),
+                num_covered=num_covered(one, constants),
+            )
+            for one in held_out
         ],
         rows=[
             ValidatedRow(

@@ -8,9 +8,16 @@ from typing import Annotated
 
 import typer
 
-from augury.cli.graphs import import_numpy, predicted_interval, read_calibrated, replay_graph
+from augury.cli.graphs import (
+    import_numpy,
+    predicted_interval,
+    read_calibrated,
+    replay_changed,
+    replay_graph,
+    representation_of,
+    warnings_of,
+)
 from augury.cli.options import (
-    DEFAULT_MAX_BYTES,
     Bandwidth,
     Engine,
     Json,
@@ -71,7 +78,7 @@ def whatif(
         typer.Option("--half-duplex", help="Links send or receive, not both at once. Fine."),
     ] = False,
     engine: Engine = "auto",
-    max_bytes: MaxBytes = DEFAULT_MAX_BYTES,
+    max_bytes: MaxBytes = None,
     json: Json = False,
 ) -> None:
     """Foretell what a change would do; changes combine."""
@@ -107,15 +114,17 @@ def whatif(
         costs = fit_network(graph, calibration)
         before = replay_graph(graph, engine=engine)
         changed = changes.make_all(graph, costs, wanted)
-    after = replay_graph(changed.evolve(measured=changed.measured.empty()), engine=engine)
+    after = replay_changed(changed.evolve(measured=changed.measured.empty()), engine=engine)
     from augury.report.summarize import summarize_change
 
     error = (sum(change.assumes**2 for change in wanted) + (0.03 if topology else 0.0) ** 2) ** 0.5
+    run_before = representation_of(before)
     result = summarize_change(
         after,
         baseline=before,
         changes=[change.words for change in wanted] + (words_of(topology) if topology else []),
-        interval_ns=predicted_interval(after, model_error=error),
+        interval_ns=predicted_interval(after, run_before, model_error=error),
+        ledger=warnings_of(run_before),
     )
     if json:
         from augury.report.as_json import encode

@@ -1,57 +1,36 @@
-"""Two runs of one job held against each other, and against what a Plan foretold of the change."""
+"""Two runs of one job compared, and compared with what a Plan predicted of the change.
+
+Two runs differ by more than their own steps show: the machine is in another state. The level of a
+run is therefore a random effect, whose variance is what the levels of stretches within the runs
+show, and no less than what runs on a quiet machine differ by.
+"""
 
 from __future__ import annotations
 
+import math
+
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
+from augury.core.comparison import Comparison, ComputeChange
 from augury.core.errors import InputError
-from augury.core.kinds import StepState
+from augury.core.kinds import OpKind
+from augury.core.measured_step import Level, MeasuredRun, measured_run, student
 from augury.core.plan import Plan
-from augury.core.trace import Steps, Trace
+from augury.core.plan_status import ModeTime, TrainingMode, TrialResult
+from augury.core.trace import Trace
+from augury.costs.interval import BETWEEN_RUNS, combined
+from augury.diagnose.followed import followed_from, trial_of
+from augury.diagnose.run_levels import RunLevels, run_levels
 
-TOLERANCE = 0.05
-"""A prediction that is no further off than this, or than the noise, came true."""
+OTHER_LOAD = 0.1
+"""Cores that other processes may use before steps are compared without waiting for a core."""
 
-_TWO_SIDED = 1.96
+MOVED_BY_PLANS = (OpKind.FORWARD.label, OpKind.UPDATE.label)
+"""Classes whose time a plan in pieces moves: updates are made within the next forward, which also
+waits for what it needs. They tell nothing of the machine."""
 
-
-class MeasuredRun(msgspec.Struct, frozen=True, kw_only=True):
-    """The mean over its ranks of every step. ``low_ns`` to ``high_ns`` holds the median nineteen
-    times of twenty, as far as the run's own steps tell."""
-
-    num_ranks: int
-    num_steps: int
-    step_ns: int
-    low_ns: int
-    high_ns: int
-
-    @property
-    def noise(self) -> float:
-        """Half of that width, as a share."""
-        return (self.high_ns - self.low_ns) / 2 / max(1, self.step_ns)
-
-
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """``predicted_step_ns`` is what the Plan promised as a share of its own baseline, taken of
-    what was measured before: another day's machine may be faster or slower altogether."""
-
-    before: MeasuredRun
-    after: MeasuredRun
-    gain_pct: float
-    gain_interval_pct: tuple[float, float]
-    policy: str | None = None
-    predicted_step_ns: int | None = None
-    predicted_gain_pct: float | None = None
-    error_pct: float | None = None
-    came_true: bool | None = None
-
-    @property
-    def is_told_apart(self) -> bool:
-        """Whether the steps' own noise leaves the gain its sign."""
-        low, high = self.gain_interval_pct
-        return low > 0 or high < 0
+COMPUTE_CHANGED = 0.03
+"""Changes of compute below this share are not worth a word."""
 
 
 def compare_runs(before: Trace, after: Trace, plan: Plan | None = None) -> Comparison:
@@ -61,78 +40,128 @@ def compare_runs(before: Trace, after: Trace, plan: Plan | None = None) -> Compa
             f"the runs have {first.num_ranks} and {second.num_ranks} ranks",
             remedy="compare runs of the same job",
         )
-    gain_pct = 100 * (1 - second.step_ns / first.step_ns)
-    either_pct = 100 * second.step_ns / first.step_ns * float(np.hypot(first.noise, second.noise))
+    levels = run_levels(before), run_levels(after)
+    changes = _compute_changes(*levels)
+    if plan is not None or any(_is_planned(run) for run in (before, after)):
+        changes = [change for change in changes if change.kind not in MOVED_BY_PLANS]
+    source, pair = _compared(first, second, *levels)
+    gain_pct, interval_pct = _gain(*pair)
+    if source == "undelayed":
+        interval_pct = _with_steps(
+            gain_pct, interval_pct, 100 * (1 - second.step_ns / first.step_ns)
+        )
+    trial = trial_of(after, plan)
+    planned = _planned_time(trial)
+    if planned is not None:
+        source, gain_pct, interval_pct = "trial", planned.gain_pct, planned.interval_pct
+    elif plan is not None:
+        interval_pct = _with_compute(interval_pct, changes, levels[0].step)
     found = Comparison(
         before=first,
         after=second,
         gain_pct=round(gain_pct, 4),
-        gain_interval_pct=(round(gain_pct - either_pct, 4), round(gain_pct + either_pct, 4)),
+        gain_interval_pct=(round(interval_pct[0], 4), round(interval_pct[1], 4)),
+        gain_source=source,
+        compute_changes=changes,
+        trial=trial,
+        followed_from_step=followed_from(after) if plan is not None else None,
     )
-    return found if plan is None else _held_against(found, plan)
+    return found if plan is None else judged_by(found, plan)
 
 
-def measured_run(trace: Trace) -> MeasuredRun:
-    """From steps that nobody watched, or, where there are none, from timed ones."""
-    steps = trace.steps
-    plain = steps.state == StepState.PLAIN
-    rows = np.flatnonzero(plain if plain.any() else steps.state == StepState.TIMED)
-    ranks = np.unique(steps.rank[rows])
-    if not len(ranks):
-        raise InputError("the run has no step to compare", remedy="let the job take more steps")
-    dur_ns = _of_all_ranks(steps, rows, len(ranks))
-    if not len(dur_ns):
-        raise InputError(
-            "no step was seen on all ranks", remedy="record all ranks, and more of their steps"
-        )
-    low_ns, high_ns = _range_of_median(dur_ns)
-    return MeasuredRun(
-        num_ranks=len(ranks),
-        num_steps=len(dur_ns),
-        step_ns=max(1, round(float(np.median(dur_ns)))),
-        low_ns=low_ns,
-        high_ns=high_ns,
+def _is_planned(run: Trace) -> bool:
+    return any(
+        facts.plan is not None and facts.plan.mode is TrainingMode.PLANNED for facts in run.ranks
     )
 
 
-def _of_all_ranks(steps: Steps, rows: NDArray[np.intp], num_ranks: int) -> NDArray[np.int64]:
-    """Ranks that need not take turns are ahead now and behind then: none for long."""
-    dur_ns = steps.end_ns[rows] - steps.start_ns[rows]
-    _, place, count = np.unique(steps.step[rows], return_inverse=True, return_counts=True)
-    sums = np.bincount(place, weights=dur_ns, minlength=len(count))
-    means: NDArray[np.int64] = np.rint(sums[count == num_ranks] / num_ranks).astype(np.int64)
-    return means
+def _compared(
+    first: MeasuredRun, second: MeasuredRun, before: RunLevels, after: RunLevels
+) -> tuple[str, tuple[Level, Level]]:
+    loads = (first.other_load, second.other_load)
+    is_loaded = any(load is not None and load > OTHER_LOAD for load in loads)
+    if is_loaded and before.undelayed is not None and after.undelayed is not None:
+        return "undelayed", (before.undelayed, after.undelayed)
+    return "steps", (before.step, after.step)
 
 
-def _range_of_median(dur_ns: NDArray[np.int64]) -> tuple[int, int]:
-    """Between two of the sorted steps, by their number alone: steps have no distribution that one
-    could assume."""
-    ordered = np.sort(dur_ns)
-    reach = _TWO_SIDED * np.sqrt(len(ordered)) / 2
-    middle = (len(ordered) - 1) / 2
-    low = max(0, int(np.floor(middle - reach)))
-    high = min(len(ordered) - 1, int(np.ceil(middle + reach)))
-    return int(ordered[low]), int(ordered[high])
+def _with_steps(
+    gain_pct: float, interval_pct: tuple[float, float], of_steps_pct: float
+) -> tuple[float, float]:
+    """Where whole steps became slower and steps without their delay faster, or the reverse, the
+    direction is not known: the interval covers both."""
+    if gain_pct * of_steps_pct >= 0:
+        return interval_pct
+    return min(interval_pct[0], of_steps_pct), max(interval_pct[1], of_steps_pct)
 
 
-def _held_against(found: Comparison, plan: Plan) -> Comparison:
+def _gain(before: Level, after: Level) -> tuple[float, tuple[float, float]]:
+    """In percent, with its 90 % interval."""
+    change = math.log(after.value_ns / before.value_ns)
+    error, freedom = combined(
+        *((one.error, one.freedom) for one in (before, after)),
+        *((one.drift, one.freedom) for one in (before, after)),
+        (math.sqrt(2) * BETWEEN_RUNS, math.inf),
+    )
+    reach = student(freedom) * error
+    low, high = (100 * -math.expm1(min(50.0, change + side * reach)) for side in (1, -1))
+    return 100 * -math.expm1(change), (low, high)
+
+
+def _compute_changes(before: RunLevels, after: RunLevels) -> list[ComputeChange]:
+    found = []
+    for kind in before.compute.keys() & after.compute.keys():
+        was, now = before.compute[kind], after.compute[kind]
+        error, freedom = combined((was.error, was.freedom), (now.error, now.freedom))
+        change = math.log(now.value_ns / was.value_ns)
+        if abs(change) > max(COMPUTE_CHANGED, student(freedom) * error):
+            found.append(
+                ComputeChange(
+                    kind=kind,
+                    before_ns=round(was.value_ns),
+                    after_ns=round(now.value_ns),
+                    change_pct=round(100 * math.expm1(change), 4),
+                )
+            )
+    return sorted(found, key=lambda one: -abs(one.after_ns - one.before_ns))
+
+
+def _with_compute(
+    interval_pct: tuple[float, float], changes: list[ComputeChange], before: Level
+) -> tuple[float, float]:
+    """A plan changes communication alone: how far compute changed is the machine's doing, and the
+    interval reaches from the gain with it to the gain without."""
+    more_ns = sum(one.after_ns - one.before_ns for one in changes)
+    moved = 100 * more_ns / before.value_ns
+    low, high = interval_pct
+    return min(low, low + moved), max(high, high + moved)
+
+
+def _planned_time(trial: TrialResult | None) -> ModeTime | None:
+    """The planned mode of a trial; of several the fastest."""
+    if trial is None:
+        return None
+    times = [time for time in trial.times if time.mode is not TrainingMode.STOCK]
+    return max(times, key=lambda time: time.gain_pct, default=None)
+
+
+def judged_by(found: Comparison, plan: Plan) -> Comparison:
+    """With what the plan predicted, as a share of what was measured before."""
     if plan.foretold is None or plan.foretold.baseline_ns <= 0:
         raise InputError(
-            "the plan foretells nothing", remedy="make it from the run before: augury schedule -o"
+            "the plan predicts nothing", remedy="make it from the run before: augury schedule -o"
         )
-    promised = plan.foretold.step_ns / plan.foretold.baseline_ns
-    predicted_ns = found.before.step_ns * promised
-    error = predicted_ns / found.after.step_ns - 1
-    low, high = (
-        edge / plan.foretold.baseline_ns * found.before.step_ns
-        for edge in plan.foretold.interval_ns
-    )
-    noise = max(found.before.noise, found.after.noise)
+    baseline_ns = plan.foretold.baseline_ns
+    share = plan.foretold.step_ns / baseline_ns
+    low, high = (edge / baseline_ns for edge in plan.foretold.interval_ns)
+    measured = 1 - found.gain_pct / 100
+    before_ns = found.before.step_ns
     return msgspec.structs.replace(
         found,
         policy=plan.order.policy,
-        predicted_step_ns=round(predicted_ns),
-        predicted_gain_pct=round(100 * (1 - promised), 4),
-        error_pct=round(100 * error, 4),
-        came_true=abs(error) <= max(TOLERANCE, noise) or low <= found.after.step_ns <= high,
+        predicted_step_ns=round(before_ns * share),
+        predicted_interval_ns=(round(before_ns * low), round(before_ns * high)),
+        predicted_gain_pct=round(100 * (1 - share), 4),
+        error_pct=round(100 * (share / measured - 1), 4) if measured > 0 else None,
+        came_true=low <= measured <= high,
     )

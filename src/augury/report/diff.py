@@ -1,4 +1,4 @@
-"""Two runs beside each other for the eyes, with what was foretold of the change."""
+"""Two runs beside each other for the terminal, with what was predicted of the change."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from augury.report.console import columns, make_console
 from augury.report.safe_text import safe
 
 if TYPE_CHECKING:
-    from augury.diagnose.compare import Comparison, MeasuredRun
+    from augury.core.comparison import Comparison
+    from augury.core.measured_step import MeasuredRun
 
 
 def render_diff(found: Comparison, file: TextIO, *, before: str, after: str) -> None:
@@ -21,12 +22,12 @@ def render_diff(found: Comparison, file: TextIO, *, before: str, after: str) -> 
             "predicted",
             format_ns(found.predicted_step_ns),
             format_percent(found.predicted_gain_pct, signed=True),
-            f"policy {safe(found.policy or '', max_chars=40)}",
+            f"{_range(found.predicted_interval_ns)}policy {safe(found.policy or '', max_chars=40)}",
         )
     table.add_row(
         "measured after",
         format_ns(found.after.step_ns),
-        format_percent(found.gain_pct, signed=True),
+        format_percent(100 * (1 - found.after.step_ns / found.before.step_ns), signed=True),
         _said(found.after),
     )
     with console.capture() as capture:
@@ -36,7 +37,8 @@ def render_diff(found: Comparison, file: TextIO, *, before: str, after: str) -> 
             highlight=False,
         )
         console.print(table)
-        console.print(_verdict(found), markup=False, highlight=False)
+        for line in _verdict(found):
+            console.print(line, markup=False, highlight=False)
     file.writelines(f"{line.rstrip(' ')}\n" for line in capture.get().splitlines())
 
 
@@ -44,13 +46,57 @@ def _said(run: MeasuredRun) -> str:
     return f"{run.num_steps} steps, {format_ns(run.low_ns)} to {format_ns(run.high_ns)}"
 
 
-def _verdict(found: Comparison) -> str:
+def _range(interval_ns: tuple[int, int] | None) -> str:
+    if interval_ns is None:
+        return ""
+    return f"{format_ns(interval_ns[0])} to {format_ns(interval_ns[1])}, "
+
+
+def _verdict(found: Comparison) -> list[str]:
     low, high = found.gain_interval_pct
     if found.is_told_apart:
-        gain = f"The gain lies between {low:+.1f} and {high:+.1f} %."
+        word = "gain" if low > 0 else "loss"
+        lines = [f"A {word}: the 90 % interval of the gain is {low:+.1f} to {high:+.1f} %."]
     else:
-        gain = f"The steps' own noise hides any gain ({low:+.1f} to {high:+.1f} %)."
-    if found.error_pct is None:
-        return gain
-    came = "came true" if found.came_true else "did not come true"
-    return f"{gain} The prediction {came}: {found.error_pct:+.1f} % off."
+        lines = [f"No gain can be claimed: its 90 % interval is {low:+.1f} to {high:+.1f} %."]
+    lines += _source(found)
+    for change in found.compute_changes:
+        lines.append(
+            f"Compute itself changed: {safe(change.kind, max_chars=20)} took"
+            f" {format_ns(change.before_ns)} a step before and {format_ns(change.after_ns)} after"
+            f" ({change.change_pct:+.1f} %)."
+        )
+    if found.followed_from_step is not None:
+        lines.append(f"The plan was followed from step {found.followed_from_step} on.")
+    elif found.policy is not None:
+        lines.append("The run does not say from when on the plan was followed, if it was.")
+    if found.error_pct is not None:
+        off = f"the prediction was {found.error_pct:+.1f} % off"
+        if found.came_true:
+            lines.append(f"The measured step lies inside the predicted 90 % interval; {off}.")
+        else:
+            lines.append(f"A miss: the measured step lies outside the predicted interval; {off}.")
+    return lines
+
+
+def _source(found: Comparison) -> list[str]:
+    lines = []
+    if found.num_pairs > 1:
+        lines.append(
+            f"The gain is the mean of {found.num_pairs} pairs of runs that took turns;"
+            " what drifts slowly cancels."
+        )
+    if found.gain_source == "trial" and found.trial is not None:
+        lines += [
+            "The gain is that of the trial in the job: blocks of stock and planned steps that"
+            f" alternated from step {found.trial.first_step} to {found.trial.last_step}."
+        ]
+    if found.gain_source == "undelayed":
+        shares = [f"{run.delay_pct or 0:.0f} %" for run in (found.before, found.after)]
+        loads = [f"{run.other_load or 0:.1f}" for run in (found.before, found.after)]
+        lines += [
+            f"Other processes used {loads[0]} cores before and {loads[1]} after: the gain of"
+            f" {found.gain_pct:+.1f} % is counted without the time for which training threads had"
+            f" no core ({shares[0]} and {shares[1]} of the steps)."
+        ]
+    return lines

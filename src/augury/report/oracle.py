@@ -23,6 +23,8 @@ def render_oracle(result: OracleResult, file: TextIO) -> None:
         _refused(console, result)
         for line in _verdict(result):
             console.print(line)
+        for warning in result.warnings:
+            console.print(f"warning: {safe(warning, max_chars=300)}", style="yellow")
         for note in result.notes:
             console.print(f"note: {safe(note, max_chars=300)}")
     file.writelines(f"{line.rstrip(' ')}\n" for line in capture.get().splitlines())

@@ -78,6 +78,8 @@ class OracleResult(msgspec.Struct, frozen=True, kw_only=True):
     rows: list[OracleRow]
     fastest: list[Recommendation]
     recommended: Recommendation | None
+    warnings: list[str]
+    """Where the sweep goes beyond what the constants were fitted on."""
     notes: list[str]
 
 
@@ -118,6 +120,18 @@ class ProjectionResult(msgspec.Struct, frozen=True, kw_only=True):
     num_rows: int
 
 
+class HeldOutResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows that were left out of a fit, compared with what it predicts of them."""
+
+    way: str
+    left_out: str
+    num_rows: int
+    accuracy_pct: float
+    worst_error_pct: float
+    num_covered: int
+    """Rows within the stated intervals, whose widths are calibrated on these very rows."""
+
+
 class ValidationResult(msgspec.Struct, frozen=True, kw_only=True):
     schema_version: int = SCHEMA_VERSION
     cluster: str
@@ -138,4 +152,6 @@ class ValidationResult(msgspec.Struct, frozen=True, kw_only=True):
     max_regret_pct: float | None
     rankings: list[RankingResult]
     projections: list[ProjectionResult]
+    held_out: list[HeldOutResult]
+    """Of what was fitted on; empty where nothing was."""
     rows: list[ValidatedRow]

@@ -59,6 +59,19 @@ def render_validation(result: ValidationResult, file: TextIO) -> None:
                     format_percent(projected.max_error_pct, signed=True),
                 )
             console.print(table)
+        if result.held_out:
+            title(console, "Held out", "left out of the fit, then compared; inside the interval")
+            table = columns("~left out", ">rows", ">right", ">worst", ">inside")
+            for held in result.held_out:
+                table.add_row(
+                    f"{held.way}: {safe(held.left_out)}",
+                    str(held.num_rows),
+                    format_percent(held.accuracy_pct),
+                    format_percent(held.worst_error_pct, signed=True),
+                    f"{held.num_covered} of {held.num_rows}",
+                )
+            console.print(table)
+            console.print("The widths of intervals are calibrated on these rows.")
         for line in _verdict(result):
             console.print(line)
     file.writelines(f"{line.rstrip(' ')}\n" for line in capture.get().splitlines())

@@ -23,6 +23,14 @@ def render_schedule(result: ScheduleResult, file: TextIO, *, name: str) -> None:
         _steps(console, result)
         for line in _verdict(result):
             console.print(line)
+        for one in result.policies:
+            if one.trouble is not None:
+                why = safe(one.trouble, max_chars=300)
+                said = f"  {safe(one.policy)} could not be replayed: {why}"
+                console.print(said, style="yellow", markup=False)
+        for warning in result.warnings:
+            said = f"  warning: {safe(warning, max_chars=400)}"
+            console.print(said, style="yellow", markup=False)
         for anomaly in result.ledger:
             console.print(f"  {safe(anomaly.meaning, max_chars=300)}", style="yellow")
     file.writelines(f"{line.rstrip(' ')}\n" for line in capture.get().splitlines())
@@ -50,7 +58,7 @@ def _head(console: Console, result: ScheduleResult, name: str) -> None:
 
 
 def _table(console: Console, result: ScheduleResult) -> None:
-    title(console, "Policies", f"no order can be faster than {format_ns(result.bound_ns)}")
+    title(console, "Policies", f"lower bound for any order: {format_ns(result.bound_ns)}")
     has_replay = any(one.replayed_step_ns is not None for one in result.policies)
     table = columns(
         "policy",
@@ -71,11 +79,13 @@ def _table(console: Console, result: ScheduleResult) -> None:
 
 def _row(one: PolicyResult, has_replay: bool) -> list[str]:
     replayed = format_ns(one.replayed_step_ns) if one.replayed_step_ns is not None else ""
+    if one.trouble is not None:
+        replayed = "failed"
     return [
         safe(one.policy),
         *([replayed] if has_replay else []),
         format_ns(one.evaluated_step_ns),
-        format_percent(one.gain_pct, signed=True),
+        format_percent(one.gain_pct, signed=True) if one.trouble is None else "",
         format_ns(one.waiting_ns),
         f"{one.link_use_pct:.0f} %",
         f"{one.device_use_pct:.0f} %",
@@ -113,7 +123,11 @@ def _verdict(result: ScheduleResult) -> list[str]:
         f" noise hides {format_percent(result.noise_pct)}"
     )
     if not result.can_pay:
-        return ["", f"Scheduling cannot pay here: {headroom}. Leave the run as it is."]
+        gain = format_percent(best.gain_pct, signed=True)
+        found = f"best gain {gain}; {headroom}"
+        if best.trouble is None and best.gain_pct <= 0 and result.headroom_pct > result.noise_pct:
+            return ["", f"None of these policies gains anything: {found}. Leave the run as it is."]
+        return ["", f"Scheduling cannot pay here: {found}. Leave the run as it is."]
     sure = ""
     if best.interval_ns:
         low, high = best.interval_ns

@@ -28,8 +28,7 @@ class PieceResult(msgspec.Struct, frozen=True, kw_only=True):
 
 class PolicyResult(msgspec.Struct, frozen=True, kw_only=True):
     """``step_ns`` is the replayed step where there is a recorded graph to replay, else the
-    evaluated one; shares are of that step. ``gap_pct`` is how far the evaluated step is above the
-    bound."""
+    evaluated one; shares are of that step, and ``gap_pct`` is how far it is above the bound."""
 
     policy: str
     step_ns: int
@@ -49,6 +48,8 @@ class PolicyResult(msgspec.Struct, frozen=True, kw_only=True):
     is_stock_ddp: bool
     """A list of bucket sizes makes stock DDP do this."""
     transferred: Curve
+    trouble: str | None = None
+    """Why it could not be replayed: it is then not chosen, and its step is the evaluated one."""
 
 
 class ScheduleResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +72,7 @@ class ScheduleResult(msgspec.Struct, frozen=True, kw_only=True):
     baseline_step_ns: int
     measured_step_ns: int | None
     bound_ns: int
+    """Lower bound on the replayed and the evaluated step of any order."""
     headroom_pct: float
     """What the bound is below the baseline, replayed or evaluated, whichever is faster."""
     noise_pct: float
@@ -78,8 +80,10 @@ class ScheduleResult(msgspec.Struct, frozen=True, kw_only=True):
     can_pay: bool
     best: str
     plan: str | None
-    """The file that the best was written to."""
+    """The file that the best was written to; null also where no plan can pay."""
     policies: list[PolicyResult]
     pieces: list[PieceResult]
     released: Curve
     ledger: list[Anomaly]
+    warnings: list[str] = []
+    """Why the runtime will not follow a plan of pieces, as far as the recorded run tells."""

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from augury.core.graph import Graph, MeasuredSteps
+from augury.core.graph import MeasuredSteps
 from augury.core.kinds import OpKind, ResourceKind, Role
+from augury.core.ledger import Ledger
+from augury.core.measured_step import measured_step_ns, worker_steps
 from augury.core.timeline import Holder, PeakMemory, Reason, Timeline
 from augury.report.result import (
     HolderResult,
@@ -27,10 +29,15 @@ MAX_HOLDERS = 10
 """Of one rank's peak memory; there may be thousands of layers on thousands of ranks."""
 
 
-def summarize(timeline: Timeline, *, interval_ns: tuple[int, int] | None = None) -> ReplayResult:
+def summarize(
+    timeline: Timeline,
+    *,
+    interval_ns: tuple[int, int] | None = None,
+    ledger: Ledger | None = None,
+) -> ReplayResult:
+    """``ledger``: what else was noticed of the run, besides what its graph and its replay say."""
     graph = timeline.graph
-    measured = _of_workers(graph)
-    measured_step = _measured_step_ns(measured)
+    measured_step = measured_step_ns(graph)
     return ReplayResult(
         num_ranks=graph.num_ranks,
         num_servers=len(graph.ranks) - graph.num_ranks,
@@ -41,13 +48,13 @@ def summarize(timeline: Timeline, *, interval_ns: tuple[int, int] | None = None)
         predicted_step_ns=timeline.step_ns,
         interval_ns=interval_ns,
         error_pct=_error_pct(timeline.step_ns, measured_step),
-        unexplained_pct=_unexplained_pct(measured),
+        unexplained_pct=_unexplained_pct(worker_steps(graph)),
         makespan_ns=timeline.makespan_ns,
         ranks=_ranks(timeline),
         resources=_resources(timeline),
         critical_path=_segments(timeline),
         critical_path_summary=_path_summary(timeline),
-        ledger=list(graph.ledger.merged(timeline.ledger)),
+        ledger=list(graph.ledger.merged(timeline.ledger).merged(ledger or Ledger())),
     )
 
 
@@ -57,8 +64,9 @@ def summarize_change(
     baseline: Timeline,
     changes: list[str],
     interval_ns: tuple[int, int] | None,
+    ledger: Ledger | None = None,
 ) -> WhatIfResult:
-    result = summarize(timeline, interval_ns=interval_ns)
+    result = summarize(timeline, interval_ns=interval_ns, ledger=ledger)
     fields = {name: getattr(result, name) for name in result.__struct_fields__}
     return WhatIfResult(
         **fields,
@@ -66,20 +74,6 @@ def summarize_change(
         baseline_step_ns=baseline.step_ns,
         gain_pct=round(100 * (1 - timeline.step_ns / max(1, baseline.step_ns)), 4),
     )
-
-
-def _of_workers(graph: Graph) -> MeasuredSteps:
-    measured = graph.measured
-    keep = graph.ranks.role[measured.rank] == Role.WORKER
-    return MeasuredSteps(**{name: values[keep] for name, values in measured.columns()})
-
-
-def _measured_step_ns(measured: MeasuredSteps) -> int | None:
-    """A step takes as long as its slowest rank."""
-    if not len(measured):
-        return None
-    ranks = set(measured.rank.tolist())
-    return max(_typical(measured.dur_ns[measured.rank == rank]) for rank in ranks)
 
 
 def _typical(dur_ns: NDArray[np.int64]) -> int:

@@ -260,7 +260,7 @@ def _ledger(console: Console, result: ReplayResult) -> None:
 
     if not result.ledger:
         return
-    title(console, "Ledger", "what was met on the way")
+    title(console, "Warnings")
     for anomaly in result.ledger:
         line = Text(f"{anomaly.severity.value:<9}", _SEVERITY_STYLES[anomaly.severity.value])
         line.append(f"{anomaly.count:,} x {safe(anomaly.name)}: {safe(anomaly.meaning)}", "none")

@@ -55,8 +55,9 @@ def _calibrated(calibration: Sequence[Calibration]) -> dict[OpKind, list[Sample]
 
 def link_rate(graph: Graph, costs: Costs) -> float:
     """Bytes a second that one rank sends while it reduces, as far as the times tell."""
-    cost = costs.get(OpKind.ALL_REDUCE)
     num_ranks = graph.num_ranks
+    swapped = costs.get(OpKind.SEND) if num_ranks == 2 else None
+    cost = costs.get(OpKind.ALL_REDUCE, swapped)
     if cost is None or cost.ns_per_byte <= 0 or num_ranks < 2:
         raise InputError(
             "the graph does not tell how fast its links are",

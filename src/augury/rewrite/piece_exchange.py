@@ -121,7 +121,7 @@ class PieceExchange:
         ops, edit = self._graph.ops, self._edit
         carried = carried_by(self._graph, parts)
         kind, stream = OpKind(int(ops.kind[carried[0]])), int(ops.resource[carried[0]])
-        residual = self._residual(carried, kind)
+        residual = recorded_over_model(self._graph, carried, self._costs[kind], self._beside)
         marks: dict[int, int] = {}
         sent: list[int] = []
         arrived: list[int] = []
@@ -201,16 +201,6 @@ class PieceExchange:
             after=after,
         )
 
-    def _residual(self, carried: list[int], kind: OpKind) -> float:
-        """How this step's collectives differed from what the model says of their sizes."""
-        ops = self._graph.ops
-        sizes = ops.size_bytes[carried].tolist()
-        said_ns = sum(self._costs[kind].time_ns(size) for size in sizes)
-        if self._beside:
-            # All but the last leave while backward runs.
-            said_ns += sum(self._beside.time_ns(size) for size in sizes[:-1])
-        return float(ops.work_ns[carried].sum()) / said_ns if said_ns else 1.0
-
     def _mark(self, parts: StepParts, at_ns: int, marks: dict[int, int]) -> int:
         """So long after the start of backward."""
         if at_ns not in marks:
@@ -232,6 +222,18 @@ class PieceExchange:
             step=step,
             after=after,
         )
+
+
+def recorded_over_model(
+    graph: Graph, carried: Sequence[int], cost: TransferCost, beside: TransferCost | None
+) -> float:
+    """How this step's collectives differed from what the model says of their sizes."""
+    sizes = graph.ops.size_bytes[carried].tolist()
+    said_ns = sum(cost.time_ns(size) for size in sizes)
+    if beside is not None:
+        # All but the last leave while backward runs.
+        said_ns += sum(beside.time_ns(size) for size in sizes[:-1])
+    return float(graph.ops.work_ns[carried].sum()) / said_ns if said_ns else 1.0
 
 
 def carried_by(graph: Graph, parts: StepParts) -> list[int]:

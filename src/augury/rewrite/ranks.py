@@ -14,6 +14,7 @@ from augury.core.kinds import OpKind, Role
 from augury.costs.transfers import TransferCost
 from augury.rewrite.edit import GraphEdit
 from augury.rewrite.network import Changed, Costs, with_costs
+from augury.rewrite.step_parts import are_on_threads
 
 MAX_OPS = 1 << 24
 """That a graph may grow to: some gigabytes."""
@@ -53,12 +54,16 @@ def _require_data_parallel(graph: Graph) -> None:
     if (sizes != graph.num_ranks).any():
         cause = "some collectives are among a part of the ranks only"
     elif any((rank[src] != rank[dst]).any() for src, dst in links):
-        cause = "ranks send each other single messages"
+        cause = "ranks send each other single messages, as two do under a plan"
     elif (graph.ops.step < 0).any() or not _steps_agree(graph):
         cause = "some operations belong to no step, or to others than their peers"
     else:
         return
-    raise InputError(cause, remedy="change the ranks of purely data-parallel jobs only")
+    raise InputError(
+        cause,
+        remedy="change the ranks of purely data-parallel jobs only; of this job, of a run that was"
+        " recorded without its plan",
+    )
 
 
 def _steps_agree(graph: Graph) -> bool:
@@ -100,6 +105,7 @@ class _More:
         self._edit = GraphEdit(graph)
         self._steps = sorted(set(graph.ops.step[graph.ops.step >= 0].tolist()))
         self._gangs = self._gangs_of_steps()
+        self._is_on_thread = are_on_threads(graph)
 
     def _gangs_of_steps(self) -> dict[int, list[int]]:
         """Gangs of each step in their order on the first rank."""
@@ -180,8 +186,7 @@ class _More:
                 self._edit.carry(copies[src], copies[dst])
 
     def _thread_end(self, ops: list[int]) -> int:
-        kind = self._graph.ops.kind
-        return max((op for op in ops if not OpKind(int(kind[op])).is_communication), default=NONE)
+        return max((op for op in ops if self._is_on_thread[op]), default=NONE)
 
     def _copy_resources(self, source: int, rank: int) -> dict[int, int]:
         graph = self._graph

@@ -18,6 +18,7 @@ from augury.rewrite.following import NOTHING, Following
 from augury.rewrite.forward_cuts import by_op, forward_cuts, work_of_parts
 from augury.rewrite.moved_updates import MovedUpdates
 from augury.rewrite.network import Costs, keep_processor_time
+from augury.rewrite.own_streams import others_apart
 from augury.rewrite.piece_exchange import PieceExchange, carried_by
 from augury.rewrite.step_parts import StepParts, copy_ns_of, parts_of
 from augury.rewrite.swaps import Swaps
@@ -54,6 +55,8 @@ def apply_order(
             "recorded ranks reduce gradients among themselves, and the order is for servers",
             remedy="make the order from the run",
         )
+    if following is not NOTHING:
+        graph = others_apart(graph)
     return keep_processor_time(
         graph, _Scheduling(graph, costs, problem, order, beside, at_once, swaps, following).graph()
     )

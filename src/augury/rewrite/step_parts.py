@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from augury.core.errors import InputError
 from augury.core.graph import NONE, Graph
@@ -59,7 +60,7 @@ def parts_of(graph: Graph) -> dict[tuple[int, int], StepParts]:
     for row, place in enumerate(zip(gradients.rank.tolist(), gradients.step.tolist(), strict=True)):
         rows[place].append(row)
     ops = graph.ops
-    on_thread = np.flatnonzero(~are_communication(ops.kind) & (ops.kind != OpKind.DELAY))
+    on_thread = np.flatnonzero(are_on_threads(graph))
     own: dict[tuple[int, int], list[int]] = defaultdict(list)
     # Ids on a thread rise in its order.
     for op in on_thread.tolist():
@@ -76,6 +77,14 @@ def parts_of(graph: Graph) -> dict[tuple[int, int], StepParts]:
             next_step=NONE if after is None else after[1],
             next_op=NONE if after is None else own[after][0],
         )
+    return found
+
+
+def are_on_threads(graph: Graph) -> NDArray[np.bool_]:
+    """Of every operation, whether a thread does it. Neither are collectives, nor what delays or
+    orders them."""
+    kind = graph.ops.kind
+    found: NDArray[np.bool_] = ~are_communication(kind) & (kind != OpKind.DELAY)
     return found
 
 

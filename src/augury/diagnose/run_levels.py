@@ -1,0 +1,69 @@
+"""Levels of one run that a comparison needs: whole steps, steps without waiting for a core, and
+compute by class of operation."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from augury.core.graph import NONE
+from augury.core.kinds import OpKind, StepState, StreamKind
+from augury.core.measured_step import Level, judged_rows, level, level_of_windows, over_ranks
+from augury.core.trace import Trace
+
+COMPUTE_KINDS = (OpKind.DATA, OpKind.FORWARD, OpKind.BACKWARD, OpKind.UPDATE)
+"""Classes of operations that a change of communication leaves alone."""
+
+_MOST_DELAY = 0.95
+"""Of a step, that is taken for waiting for a core."""
+
+
+class RunLevels(msgspec.Struct, frozen=True, kw_only=True):
+    step: Level
+    undelayed: Level | None
+    """Of steps without the time for which a training thread was runnable and had no core; None
+    where that is not known of all steps."""
+    compute: dict[str, Level]
+    """Time per step on the main thread, by class of operation."""
+
+
+def run_levels(trace: Trace) -> RunLevels:
+    steps = trace.steps
+    rows = np.flatnonzero(judged_rows(trace))
+    own_ns = steps.end_ns[rows] - steps.start_ns[rows]
+    number, dur_ns = over_ranks(steps.rank[rows], steps.step[rows], own_ns)
+    undelayed = None
+    if len(rows) and (steps.delay_ns[rows] >= 0).all():
+        # Ranks wait for each other: the one that was held up most held up all of them.
+        longest = np.zeros(int(steps.step.max()) + 1, dtype=np.float64)
+        np.maximum.at(longest, steps.step[rows], steps.delay_ns[rows])
+        undelayed = level(number, dur_ns - np.minimum(longest[number], _MOST_DELAY * dur_ns))
+    return RunLevels(
+        step=level(number, dur_ns), undelayed=undelayed, compute=dict(_compute_levels(trace))
+    )
+
+
+def _compute_levels(trace: Trace) -> list[tuple[str, Level]]:
+    """Of the steps inside windows for timing: sums over the outermost events of each class."""
+    events, steps = trace.events, trace.steps
+    timed = np.unique(steps.step[steps.state == StepState.TIMED])
+    is_main = trace.streams.kind[events.stream] == StreamKind.MAIN_THREAD
+    outermost = is_main & (events.parent == NONE) & np.isin(events.step, timed)
+    found = []
+    for kind in COMPUTE_KINDS:
+        rows = np.flatnonzero(outermost & (events.kind == kind))
+        number, sums = _per_step(events.step[rows], events.dur_ns[rows])
+        if len(timed) and len(number) == len(timed) and sums.all():
+            ranks = max(1, len(np.unique(events.rank[rows])))
+            found.append((kind.label, level_of_windows(number, sums / ranks)))
+    return found
+
+
+def _per_step(
+    step: NDArray[np.int32], dur_ns: NDArray[np.int64]
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    number, place = np.unique(step, return_inverse=True)
+    sums = np.zeros(len(number), dtype=np.float64)
+    np.add.at(sums, place, dur_ns)
+    return number, sums

@@ -1,0 +1,117 @@
+"""Runs without a barrier, as under a plan: forward waits for what the step before has sent."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from augury.build.main_thread import ACCUMULATES
+from augury.build.recorded import build_recorded
+from augury.build.unplanned import build_unplanned, has_pieces
+from augury.core.graph import Graph
+from augury.core.kinds import OpKind, Phase, StepState
+from augury.core.trace import Gradients, Trace
+from augury.replay.run import replay
+from augury.rewrite.network import change_bandwidth, fit_network
+from tests.build.recorded_runs import MS, Item, Job, Run, Send, Transfer, Wait, trace_of
+
+SIZES = (4_000_000, 1_000_000)
+STEPS = 8
+
+
+def followed(num_ranks: int = 3, *, untimed: tuple[int, ...] = (), work_ns: int = 3 * MS) -> Trace:
+    """Two pieces a step: the first needed after half of the next forward, the second before it."""
+    transfers: dict[int, Transfer] = {}
+    programs: list[list[list[Item]]] = []
+    for rank in range(num_ranks):
+        steps: list[list[Item]] = []
+        for step in range(STEPS):
+            key = 2 * step
+            transfers[key] = Transfer(work_ns, SIZES[0])
+            transfers[key + 1] = Transfer(work_ns // 2, SIZES[1])
+            scale = 1 + 0.1 * ((rank + step) % 3)
+            items: list[Item] = []
+            if step:
+                items += [Wait(key - 1), Run(200_000, "Optimizer.step#SGD.step", Phase.UPDATE)]
+            items.append(Run(round(2 * MS * scale), "aten::mm", Phase.FORWARD))
+            if step:
+                items += [Wait(key - 2), Run(300_000, "Optimizer.step#SGD.step", Phase.UPDATE)]
+            items.append(Run(round(2 * MS * scale), "aten::mm", Phase.FORWARD))
+            for place in range(2):
+                node = "autograd::engine::evaluate_function: Mm"
+                items += [
+                    Run(round(3 * MS * scale), node, Phase.BACKWARD),
+                    Run(100_000, ACCUMULATES, Phase.BACKWARD),
+                    Send(key + place),
+                ]
+            items.append(Run(1_000, "Optimizer.step#SGD.step", Phase.UPDATE))
+            steps.append(items)
+        # What is still under way when the job ends is awaited all the same.
+        steps[-1] += [Wait(2 * STEPS - 2), Wait(2 * STEPS - 1), Run(1_000, "end", Phase.UPDATE)]
+        programs.append(steps)
+    trace = trace_of(
+        Job(programs, transfers),
+        buckets=((0, 1),),
+        sizes=SIZES,
+        waits=True,
+        states={10 + step: StepState.PLAIN for step in untimed},
+    )
+    of_ddp = np.ones(len(trace.gradients), dtype=np.int32)
+    return trace.evolve(
+        # Pieces have a process group of their own.
+        groups=2 * [list(range(num_ranks))],
+        gradients=Gradients(**(dict(trace.gradients.columns()) | {"group": of_ddp})),
+        ranks=[replace(facts, piece_groups=[0]) for facts in trace.ranks],
+    )
+
+
+@pytest.mark.parametrize("num_ranks", [2, 3])
+@pytest.mark.parametrize("work_ns", [1 * MS, 3 * MS, 9 * MS])
+def test_replay_gives_the_recorded_step(num_ranks: int, work_ns: int) -> None:
+    trace = followed(num_ranks, work_ns=work_ns)
+    steps = replay(build_recorded(trace)).rank_steps
+    assert steps.end_ns.tolist() == pytest.approx(trace.steps.end_ns.tolist(), rel=0.01)
+
+
+def test_the_first_step_of_a_window_waits_for_the_timed_step_before_it() -> None:
+    """Steps 13 and 14 were not timed: what 14 sent, step 15 waits for."""
+    trace = followed(work_ns=9 * MS, untimed=(3, 4))
+    graph = build_recorded(trace)
+    assert _awaited_steps(graph)[15] == {15}
+    whole = followed(work_ns=9 * MS).steps.end_ns.max() / STEPS
+    assert replay(graph).end_ns.max() / (STEPS - 2) == pytest.approx(whole, rel=0.05)
+
+
+def _awaited_steps(graph: Graph) -> dict[int, set[int]]:
+    """By step of the thread, with which steps the exchanges count that it waits for."""
+    found: dict[int, set[int]] = {}
+    for src, dst in zip(graph.edges.sources().tolist(), graph.edges.dst.tolist(), strict=True):
+        if graph.ops.kind[src] == OpKind.ALL_REDUCE:
+            found.setdefault(int(graph.ops.step[dst]), set()).add(int(graph.ops.step[src]))
+    return found
+
+
+def test_a_slower_network_makes_it_longer() -> None:
+    graph = build_recorded(followed(work_ns=3 * MS))
+    slower, _ = change_bandwidth(graph, fit_network(graph), 0.1)
+    assert replay(slower).step_ns > 1.5 * replay(graph).step_ns
+
+
+@pytest.mark.parametrize("num_ranks", [2, 3])
+def test_as_stock_ddp_would_have_done_it(num_ranks: int) -> None:
+    trace = followed(num_ranks, work_ns=3 * MS)
+    assert has_pieces(trace)
+    graph = build_unplanned(trace)
+    gradients = graph.gradients
+    assert {graph.strings[int(name)] for name in gradients.name} == {"parameter0", "parameter1"}
+    assert len(gradients) == 2 * num_ranks * STEPS
+    carried = np.unique(gradients.carried_by)
+    assert {OpKind(int(kind)) for kind in graph.ops.kind[carried]} == {OpKind.ALL_REDUCE}
+    assert set(graph.ops.size_bytes[carried].tolist()) == {sum(SIZES)}
+    assert set(graph.ops.work_ns[carried].tolist()) == {4_500_000}
+    of_rank = (graph.ops.rank == 0) & (graph.ops.step == 12)
+    updates = graph.ops.work_ns[of_rank & (graph.ops.kind == OpKind.UPDATE)]
+    assert updates.sum() == 501_000
+    # Everything is waited for at the end of the step.
+    assert replay(graph).step_ns > replay(build_recorded(trace)).step_ns

@@ -1,0 +1,122 @@
+"""Real runs that followed a plan: they replay, and every verb works on them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from augury.core.kinds import OpKind
+from augury.core.plan import Mode, Plan
+from augury.core.plan_file import save_plan
+from augury.core.trace import Trace
+from augury.ingest.run import open_run
+from tests.capture.jobs import start_ranks, write_training
+from tests.cli.conftest import Runner
+from tests.runtime.plans import plan_for
+from tests.runtime.test_run_plan import SIZES
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.more
+
+
+def record(folder: Path, plan: Plan, num_ranks: int) -> Path:
+    save_plan(plan, folder / "plan.json")
+    script = write_training(folder)
+    options = ["--steps", "4:8,10:14", "-o", str(folder / "run")]
+    command = [sys.executable, "-m", "augury", "run", *options, "--force"]
+    done = start_ranks(
+        [*command, "--plan", str(folder / "plan.json"), "--no-trial", str(script), "24"],
+        num_ranks=num_ranks,
+    )
+    assert [process.returncode for process in done] == [0] * num_ranks, done
+    assert "augury: follows the plan" in done[0].stderr
+    return folder / "run"
+
+
+@pytest.mark.parametrize("num_ranks", [2, 3])
+@pytest.mark.parametrize("has_barrier", [False, True])
+def test_pieces(tmp_path: Path, run: Runner, num_ranks: int, has_barrier: bool) -> None:
+    plan = replace(plan_for(SIZES), num_ranks=num_ranks)
+    plan = replace(plan, order=replace(plan.order, has_barrier=has_barrier))
+    folder = record(tmp_path, plan, num_ranks)
+    trace = open_run(folder)
+    kind = OpKind.SEND if num_ranks == 2 else OpKind.ALL_REDUCE
+    # It may be planned anew meanwhile.
+    assert len(plan.order.pieces) in _num_sent(trace, kind)
+    every_verb(run, folder)
+    slower = run("whatif", folder, "--latency", "+20ms", "--json")
+    assert json.loads(slower.out)["gain_pct"] < 0
+
+
+def test_planned_buckets(tmp_path: Path, run: Runner) -> None:
+    plan = plan_for(SIZES, mode=Mode.DDP_BUCKETS, caps=(16, 1024, 9000))
+    every_verb(run, record(tmp_path, plan, 2))
+
+
+def every_verb(run: Runner, folder: Path) -> None:
+    replayed = run("replay", folder, "--json")
+    assert replayed.code == 0, replayed.err
+    assert json.loads(replayed.out)["predicted_step_ns"] > 0
+    assert run("report", folder, "-o", "timeline.json").code == 0
+    assert run("whatif", folder, "--compute-scale", "1.5").code == 0
+    planned = run("schedule", folder, "--json")
+    assert planned.code == 0, planned.err
+    document = json.loads(planned.out)
+    assert document["size_bytes"] == sum(SIZES.values())
+    assert document["baseline_step_ns"] == json.loads(replayed.out)["predicted_step_ns"]
+    assert all(one["trouble"] is None for one in document["policies"])
+
+
+def _num_sent(trace: Trace, kind: OpKind) -> set[int]:
+    """Pieces that a rank sent in each step of a window."""
+    events = trace.events
+    groups = trace.ranks[0].piece_groups
+    counts: dict[tuple[int, int, int], int] = {}
+    for row in (events.kind == kind).nonzero()[0].tolist():
+        if int(events.group[row]) in groups:
+            place = int(events.rank[row]), int(events.step[row]), int(events.group[row])
+            counts[place] = counts.get(place, 0) + 1
+    return {*counts.values()}
+
+
+def start(folder: Path, script: Path) -> Path:
+    options = ["--steps", "4:9", "-o", str(folder / "run"), "--force"]
+    command = [sys.executable, "-m", "augury", "run", *options]
+    done = start_ranks([*command, str(script), "14"], num_ranks=2)
+    assert [process.returncode for process in done] == [0, 0], done
+    return folder / "run"
+
+
+def test_more_ranks_of_a_job_that_broadcasts_buffers(tmp_path: Path, run: Runner) -> None:
+    script = write_training(tmp_path)
+    script.write_text(script.read_text().replace("nn.ReLU()", "nn.BatchNorm1d(64)"))
+    folder = start(tmp_path, script)
+    assert (open_run(folder).events.kind == OpKind.BROADCAST).any()
+    for num_ranks in ("3", "4", "8"):
+        changed = run("whatif", folder, "--ranks", num_ranks)
+        assert changed.code == 0, changed.err
+    document = json.loads(run("schedule", folder, "--json").out)
+    assert all(one["trouble"] is None for one in document["policies"])
+    assert document["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("each_step", "reason"),
+    [
+        ("model.module.compile(backend='eager') if step == 1 else None", "it is compiled"),
+        (
+            "optimizer.register_step_post_hook(lambda *_: None) if step == 1 else None",
+            "the optimizer has step hooks",
+        ),
+    ],
+)
+def test_what_the_runtime_will_refuse(
+    tmp_path: Path, run: Runner, each_step: str, reason: str
+) -> None:
+    folder = start(tmp_path, write_training(tmp_path, each_step=each_step))
+    (warning,) = json.loads(run("schedule", folder, "--json").out)["warnings"]
+    assert warning.endswith(reason)

@@ -1,0 +1,39 @@
+"""``augury import``: what needs none is said to need none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Runner
+from tests.cli.test_main import one_message
+from tests.ingest.written import Run, write_trace_file
+
+
+@pytest.mark.parametrize("given", ["run", "run/rank-00001.json"])
+def test_a_recorded_run_is_to_be_replayed(run: Runner, tmp_path: Path, given: str) -> None:
+    Run(tmp_path / "run").write()
+    outcome = run("import", given, "-o", "imported")
+    assert outcome.code == 2
+    assert one_message(outcome)
+    assert "augury replay run\n" in outcome.err
+    assert not (tmp_path / "imported").exists()
+
+
+def test_an_imported_run_is_to_be_replayed(run: Runner, tmp_path: Path) -> None:
+    folder = Run(tmp_path / "run").write()
+    for record in folder.glob("rank-?????.json"):
+        record.unlink()
+    traces = sorted(folder.glob("*.0.trace.json.gz"))
+    assert run("import", *traces, "-o", "imported").code == 0
+    outcome = run("import", "imported", "-o", "again")
+    assert outcome.code == 2
+    assert "augury replay imported\n" in outcome.err
+
+
+def test_a_trace_may_have_the_name_of_a_record(run: Runner, tmp_path: Path) -> None:
+    event = {"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1.0, "dur": 2.0}
+    write_trace_file(tmp_path / "rank-00000.json", [event])
+    outcome = run("import", "rank-00000.json", "-o", "imported")
+    assert outcome.code == 0, outcome.err
