@@ -83,9 +83,9 @@ def test_no_batch():
 @pytest.mark.parametrize(
     ("name", "shape", "batch", "optimizer"),
     [
-        ("resnet50", "3x48x48", 16, Optimizer.MOMENTUM),
+        pytest.param("resnet50", "3x48x48", 16, Optimizer.MOMENTUM, marks=pytest.mark.more),
         ("resnet50", "3x32x32", 2, Optimizer.ADAM),
-        ("vgg16", "3x48x48", 8, Optimizer.SGD),
+        pytest.param("vgg16", "3x48x48", 8, Optimizer.SGD, marks=pytest.mark.more),
     ],
 )
 def test_as_much_as_a_real_step_holds(name: str, shape: str, batch: int, optimizer: Optimizer):

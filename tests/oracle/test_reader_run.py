@@ -218,6 +218,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.more
 def test_a_real_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("torch")
     (tmp_path / "recorded_net.py").write_text(NET)

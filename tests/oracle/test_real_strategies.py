@@ -28,6 +28,7 @@ def run_ranks(num: int, *words: str) -> dict[str, float]:
     return found
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(("num", "names"), [(2, ALONE), (4, ALONE | HYBRIDS)])
 def test_outputs_and_gradients_are_those_of_one_process(num: int, names: set[str]) -> None:
     found = run_ranks(num)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from augury.core.errors import UsageError
-from augury.oracle.fit_constants import BARE_SPREAD, ELSEWHERE_SPREAD, Constants
+from augury.oracle.certainty import DEVICE_SPREAD
+from augury.oracle.fit_constants import BARE_SPREAD, Constants
 from augury.oracle.layers_cost import Work
 from augury.oracle.limits import REASONS
 from augury.oracle.recommend import interval_s, recommend, recommend_each
@@ -174,7 +175,7 @@ def test_intervals_widen_with_what_is_not_known():
     elsewhere = replace(constants, cluster="another")
     (data,) = _sweep([4], Batch(total=64), "data", constants=elsewhere)
     low, high = interval_s(data, 0)
-    assert math.log(high / low) == pytest.approx(2 * 1.645 * math.hypot(0.1, ELSEWHERE_SPREAD))
+    assert math.log(high / low) == pytest.approx(2 * 1.645 * math.hypot(0.1, DEVICE_SPREAD))
     (bare,) = _sweep([4], Batch(total=64), "data")
     low, high = interval_s(bare, 0)
     assert math.log(high / low) == pytest.approx(2 * 1.645 * BARE_SPREAD)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from augury.core.errors import InputError, LimitError
+from augury.core.files import open_regular
 from augury.core.units import format_bytes
 from augury.oracle.cluster import Level, Machine
 from augury.oracle.device import Device
@@ -83,7 +84,7 @@ def _typed(data: dict[str, Any], kind: type[T]) -> T:
 
 def _parsed(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise InputError(

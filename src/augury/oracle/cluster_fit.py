@@ -14,6 +14,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from augury.core.errors import InputError
+from augury.core.files import open_regular
 from augury.core.trace import Trace
 from augury.oracle.cluster import Machine
 
@@ -61,7 +62,7 @@ def with_timings(machine: Machine, timings: Sequence[Timing]) -> Machine:
 
 def read_timings(path: Path) -> list[Timing]:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             content = file.read(MAX_FILE_BYTES + 1)
         text = content.decode("utf-8-sig")
     except OSError as error:

@@ -17,15 +17,17 @@ from scipy.optimize import least_squares
 from augury.core.errors import InputError
 from augury.oracle.cluster import F8, Machine
 from augury.oracle.fit_constants import BARE, CONSTANTS, Constant, Constants
+from augury.oracle.held_out import HeldOut, hold_out, spreads_of
 from augury.oracle.layers_cost import Work
 from augury.oracle.strategies.known import find_strategy
 from augury.oracle.strategy import Case, Estimate, Options, Strategy
-from augury.oracle.validate_table import SERIAL, Row, every_other
+from augury.oracle.validate_table import SERIAL, Row
 
 PULL = 0.02
 """Towards neutral: departing by a unit costs as much as an error of two per cent."""
 OUTLIER = 0.03
-MIN_SPREAD = 0.02
+UNKNOWN_SPREAD = 0.1
+"""Where too little was measured to hold anything out."""
 
 _FITTED = tuple(constant for constant in CONSTANTS if constant.name != "memory_reuse")
 
@@ -87,43 +89,54 @@ class Predictor:
 def fit(
     rows: Sequence[Row], works: Mapping[str, Work], machine: Machine, options: Options | None = None
 ) -> Constants:
-    """Fitted on all of ``rows``; the spread is what halves of them miss on the other half."""
+    """Fitted on all of ``rows``; spreads are what fits of some rows miss on the others."""
+    return fit_and_hold_out(rows, works, machine, options)[0]
+
+
+def fit_and_hold_out(
+    rows: Sequence[Row], works: Mapping[str, Work], machine: Machine, options: Options | None = None
+) -> tuple[Constants, list[HeldOut]]:
     measured = [row for row in rows if row.measured_step_s is not None]
     if not measured:
         raise InputError("there is nothing measured to fit on", remedy="give measured_step_s")
     options = options or Options()
 
-    def fitted(chosen: Sequence[Row]) -> Constants:
-        return _fit(Predictor(rows=chosen, works=works, machine=machine, options=options))
+    def predictor(chosen: Sequence[Row]) -> Predictor:
+        return Predictor(rows=chosen, works=works, machine=machine, options=options)
 
-    spread = {}
-    halves = [every_other(measured, start) for start in (0, 1)]
-    if all(len(half) >= 2 for half in halves):
-        missed: dict[str, list[float]] = {}
-        for half, other in (halves, halves[::-1]):
-            tested = Predictor(rows=other, works=works, machine=machine, options=options)
-            errors = _log_errors(tested, fitted(half))
-            for row, error in zip(other, errors.tolist(), strict=True):
-                missed.setdefault(row.strategy, []).append(error)
-        spread = {
-            name: max(MIN_SPREAD, float(np.sqrt(np.mean(np.square(errors)))))
-            for name, errors in missed.items()
-        }
-    whole = fitted(measured)
-    reuse = _memory_reuse(
-        Predictor(rows=measured, works=works, machine=machine, options=options), whole
+    whole = _fit(predictor(measured))
+    held_out = hold_out(
+        measured,
+        lambda chosen: _fit(predictor(chosen), start=whole),
+        lambda chosen, constants: _log_errors(predictor(chosen), constants),
     )
-    models = ", ".join(sorted({row.model for row in measured}))
-    return replace(
+    spreads = spreads_of(held_out)
+    models = sorted({row.model for row in measured})
+    found = replace(
         whole,
-        memory_reuse=reuse,
-        spread=spread or {row.strategy: 0.1 for row in measured},
+        memory_reuse=_memory_reuse(predictor(measured), whole),
+        spread=spreads.known or {row.strategy: UNKNOWN_SPREAD for row in measured},
+        unseen_spread=spreads.unseen,
+        beyond_spread=spreads.beyond,
+        max_devices={
+            name: float(max(row.devices for row in measured if row.strategy == name))
+            for name in sorted({row.strategy for row in measured})
+        },
+        layer_shares=_largest([works[model].shares_by_kind for model in models]),
         cluster=machine.name,
-        fitted_on=f"{len(measured)} measurements of {models} on {machine.name}",
+        device=machine.device.name,
+        fitted_on=f"{len(measured)} measurements of {', '.join(models)} on {machine.name}",
     )
+    return found, held_out
 
 
-def _fit(predictor: Predictor) -> Constants:
+def _largest(shares: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    kinds = sorted({kind for one in shares for kind in one})
+    return {kind: max(one.get(kind, 0.0) for one in shares) for kind in kinds}
+
+
+def _fit(predictor: Predictor, start: Constants | None = None) -> Constants:
+    """``start``: a fit of more rows, near which this one lies."""
     compute_s = _of(predictor.rows, "measured_compute_s")
     step_s = _of(predictor.rows, "measured_step_s")
     has_compute = np.isfinite(compute_s)
@@ -147,11 +160,11 @@ def _fit(predictor: Predictor) -> Constants:
     low, high = (np.array([_coordinate(one, edge) for one in spoken_of]) for edge in (0, 1))
     found = least_squares(
         lambda x: np.concatenate([errors(x, spoken_of), PULL * x]),
-        np.clip(np.full(len(spoken_of), 0.01), low, high),
+        np.clip([0.01 if start is None else _at(one, start) for one in spoken_of], low, high),
         bounds=(low, high),
         loss="soft_l1",
         f_scale=OUTLIER,
-        max_nfev=400,
+        max_nfev=400 if start is None else 40,
     )
     return _constants(found.x, spoken_of)
 
@@ -187,7 +200,14 @@ def _constants(x: F8, fitted: Sequence[Constant]) -> Constants:
 
 
 def _coordinate(constant: Constant, edge: int) -> float:
-    value = constant.high if edge else constant.low
+    return _moved(constant, constant.high if edge else constant.low)
+
+
+def _at(constant: Constant, constants: Constants) -> float:
+    return _moved(constant, getattr(constants, constant.name))
+
+
+def _moved(constant: Constant, value: float) -> float:
     return (float(np.log(value)) if constant.is_ratio else value) / constant.unit
 
 

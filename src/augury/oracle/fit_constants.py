@@ -8,15 +8,13 @@ from pathlib import Path
 import msgspec
 
 from augury.core.errors import FileFormatError, InputError
-from augury.core.files import new_file
+from augury.core.files import new_file, open_regular
 
 SCHEMA_VERSION = 1
 MAX_FILE_BYTES = 64 << 10
-ELSEWHERE_SPREAD = 0.2
-"""Added on a cluster that nobody measured: efficiencies of devices are guessed to about that."""
 BARE_SPREAD = 0.5
-"""Of the logarithm of a time that the bare equations foretell: they are 58 % accurate on the
-published figure."""
+"""Of the logarithm of a time that the bare equations predict: their mean accuracy on the published
+figure is 64 %."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +83,17 @@ class Constants:
     spatial_messages: float = 0.0
     memory_reuse: float = 1.0
     spread: dict[str, float] = field(default_factory=dict)
-    """Standard deviation of the logarithm of a foretold time, by strategy."""
+    """Standard deviation of the logarithm of a predicted time, by strategy."""
+    unseen_spread: float = 0.0
+    """The same of a strategy that was never fitted."""
+    beyond_spread: float = 0.0
+    """Added per doubling of the devices beyond ``max_devices``."""
+    max_devices: dict[str, float] = field(default_factory=dict)
+    """The largest number of devices that was fitted, by strategy."""
+    layer_shares: dict[str, float] = field(default_factory=dict)
+    """By kind of layer, the largest share of compute that it had in a fitted model."""
+    device: str = ""
+    """Of the cluster that they were fitted on."""
     cluster: str = ""
     """That they were fitted on."""
     fitted_on: str = ""
@@ -99,14 +107,15 @@ class Constants:
                     f"{constant.name} is {value}",
                     remedy=f"make it {constant.low:g} to {constant.high:g}",
                 )
-        if not all(0 <= value <= 10 for value in self.spread.values()):
+        spreads = (*self.spread.values(), self.unseen_spread, self.beyond_spread)
+        if not all(0 <= value <= 10 for value in spreads):
             raise InputError("a spread is not within 0 and 10", remedy="fit the constants again")
 
     def spread_of(self, strategy: str) -> float:
-        """A strategy that nobody measured is as uncertain as the worst that somebody did."""
+        """A strategy that was never fitted is at least as uncertain as the worst that was."""
         if not self.spread:
             return BARE_SPREAD
-        return self.spread.get(strategy, max(self.spread.values()))
+        return self.spread.get(strategy, max(self.unseen_spread, *self.spread.values()))
 
 
 BARE = Constants()
@@ -131,7 +140,7 @@ def save_constants(constants: Constants, path: Path, *, force: bool = False) -> 
 def load_constants(path: Path) -> Constants:
     remedy = "fit them again with `augury validate oracle --fit ... --out FILE.json`"
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise InputError(

@@ -30,6 +30,23 @@ PUBLISHED = Constants(
         "data_filter": 0.122,
         "data_spatial": 0.09406,
     },
+    unseen_spread=0.9532,
+    beyond_spread=0.1496,
+    max_devices={
+        "data": 1024.0,
+        "filter": 64.0,
+        "channel": 64.0,
+        "data_filter": 1024.0,
+        "data_spatial": 1024.0,
+    },
+    layer_shares={
+        "convolution": 0.7248,
+        "elementwise": 0.1433,
+        "linear": 0.00032,
+        "normalisation": 0.1231,
+        "pooling": 0.0084,
+    },
+    device="V100",
     cluster="abci",
     fitted_on="30 measurements of ResNet50 on abci",
 )

@@ -89,6 +89,22 @@ class Work:
         return self.total_forward_s + self.total_backward_s
 
     @cached_property
+    def shares_by_kind(self) -> dict[str, float]:
+        """Of the compute of a sample, by kind of layer."""
+        shares: dict[str, float] = {}
+        for layer, seconds in zip(
+            self.model.layers, (self.forward_s + self.backward_s).tolist(), strict=True
+        ):
+            shares[layer.kind.value] = shares.get(layer.kind.value, 0.0) + seconds / self.sample_s
+        return shares
+
+    @cached_property
+    def is_timed(self) -> bool:
+        """Whether layers have measured times, so that nothing is assumed of the device."""
+        layers = self.model.layers
+        return all(x.forward_s is not None and x.backward_s is not None for x in layers)
+
+    @cached_property
     def total_forward_s(self) -> float:
         return float(self.forward_s.sum())
 

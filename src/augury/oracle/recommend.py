@@ -6,11 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from augury.oracle.fit_constants import ELSEWHERE_SPREAD
+from augury.oracle.certainty import common_spread, own_spread
+from augury.oracle.held_out import SURE_Z
 from augury.oracle.limits import Judged
 
-SURE_Z = 1.645
-"""Nine times in ten."""
+MOST_SURE = 0.99
+"""No comparison of two predictions is surer."""
 ALIKE = 0.01
 """Of strategies this close the plainest is chosen: the one that is listed first."""
 
@@ -49,10 +50,7 @@ def recommend(judged: Sequence[Judged]) -> Choice | None:
 
 def interval_s(judged: Judged, index: int) -> tuple[float, float]:
     """Nine times in ten the step is within."""
-    case = judged.case
-    spread = case.constants.spread_of(judged.estimate.strategy)
-    if case.constants.spread and case.constants.cluster != case.machine.name:
-        spread = math.hypot(spread, ELSEWHERE_SPREAD)
+    spread = math.hypot(own_spread(judged, index), common_spread(judged.case))
     step_s, factor = float(judged.step_s[index]), math.exp(SURE_Z * spread)
     return step_s / factor, step_s * factor
 
@@ -73,7 +71,7 @@ def _choose(judged: Sequence[Judged], index: int) -> Choice | None:
         second_s, second = found[len(alike)]
         runner_up = judged[second].estimate.strategy
         margin_pct = 100 * (second_s / sample_s - 1)
-        confidence_pct = 100 * _chance(best, judged[second], second_s / sample_s)
+        confidence_pct = 100 * _chance(best, judged[second], index, second_s / sample_s)
     return Choice(
         devices=int(best.case.devices[index]),
         strategy=best.estimate.strategy,
@@ -88,13 +86,10 @@ def _choose(judged: Sequence[Judged], index: int) -> Choice | None:
     )
 
 
-def _chance(best: Judged, second: Judged, ratio: float) -> float:
+def _chance(best: Judged, second: Judged, index: int, ratio: float) -> float:
     """Errors of two strategies are taken for independent, which is the cautious way; how fast the
     cluster's devices really are concerns both."""
-    constants = best.case.constants
-    spread = math.hypot(
-        constants.spread_of(best.estimate.strategy), constants.spread_of(second.estimate.strategy)
-    )
+    spread = math.hypot(own_spread(best, index), own_spread(second, index))
     if spread == 0:
-        return 1.0
-    return 0.5 * (1 + math.erf(math.log(ratio) / (spread * math.sqrt(2))))
+        return MOST_SURE
+    return min(MOST_SURE, 0.5 * (1 + math.erf(math.log(ratio) / (spread * math.sqrt(2)))))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from augury.core.errors import InputError, UsageError
+from augury.core.files import open_regular
 from augury.oracle.strategies.known import find_strategy
 
 MAX_FILE_BYTES = 16 << 20
@@ -38,7 +39,7 @@ class Row:
 def read_table(path: Path) -> list[Row]:
     """Rows in the order of the file; those with nothing measured are kept for what is projected."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise InputError(
@@ -70,15 +71,16 @@ def read_table(path: Path) -> list[Row]:
 
 
 def every_other(rows: list[Row], start: int) -> list[Row]:
-    """Of every model and strategy, every other number of devices."""
+    """Of every model and strategy, every other number of devices that was measured."""
+    measured = [row for row in rows if row.measured_step_s is not None]
     scales: dict[tuple[str, str], list[int]] = {}
-    for row in rows:
+    for row in measured:
         seen = scales.setdefault((row.model, row.strategy), [])
         if row.devices not in seen:
             seen.append(row.devices)
     return [
         row
-        for row in rows
+        for row in measured
         if sorted(scales[row.model, row.strategy]).index(row.devices) % 2 == start
     ]
 
