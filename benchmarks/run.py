@@ -1,6 +1,6 @@
 """``make bench``: performance as ratios, one JSON line each, all measured in this one run.
 
-Every figure is taken on bucket-style and on ring-expanded graphs; the worse one is reported.
+Every figure is taken on graphs of several styles; the worst one is reported.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from augury.replay.critical_path import critical_path
 from augury.replay.fold import fold
 from augury.replay.kernel import Replayer, simulate
 from augury.replay.screen import FixedOrder
+from benchmarks import rated
 from benchmarks.graphs import STYLES, many_ranks, training
 from benchmarks.measure import (
-    Bound,
     Ratio,
     Work,
     at_least,
@@ -34,7 +34,9 @@ from benchmarks.measure import (
     extra_bytes_at_peak,
     ratio,
     report,
+    report_worse,
     say,
+    ten_times,
 )
 from benchmarks.oracle import sweep as oracle_sweep
 from benchmarks.oracle import versus as oracle_versus
@@ -48,6 +50,7 @@ def main() -> int:
         *folding(),
         memory(),
         *screening(),
+        *rated.all_figures(),
         *commands(),
         oracle_sweep.main() == 0,
         oracle_versus.main() == 0,
@@ -177,26 +180,6 @@ def commands() -> list[bool]:
         report("help_cpu", help_s, "s", at_most(0.25)),
         report("replay_10k_cpu", replay_s, "s", at_most(0.6)),
     ]
-
-
-def ten_times(work: Work) -> Work:
-    """Short work is measured ten at a time."""
-    return lambda: [work() for _ in range(10)]
-
-
-def report_worse(name: str, found: dict[str, Ratio], unit: str, bound: Bound | None = None) -> bool:
-    is_upper = bound is None or bound.is_upper
-    worst = (max if is_upper else min)(found, key=lambda style: found[style].value)
-    return report(
-        name,
-        found[worst].value,
-        unit,
-        bound,
-        worse=worst,
-        low=round(found[worst].low, 3),
-        high=round(found[worst].high, 3),
-        **{style: round(measured.value, 3) for style, measured in found.items()},
-    )
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -29,26 +30,36 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
+import augury
+from augury.core.plan_board import board
 from augury.core.plan_file import load_plan
 from benchmarks.testbed.models import WORKLOADS, Workload
+from benchmarks.testbed.trial import has_trial
 
 if TYPE_CHECKING:
     from augury.core.plan import Plan
     from augury.runtime.torch_scheduled import Scheduled
 
 
+TRIAL_LOOK = 20
+"""Steps between two looks at whether a trial is over."""
+MAX_TRIAL_STEPS = 400
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
     """What a block may change; the caps are in MB, several for bucket after bucket, none for
-    those that DDP has of itself. A plan says how gradients travel instead of DDP."""
+    those that DDP has of itself. A plan says how gradients travel instead of DDP; on trial, the job
+    itself decides whether it stays."""
 
     caps: tuple[float, ...]
     accumulate: int = 1
     plan: Path | None = None
+    is_trial: bool = False
 
     def changed(self, words: str) -> Configuration:
-        """``cap=1,4,25``, ``accumulate=2``, ``plan=FILE``, joined by ``+``; ``default`` is DDP as
-        it comes, ``base`` changes nothing."""
+        """``cap=1,4,25``, ``accumulate=2``, ``plan=FILE``, ``trial=FILE``, joined by ``+``;
+        ``default`` is DDP as it comes, ``base`` changes nothing."""
         new = self
         for word in words.split("+"):
             name, _, value = word.partition("=")
@@ -56,8 +67,8 @@ class Configuration:
                 new = replace(new, caps=numbers(value))
             elif name == "accumulate":
                 new = replace(new, accumulate=int(value))
-            elif name == "plan":
-                new = replace(new, plan=Path(value))
+            elif name in ("plan", "trial"):
+                new = replace(new, plan=Path(value), is_trial=name == "trial")
             elif name == "default":
                 new = replace(new, caps=())
             elif name != "base":
@@ -80,7 +91,6 @@ class Trainer:
         self._batches = batches(self._workload, options.batch_scale)
         self._accumulate = 1
         self._is_in_sync = False
-        self._planned: DistributedDataParallel | None = None
         self.schedule: Scheduled | None = None
         self.loss = float("nan")
 
@@ -88,15 +98,19 @@ class Trainer:
         self._accumulate = configuration.accumulate
         if self._options.sharded:
             return
-        # A wrapper that is gone no longer hooks into the module's gradients.
+        # Nothing of the last configuration may stay: the runtime removes its hooks, and a wrapper
+        # that is gone no longer hooks into the module's gradients.
+        if self.schedule is not None:
+            self.schedule.close()
+            self.schedule = None
         self._wrapped = self.module
         self._optimizer.zero_grad()
-        if configuration.plan is not None:
-            self._wrapped = self._follow(load_plan(configuration.plan))
-            return
-        if self.schedule is not None:
-            self.schedule.switch(None)
         gc.collect()
+        if configuration.plan is not None:
+            self._wrapped = self._follow(
+                load_plan(configuration.plan), is_trial=configuration.is_trial
+            )
+            return
         self._wrapped = self._ddp(**limits(configuration.caps))
         if self._options.compile:
             self._wrapped = torch.compile(self._wrapped)
@@ -106,19 +120,40 @@ class Trainer:
         init_sync, self._is_in_sync = not self._is_in_sync, True
         return DistributedDataParallel(self.module, init_sync=init_sync, **options)
 
-    def _follow(self, plan: Plan) -> nn.Module:
-        from augury.runtime.torch_scheduled import schedule_training
-
-        if self._planned is None or self.schedule is None:
-            self._planned = self._ddp()
-            self.schedule = schedule_training(
-                self._planned, self._optimizer, plan, replan=self._options.replan
-            )
-        else:
-            self.schedule.switch(plan)
+    def _follow(self, plan: Plan, *, is_trial: bool) -> nn.Module:
+        wrapped = self._ddp()
+        self.schedule = augury.apply(
+            wrapped,
+            self._optimizer,
+            plan,
+            replan=self._options.replan,
+            **({"trial": is_trial} if has_trial() else {}),
+        )
         if self.schedule.reason is not None:
             raise ValueError(f"the plan is not followed: {self.schedule.reason}")
-        return self._planned
+        return wrapped
+
+    def finish_trial(self) -> dict[str, Any]:
+        """Trains until the trial has decided. All ranks take the same number of steps."""
+        for _ in range(0, MAX_TRIAL_STEPS, TRIAL_LOOK):
+            times = self.train(TRIAL_LOOK)
+            status = board.status
+            is_over = torch.tensor([int(status is not None and bool(status.trials))])
+            dist.all_reduce(is_over, op=dist.ReduceOp.MIN)
+            if is_over.item():
+                assert status is not None
+                found: dict[str, Any] = msgspec.to_builtins(status.trials[-1])
+                return {"trial": found, **times}
+        raise ValueError(f"the trial did not end within {MAX_TRIAL_STEPS} steps")
+
+    @property
+    def num_hooks(self) -> int:
+        """Hooks on the module, its parameters and the optimizer: stock DDP has none there."""
+        modules, optimizer = list(self.module.modules()), self._optimizer
+        of_modules = sum(len(m._forward_pre_hooks) + len(m._forward_hooks) for m in modules)
+        parameters = [p._post_accumulate_grad_hooks or {} for p in self.module.parameters()]
+        replaced = {"step", "zero_grad"} & vars(optimizer).keys()
+        return of_modules + sum(map(len, parameters)) + len(replaced)
 
     def train(self, num_steps: int) -> dict[str, list[int]]:
         """When it began, and when each step ended; how long forward took in each."""
@@ -209,9 +244,15 @@ def main() -> None:
     loss = trainer.loss
     for words in told_blocks(options.gate, done) if options.told else listed_blocks(options):
         changes, _, num_measured = words.partition("@")[0].partition(":")
-        trainer.configure(base.changed(changes))
+        configuration = base.changed(changes)
+        trainer.configure(configuration)
+        if configuration.is_trial:
+            done.append({"block": words, "warm_up": 0, **trainer.finish_trial()})
+            continue
+        num_hooks = trainer.num_hooks
         times = trainer.train(options.warm_up + int(num_measured or options.measured))
-        done.append({"block": words, "warm_up": options.warm_up, **times})
+        block = {"block": words, "warm_up": options.warm_up, "num_hooks": num_hooks}
+        done.append({**block, **times})
     if options.times is not None:
         report = {
             "rank": dist.get_rank(),

@@ -1,110 +1,154 @@
-"""``make validate``: runs the suites, prints the table, writes ``build/validate.json``."""
+"""``make validate``: runs the suites, prints the table, updates ``build/validate.json``."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import sys
 import time
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from benchmarks.validate.checks import Check
-from benchmarks.validate.gates import broken
-from benchmarks.validate.oracle_suite import ORACLE
-from benchmarks.validate.policy_suite import SCHEDULE
+from benchmarks.validate.document import Document, Outcome
+from benchmarks.validate.progress import Progress
+from benchmarks.validate.revision import Revision, current_revision
 from benchmarks.validate.rows import Row, summarize
 from benchmarks.validate.suite import Suite, chosen, record_all
+from benchmarks.validate.suites import SUITES
 from benchmarks.validate.table import show
-from benchmarks.validate.torch_suite import TORCH
-from benchmarks.validate.wire_suite import WIRE
 
-SUITES = {suite.name: suite for suite in (TORCH, WIRE, SCHEDULE, ORACLE)}
 BUILD = Path("build")
+SUITE_MINUTES = 45.0
+QUICK_MINUTES = 15.0
 
 
-@dataclass(slots=True, kw_only=True)
-class Outcome:
-    """Of one suite or of all of them together."""
-
-    rows: list[Row] = field(default_factory=list)
-    checks: list[Check] = field(default_factory=list)
-    summary: dict[str, Any] = field(default_factory=dict)
-    broken: list[str] = field(default_factory=list)
-    troubles: list[str] = field(default_factory=list)
-
-
-def main() -> int:
-    options = parse()
-    suites = list(SUITES.values()) if options.suite == "all" else [SUITES[options.suite]]
+def main(
+    words: Sequence[str] | None = None,
+    suites: Sequence[Suite] = SUITES,
+    revision: Revision | None = None,
+) -> int:
+    options = parse(words, suites)
+    revision = revision or current_revision()
+    if options.suite != "all":
+        suites = [suite for suite in suites if suite.name == options.suite]
     if options.list:
         for suite in suites:
-            print("\n".join(setting.name for setting in chosen(suite.settings, options.only)))
+            cases = chosen(suite.settings, pattern_of(suite, options))
+            print("\n".join(setting.name for setting in cases))
         return 0
-    begin = time.monotonic()
-    whole = Outcome()
+    document = Document.read(options.out)
+    deadline_s = time.monotonic() + 60 * (options.minutes or QUICK_MINUTES)
+    exit_code = 0
     for suite in suites:
-        found = run(suite, options)
-        whole.rows += found.rows
-        whole.checks += found.checks
-        whole.summary[suite.name] = found.summary
-        whole.broken += found.broken
-        whole.troubles += found.troubles
-        if not options.json and not options.record_only:
-            show(found.rows, found.checks, found.summary)
-    document = {
-        "schema_version": 1,
-        "machine": {"system": platform.platform(), "cores": os.cpu_count()},
-        "took_s": round(time.monotonic() - begin, 1),
-        "rows": [row.as_json() for row in whole.rows],
-        "checks": [check.as_json() for check in whole.checks],
-        "summary": whole.summary,
-        "broken_gates": whole.broken,
-        "troubles": whole.troubles,
-    }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(document, indent=1) + "\n")
+        if not options.quick:
+            deadline_s = time.monotonic() + 60 * (options.minutes or SUITE_MINUTES)
+        outcome = run(suite, options, revision, deadline_s)
+        for line in outcome.troubles:
+            print(line, file=sys.stderr)
+        exit_code = 1 if outcome.troubles else exit_code
+        if options.record_only:
+            continue
+        if not options.json:
+            show(outcome.rows, outcome.checks, summarize(outcome.rows))
+        for line in outcome.broken:
+            print(line, file=sys.stderr)
+        exit_code = exit_code or (5 if outcome.broken else 0)
+        document.replace(outcome)
+        document.write(options.out)
     if options.json:
-        print(json.dumps(document))
-    for line in (*whole.broken, *whole.troubles):
-        print(line, file=sys.stderr)
-    return 1 if whole.troubles else 5 if whole.broken else 0
+        print(json.dumps(document.as_json()))
+    return exit_code
 
 
-def run(suite: Suite, options: argparse.Namespace) -> Outcome:
+def pattern_of(suite: Suite, options: argparse.Namespace) -> str | None:
+    """Cases that are asked for."""
+    if options.quick:
+        return ",".join(suite.quick)
+    only: str | None = options.only
+    return only
+
+
+def run(
+    suite: Suite, options: argparse.Namespace, revision: Revision, deadline_s: float
+) -> Outcome:
+    only = pattern_of(suite, options)
+    settings = chosen(suite.settings, only)
     folder = options.folder / suite.name
-    settings = chosen(suite.settings, options.only)
-    outcome = Outcome()
-    if not options.predict_only:
-        outcome.troubles = record_all(suite, settings, folder)
-    if options.record_only:
-        return outcome
-    outcome.rows = list(suite.rows(settings, folder, options.only))
-    outcome.checks = list(
-        suite.checks(outcome.rows, folder, options.only, not options.predict_only)
+    progress = Progress(
+        folder=folder,
+        revision=revision,
+        can_measure=not options.predict_only,
+        deadline_s=deadline_s,
     )
-    outcome.summary = summarize(outcome.rows)
-    outcome.broken = [
-        f"{suite.name}: {words}"
-        for words in broken(outcome.rows, outcome.checks, outcome.summary, suite.gates)
-    ]
-    return outcome
+    troubles: list[str] = []
+    if options.fresh:
+        progress.forget(setting.name for setting in settings)
+    if not options.predict_only:
+        troubles = record_all(suite, settings, progress)
+    rows: list[Row] = []
+    checks = []
+    if not options.record_only:
+        rows = [stamped(row, progress) for row in suite.rows(settings, folder, only)]
+        checks = [
+            check
+            if check.commit is not None
+            else replace(check, commit=revision.commit, is_dirty=revision.is_dirty)
+            for check in suite.checks(rows, only, progress)
+        ]
+    if progress.postponed:
+        left = ", ".join(progress.postponed)
+        troubles.append(f"no time left for {left}: the same command again continues with them")
+    return Outcome(
+        suite=suite,
+        only=only,
+        rows=rows,
+        checks=checks,
+        troubles=[f"{suite.name}: {words}" for words in troubles],
+        took_s=progress.took_s(setting.name for setting in settings),
+    )
 
 
-def parse() -> argparse.Namespace:
+def stamped(row: Row, progress: Progress) -> Row:
+    """With the commits that measured and that predicted."""
+    measured = progress.revision_of(row.case.partition("/")[0])
+    return replace(
+        row,
+        commit=progress.revision.commit,
+        is_dirty=progress.revision.is_dirty,
+        measured_commit=measured.commit,
+    )
+
+
+def parse(words: Sequence[str] | None, suites: Sequence[Suite]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make validate", description=__doc__)
-    parser.add_argument("--suite", choices=("all", *SUITES), default="all")
-    parser.add_argument("--only", metavar="PATTERN", help="cases such as 'conv-*' or '*/bucket-1'")
+    parser.add_argument(
+        "--suite", choices=("all", *(suite.name for suite in suites)), default="all"
+    )
+    parser.add_argument(
+        "--only", metavar="PATTERNS", help="cases such as 'conv-*' or '*/bucket-1,last-*'"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="one case per capability, in 15 minutes in all"
+    )
+    parser.add_argument(
+        "--fresh", action="store_true", help="measure again what is done at this commit"
+    )
+    parser.add_argument(
+        "--minutes", type=float, help="start nothing after this many: of a suite, 45"
+    )
     parser.add_argument("--predict-only", action="store_true", help="from the runs saved before")
     parser.add_argument("--record-only", action="store_true", help="measure and save, no more")
     parser.add_argument("--list", action="store_true", help="name the settings and end")
     parser.add_argument("--json", action="store_true", help="the document instead of the table")
     parser.add_argument("--folder", type=Path, default=BUILD / "validate", help="of saved runs")
-    parser.add_argument("--out", type=Path, default=BUILD / "validate.json")
-    return parser.parse_args()
+    parser.add_argument("--out", type=Path, help="build/validate.json, or validate-quick.json")
+    options = parser.parse_args(words)
+    if options.quick and options.only:
+        parser.error("--quick chooses the cases: --only cannot")
+    if options.out is None:
+        options.out = BUILD / ("validate-quick.json" if options.quick else "validate.json")
+    return options
 
 
 if __name__ == "__main__":

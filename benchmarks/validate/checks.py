@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 
@@ -37,14 +38,27 @@ class Check:
     at_most: float
     noise: float | None = None
     trouble: str | None = None
+    commit: str | None = None
+    """Commit of the code that was checked."""
+    is_dirty: bool = False
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> Check:
+        return cls(**{field.name: found[field.name] for field in fields(cls)})
 
     @property
-    def holds(self) -> bool:
+    def holds(self) -> bool | None:
+        """None: undecided, since the noise is larger than what is allowed."""
         if self.value is None:
             return False
-        # What costs or harms less than nothing is no trouble, however noisy.
+        # A negative cost or harm is a gain.
         value = self.value if self.kind in ("cost", "harm") else abs(self.value)
-        return value <= max(self.at_most, self.noise or 0)
+        noise = self.noise or 0.0
+        if noise <= self.at_most:
+            return value <= self.at_most
+        if value > self.at_most + noise:
+            return False
+        return True if value + noise <= self.at_most else None
 
     def as_json(self) -> dict[str, object]:
         return asdict(self) | {"holds": self.holds}

@@ -23,7 +23,9 @@ class Gates:
     """Share of the what-ifs whose interval has what was measured."""
     half_width_pct: float | None = 6.0
     policies_within: float = 0.9
-    """Share of the policies."""
+    """Share of the policies that are decided."""
+    policies_undecided: float = 0.2
+    """Largest share of the policies whose noise exceeds the tolerance."""
 
 
 def broken(
@@ -34,7 +36,7 @@ def broken(
         *_of_replay(rows, summary.get("replay"), gates),
         *_of_whatif(summary.get("whatif"), gates),
         *_of_policies(summary.get("policy"), gates),
-        *(f"check {check.case} does not hold" for check in checks if not check.holds),
+        *(f"check {check.case} does not hold" for check in checks if check.holds is False),
     ]
 
 
@@ -68,8 +70,18 @@ def _of_whatif(found: dict[str, Any] | None, gates: Gates) -> Iterator[str]:
 
 
 def _of_policies(found: dict[str, Any] | None, gates: Gates) -> Iterator[str]:
-    if found is not None:
-        yield from _of_errors(found, gates.policies_within, "policies")
+    """Of those that noise lets decide."""
+    if found is None:
+        return
+    decided = found["decided"]
+    if found["cases"] - decided > gates.policies_undecided * found["cases"]:
+        yield f"noise leaves {found['cases'] - decided} of {found['cases']} policies undecided"
+    of_decided = {
+        "cases": decided,
+        "within": found["decided_within"],
+        "within_10_pct": found["decided_within_10_pct"],
+    }
+    yield from _of_errors(of_decided, gates.policies_within, "policies")
 
 
 def _of_errors(found: dict[str, Any], within: float, what: str) -> Iterator[str]:

@@ -89,6 +89,17 @@ def of_blocks(folder: Path) -> dict[str, Measured]:
     return {label: of_halves(alternating(rounds)) for label, rounds in found.items()}
 
 
+def leftover_hooks(folder: Path) -> int:
+    """Hooks that were there in blocks without a plan, of all ranks."""
+    ranks = [json.loads(path.read_text())["blocks"] for path in sorted(folder.glob("times-*.json"))]
+    return sum(
+        block.get("num_hooks", 0)
+        for blocks in ranks
+        for block in blocks
+        if not block["block"].startswith(("plan=", "trial="))
+    )
+
+
 def _durations_ns(block: dict[str, Any]) -> list[int]:
     stamps = block["stamps_ns"][block["warm_up"] :]
     return [end - start for start, end in pairwise(stamps)]

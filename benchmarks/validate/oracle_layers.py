@@ -47,6 +47,15 @@ def work_of(record: Record, strategy: str) -> Work:
     return work
 
 
+def serial_work(record: Record, strategy: str) -> Work:
+    """With times of whole layers in one process alone, which the closed form divides as it does
+    for a user. Ranks that share a core take turns on it."""
+    model = model_of(record.cnn.name)
+    if strategy == "pipeline":
+        return _work(_stages(model, record))
+    return _work(_whole(model, record, times=-(-record.num_ranks // record.cores)))
+
+
 @cache
 def model_of(cnn: str) -> Model:
     known = CNNS[cnn]
@@ -80,17 +89,22 @@ def _timed(model: Model, forward_s: F8, backward_s: F8, update_s: float) -> Mode
 def _stages(model: Model, record: Record) -> Model:
     """A layer a stage, as the job cut them; with times of a core that nobody shares, since stages
     take turns."""
-    times = record.layers("pipeline")
-    samples = record.cnn.batch / record.cnn.micro_batches
-    timed = _timed(
-        model,
-        _of_any(times.forward) / samples,
-        _of_any(times.backward) / samples,
-        float(_of_any(times.update)),
-    )
+    timed = _whole(model, record)
     edges = [*record.first_layers, len(model.layers)]
     stages = [timed.layers[a:b] for a, b in pairwise(edges)]
     return replace(timed, layers=tuple(_joined(stage) for stage in stages))
+
+
+def _whole(model: Model, record: Record, *, times: int = 1) -> Model:
+    """Layers as one process took them that had a core to itself, so many times."""
+    own = record.layers("pipeline")
+    samples = record.cnn.batch / record.cnn.micro_batches
+    return _timed(
+        model,
+        times * _of_any(own.forward) / samples,
+        times * _of_any(own.backward) / samples,
+        times * float(_of_any(own.update)),
+    )
 
 
 def _joined(layers: Sequence[ModelLayer]) -> ModelLayer:

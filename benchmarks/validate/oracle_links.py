@@ -66,6 +66,19 @@ def machine_of(record: Record, strategy: Strategy, work: Work) -> Machine:
     raise ValueError(name)
 
 
+def one_network(record: Record) -> Machine:
+    """One latency and one bandwidth for all communication, as a user calibrates them: fitted to
+    all-reduces of all ranks, with relative errors, as small ones matter as much as large ones."""
+    num = record.num_ranks
+    times = 2.0 * (num - 1)
+    sizes = record.sizes("all_reduce", "world")
+    seconds = [record.link_s("all_reduce", "world", m) for m in sizes]
+    line = Line.through(
+        (times / s, times / num * m / s, 1.0) for m, s in zip(sizes, seconds, strict=True)
+    )
+    return _machine((num, line))
+
+
 def case_of(record: Record, work: Work, machine: Machine) -> Case:
     return Case(
         work=work,

@@ -1,4 +1,9 @@
-"""What the oracle foretells of strategies that really ran, beside what they took."""
+"""What the oracle predicts of strategies that really ran, beside what they took.
+
+Each strategy has two predictions: from its own parts, timed as it splits them, which shows that a
+step is the sum of its parts; and from layers in one process and one fit of the network, which is
+what a user has who never ran the strategy (``serial``).
+"""
 
 from __future__ import annotations
 
@@ -7,15 +12,17 @@ from pathlib import Path
 
 from augury.oracle.graphs.known import graph_of
 from augury.oracle.strategies.known import find_strategy
+from augury.oracle.strategy import Case, Strategy
 from augury.replay.run import replay
 from benchmarks.validate.measured import Measured
 from benchmarks.validate.oracle_cores import on_shared_cores
-from benchmarks.validate.oracle_layers import work_of
-from benchmarks.validate.oracle_links import case_of, machine_of
+from benchmarks.validate.oracle_layers import serial_work, work_of
+from benchmarks.validate.oracle_links import case_of, machine_of, one_network
 from benchmarks.validate.oracle_record import Record
 from benchmarks.validate.rows import Row
 
 SUITE = "oracle"
+SERIAL = "serial"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +32,8 @@ class Outcome:
     case: str
     measured: dict[str, Measured]
     foretold_ns: dict[str, int]
+    serial_ns: dict[str, int]
+    """Predicted from layers in one process and one fit of the network."""
     differences: dict[str, float]
 
     def accuracy_pct(self, strategy: str) -> float:
@@ -55,15 +64,25 @@ def outcome_of(case: str, folder: Path) -> Outcome:
         case=case,
         measured={name: record.measured(name) for name in record.strategies},
         foretold_ns={name: round(1e9 * step_s(record, name)) for name in record.strategies},
+        serial_ns={name: round(1e9 * serial_step_s(record, name)) for name in record.strategies},
         differences=record.differences,
     )
 
 
 def step_s(record: Record, name: str) -> float:
-    """In closed form; a pipeline's graph is replayed, as its stages may share cores."""
+    """From the strategy's own layers and communications, timed by themselves."""
     strategy, work = find_strategy(name), work_of(record, name)
-    case = case_of(record, work, machine_of(record, strategy, work))
-    if name != "pipeline":
+    return _step_s(record, strategy, case_of(record, work, machine_of(record, strategy, work)))
+
+
+def serial_step_s(record: Record, name: str) -> float:
+    case = case_of(record, serial_work(record, name), one_network(record))
+    return _step_s(record, find_strategy(name), case)
+
+
+def _step_s(record: Record, strategy: Strategy, case: Case) -> float:
+    """In closed form; a pipeline's graph is replayed, as its stages may share cores."""
+    if strategy.name != "pipeline":
         return float(strategy.evaluate(case).step_s[0])
     return replay(on_shared_cores(graph_of(strategy, case), record.cores)).step_ns / 1e9
 
@@ -72,13 +91,17 @@ def rows_of(found: Outcome) -> list[Row]:
     return [
         Row(
             suite=SUITE,
-            case=f"{found.case}/{name}",
-            kind="oracle",
+            case=f"{found.case}/{name}{suffix}",
+            kind=kind,
             measured_ns=measured.step_ns,
-            predicted_ns=found.foretold_ns[name],
+            predicted_ns=predicted_ns[name],
             interval_ns=None,
             noise_pct=measured.noise_pct,
             num_steps=measured.num_steps,
+        )
+        for kind, suffix, predicted_ns in (
+            ("oracle", "", found.foretold_ns),
+            (SERIAL, f"/{SERIAL}", found.serial_ns),
         )
         for name, measured in found.measured.items()
     ]

@@ -9,9 +9,9 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -20,6 +20,7 @@ from typing import Any
 from augury.core.plan import Mode
 from augury.core.plan_file import load_plan
 from benchmarks.testbed.bed import Bed
+from benchmarks.testbed.trial import has_trial
 from benchmarks.validate.job import (
     JobError,
     bed_as_recorded,
@@ -30,6 +31,8 @@ from benchmarks.validate.job import (
 )
 from benchmarks.validate.policy_settings import CAPS_MB, PolicyCase
 
+STOCK = "ddp"
+OURS = "augury"
 WINDOWS = ((6, 14), (18, 26))
 FIRST_STEPS = 34
 """Both windows, three steps in detail, and plain ones."""
@@ -37,7 +40,9 @@ WARM_UP = 2
 PILOT = 5
 MEASURED = 8
 ROUNDS = 4
-WAIT_S = 120
+WAIT_S = 300
+LAYOUTS = "layouts.json"
+TRIAL = "trial.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +58,7 @@ class Block:
 
 def measure(case: PolicyCase, folder: Path) -> None:
     """Afterwards ``folder`` has ``run``, a plan of every policy, each rank's times, and what was
-    foretold of the policies before any of them was followed."""
+    predicted of the policies before any of them was followed."""
     folder = folder.resolve()
     shutil.rmtree(folder, ignore_errors=True)
     gate = folder / "gate"
@@ -70,7 +75,7 @@ def measure(case: PolicyCase, folder: Path) -> None:
             for job in jobs:
                 end(job)
     shutil.rmtree(gate)
-    (folder / "done").touch()
+    (folder / "setting.json").write_text(json.dumps(asdict(case.setting), indent=1))
 
 
 def _lead(gate: _Gate, case: PolicyCase, bed: Bed, folder: Path) -> None:
@@ -83,29 +88,63 @@ def _lead(gate: _Gate, case: PolicyCase, bed: Bed, folder: Path) -> None:
         found = {cap: gate.took_ns(1 + place) for place, cap in enumerate(CAPS_MB)}
         best = min(found, key=found.__getitem__)
         blocks.append(Block(label="ddp-pilot", words=f"cap={best:g}"))
+    ours = folder / f"{OURS}.plan.json"
+    if has_trial() and ours.exists():
+        # Before the rounds: what follows in the same job does not depend on the outcome.
+        gate.go(Block(label="trial", words=f"trial={ours}").told(0))
+        (folder / TRIAL).write_text(json.dumps(gate.last_block()["trial"]))
     for turn in range(ROUNDS):
-        # Back and forth, so that nobody always comes behind the same one.
+        # Back and forth, so that no block always follows the same one.
         for block in blocks if turn % 2 == 0 else reversed(blocks):
             gate.go(block.told(MEASURED))
     gate.end()
 
 
 def plan(case: PolicyCase, folder: Path) -> list[Block]:
-    """Asked as a user asks: on the command line, one by one; the job meanwhile leaves the cores."""
+    """Asked as a user asks: on the command line, one by one; the job meanwhile leaves the cores.
+    Policies with the same buckets of stock DDP share a block, which has the name of the first."""
 
-    def ask(policy: str) -> Block:
+    def ask(policy: str) -> Path:
         path = folder / f"{policy}.plan.json"
         answer = _schedule(folder / "run", "--policy", policy, "-o", str(path))
-        (folder / f"{policy}.foretold.json").write_text(answer)
-        return Block(label=policy, words=_words(policy, path))
+        (folder / f"{policy}.predicted.json").write_text(answer)
+        return path
 
+    # Stock DDP first: whatever has its buckets is measured as it.
+    policies = sorted(case.policies, key=lambda policy: policy != STOCK)
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        return list(pool.map(ask, case.policies))
+        paths = dict(zip(policies, pool.map(ask, policies), strict=True))
+    labels = labels_of(paths)
+    (folder / LAYOUTS).write_text(json.dumps(labels, indent=1))
+    return [
+        Block(label=policy, words=_words(policy, paths[policy]))
+        for policy, label in labels.items()
+        if label == policy
+    ]
+
+
+def labels_of(paths: Mapping[str, Path]) -> dict[str, str]:
+    """By policy and the file of its plan: the first policy that makes DDP use the same buckets.
+    Where no plan was written, DDP stays as it is."""
+    first: dict[str, str] = {}
+    labels = {}
+    for policy, path in paths.items():
+        plan = load_plan(path) if path.exists() else None
+        if plan is None:
+            labels[policy] = STOCK
+        elif plan.mode is not Mode.DDP_BUCKETS:
+            labels[policy] = policy
+        else:
+            buckets = [
+                sorted(part.gradient for part in piece.slices) for piece in plan.order.pieces
+            ]
+            labels[policy] = first.setdefault(json.dumps(buckets), policy)
+    return labels
 
 
 def _words(policy: str, path: Path) -> str:
     """What is stock DDP is measured as stock DDP."""
-    if policy == "ddp":
+    if policy == STOCK:
         return "default"
     plan = load_plan(path)
     if plan.mode is Mode.DDP_BUCKETS:
@@ -150,6 +189,11 @@ class _Gate:
         for job in self._jobs:
             if job.wait(timeout=WAIT_S):
                 raise JobError(f"the job ended with {job.returncode}")
+
+    def last_block(self) -> dict[str, Any]:
+        """What the job said of the block before the one at which it waits."""
+        found: dict[str, Any] = json.loads((self._folder / f"ready-{self._block}").read_text())
+        return found
 
     def took_ns(self, block: int) -> float:
         """The median step before ``block``."""

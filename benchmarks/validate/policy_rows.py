@@ -1,4 +1,7 @@
-"""What a job under several policies came to: rows, and how good the choice among them was."""
+"""Predicted and measured steps of a job under several policies: rows, and how good the choice was.
+
+Predictions are compared as they were made: nothing is scaled by what was measured later.
+"""
 
 from __future__ import annotations
 
@@ -7,98 +10,136 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.validate.measured import Measured, of_blocks
+from benchmarks.validate.measured import Measured, leftover_hooks, of_blocks
+from benchmarks.validate.policy_job import LAYOUTS, TRIAL
 from benchmarks.validate.policy_settings import PolicyCase
 from benchmarks.validate.rows import Row
 
 SUITE = "schedule"
+STOCK = "ddp"
+OURS = "augury"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Of one case: what was foretold and measured of every policy, by its name."""
+    """One case, by policy."""
 
     case: str
     measured: dict[str, Measured]
-    foretold: dict[str, dict[str, Any]]
+    """By label: policies that make DDP use the same buckets have one label."""
+    labels: dict[str, str]
+    """The label under which each policy was measured."""
+    predicted: dict[str, dict[str, Any]]
     ratio: float
-    baseline_ns: int
-    """The recorded steps, replayed as they were: what foretold ones are shares of."""
     bound_ns: int
     num_ranks: int
+    leftover_hooks: int = 0
+    """Hooks of the runtime that blocks of stock DDP still had."""
+    trial: dict[str, Any] | None = None
+    """Result of the trial inside the job, as ``core.plan_status.TrialResult``."""
+
+    def of(self, policy: str) -> Measured:
+        return self.measured[self.labels.get(policy, policy)]
 
     @property
-    def pace(self) -> float:
-        """How many times as long the same steps take now as when they were recorded: minutes lie
-        between on a machine that is not ours alone."""
-        return self.measured["ddp"].step_ns / self.baseline_ns
+    def best_bucket(self) -> Measured:
+        """The best single bucket size: the planned one, or the one that pilot steps chose."""
+        return min((self.of(name) for name in ("ddp-best", "ddp-pilot")), key=_step_ns)
+
+    def gain_pct(self, over: Measured) -> float:
+        return 100 * (1 - self.of(OURS).step_ns / over.step_ns)
 
     @property
-    def best_bucket_ns(self) -> int:
-        """The best single bucket size: what planning says, or what trying out says."""
-        return min(self.measured[name].step_ns for name in ("ddp-best", "ddp-pilot"))
+    def slower_than_stock_pct(self) -> float:
+        """Our plan against stock DDP, beyond the noise of these two."""
+        return _slower_pct(self.of(OURS), self.of(STOCK))
 
     @property
-    def noise_pct(self) -> float:
-        return max(own.noise_pct for own in self.measured.values())
-
-    def gain_pct(self, over_ns: int) -> float:
-        return 100 * (1 - self.measured["augury"].step_ns / over_ns)
-
-    @property
-    def realised(self) -> float | None:
-        """How much of what lies between the best bucket size and the bound we got."""
-        headroom_ns = self.best_bucket_ns - self.bound_ns * self.pace
-        if headroom_ns <= 0:
+    def trial_slower_pct(self) -> float | None:
+        """The mode that the trial chose, against stock DDP. From the rounds in which policies take
+        turns, where that mode is among them; else from the trial's own blocks."""
+        if self.trial is None:
             return None
-        return (self.best_bucket_ns - self.measured["augury"].step_ns) / headroom_ns
+        winner = self.trial["winner"]
+        if winner == "stock":
+            return 0.0
+        is_ours = winner == "planned" or self.predicted[OURS]["is_stock_ddp"]
+        if is_ours:
+            return self.slower_than_stock_pct
+        (own,) = (one for one in self.trial["times"] if one["mode"] == winner)
+        return -float(max(own["interval_pct"]))
 
     @property
     def picks_winner(self) -> bool:
-        """Whether the policy foretold to be fastest is it, or within noise of it."""
-        names = list(self.foretold)
-        chosen = min(names, key=lambda name: int(self.foretold[name]["step_ns"]))
-        fastest = min(names, key=lambda name: self.measured[name].step_ns)
-        noise_pct = max(self.measured[name].noise_pct for name in (chosen, fastest))
-        lead_ns = self.measured[chosen].step_ns - self.measured[fastest].step_ns
-        return lead_ns <= max(2.0, 2 * noise_pct) / 100 * self.measured[fastest].step_ns
+        """Whether the policy predicted to be fastest is the fastest of all that were measured, or
+        within the noise of these two."""
+        chosen = self.of(min(self.predicted, key=lambda name: int(self.predicted[name]["step_ns"])))
+        fastest = min(self.measured.values(), key=_step_ns)
+        band_pct = max(2.0, 2 * max(chosen.noise_pct, fastest.noise_pct))
+        return chosen.step_ns <= (1 + band_pct / 100) * fastest.step_ns
+
+    @property
+    def is_below_bound(self) -> bool:
+        """Whether a measured policy was faster than the bound, beyond its noise."""
+        fastest = min(self.measured.values(), key=_step_ns)
+        return fastest.step_ns * (1 + 2 * fastest.noise_pct / 100) < self.bound_ns
+
+
+def _step_ns(one: Measured) -> int:
+    return one.step_ns
+
+
+def _slower_pct(one: Measured, other: Measured) -> float:
+    """Negative where it is not slower, or by less than noise."""
+    return 100 * (one.step_ns / other.step_ns - 1) - one.noise_pct - other.noise_pct
 
 
 def outcome_of(case: PolicyCase, folder: Path) -> Outcome:
     answers = {
-        policy: json.loads((folder / f"{policy}.foretold.json").read_text())
+        policy: json.loads((folder / f"{policy}.predicted.json").read_text())
         for policy in case.policies
     }
-    ours = answers["augury"]
+    ours = answers[OURS]
+    trial = folder / TRIAL
     return Outcome(
         case=case.name,
         measured={
-            label: own for label, own in of_blocks(folder).items() if not label.startswith("pilot-")
+            label: own
+            for label, own in of_blocks(folder).items()
+            if not label.startswith("pilot-") and label != "trial"
         },
-        foretold={policy: answer["policies"][0] for policy, answer in answers.items()},
+        labels=json.loads((folder / LAYOUTS).read_text()),
+        predicted={policy: answer["policies"][0] for policy, answer in answers.items()},
         ratio=float(ours["ratio"]),
-        baseline_ns=int(ours["baseline_step_ns"]),
         bound_ns=int(ours["bound_ns"]),
         num_ranks=case.setting.num_ranks,
+        leftover_hooks=leftover_hooks(folder),
+        trial=json.loads(trial.read_text()) if trial.exists() else None,
     )
 
 
 def rows_of(found: Outcome) -> list[Row]:
-    return [
-        Row(
-            suite=SUITE,
-            case=f"{found.case}/{policy}",
-            kind="policy",
-            measured_ns=found.measured[policy].step_ns,
-            predicted_ns=round(answer["step_ns"] * found.pace),
-            interval_ns=_interval(answer["interval_ns"], found.pace),
-            noise_pct=found.measured[policy].noise_pct,
-            num_steps=found.measured[policy].num_steps,
-            baseline_ns=found.measured["ddp"].step_ns,
+    """One for every configuration that was measured. Stock DDP, which was recorded, is a replay and
+    no change: its kind is ``stock``."""
+    rows = []
+    told: set[str] = set()
+    for policy, answer in found.predicted.items():
+        label = found.labels[policy]
+        if label in told:
+            continue
+        told.add(label)
+        interval = answer["interval_ns"]
+        rows.append(
+            Row(
+                suite=SUITE,
+                case=f"{found.case}/{policy}",
+                kind="stock" if label == found.labels[STOCK] else "policy",
+                measured_ns=found.of(policy).step_ns,
+                predicted_ns=int(answer["step_ns"]),
+                interval_ns=None if interval is None else (interval[0], interval[1]),
+                noise_pct=found.of(policy).noise_pct,
+                num_steps=found.of(policy).num_steps,
+                baseline_ns=found.of(STOCK).step_ns,
+            )
         )
-        for policy, answer in found.foretold.items()
-    ]
-
-
-def _interval(foretold: list[int] | None, pace: float) -> tuple[int, int] | None:
-    return None if foretold is None else (round(foretold[0] * pace), round(foretold[1] * pace))
+    return rows

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from statistics import median
 from typing import Any
 
 TOLERANCE_PCT = 5.0
+UNDECIDED_PCT = 5.0
+"""A row whose noise exceeds this says nothing about the prediction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +27,19 @@ class Row:
     baseline_ns: int | None = None
     """What the unchanged configuration took in the same rounds of the same job."""
     trouble: str | None = None
+    commit: str | None = None
+    """Commit of the code that predicted."""
+    is_dirty: bool = False
+    """Whether files differed from that commit."""
+    measured_commit: str | None = None
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> Row:
+        interval = found["interval_ns"]
+        return cls(
+            **{field.name: found[field.name] for field in fields(cls) if field.name in found}
+            | {"interval_ns": (interval[0], interval[1]) if interval else None}
+        )
 
     @property
     def error_pct(self) -> float | None:
@@ -39,6 +54,10 @@ class Row:
     @property
     def is_within(self) -> bool:
         return self.error_pct is not None and abs(self.error_pct) <= self.tolerance_pct
+
+    @property
+    def is_undecided(self) -> bool:
+        return (self.noise_pct or 0.0) > UNDECIDED_PCT
 
     @property
     def is_covered(self) -> bool | None:
@@ -63,12 +82,16 @@ class Row:
             "interval_ns": self.interval_ns,
             "noise_pct": _rounded(self.noise_pct),
             "within": self.is_within,
+            "undecided": self.is_undecided,
             "covered": self.is_covered,
             "num_steps": self.num_steps,
             "unexplained_pct": _rounded(self.unexplained_pct),
             "recording_cost_pct": _rounded(self.recording_cost_pct),
             "baseline_ns": self.baseline_ns,
             "trouble": self.trouble,
+            "commit": self.commit,
+            "is_dirty": self.is_dirty,
+            "measured_commit": self.measured_commit,
         }
 
 
@@ -82,6 +105,7 @@ def summarize(rows: Sequence[Row]) -> dict[str, Any]:
 
 def _summary(rows: Sequence[Row]) -> dict[str, Any]:
     errors = [abs(row.error_pct) for row in rows if row.error_pct is not None]
+    decided = [row for row in rows if not row.is_undecided]
     covered = [row.is_covered for row in rows if row.is_covered is not None]
     widths = [row.half_width_pct for row in rows if row.half_width_pct is not None]
     costs = [row.recording_cost_pct for row in rows if row.recording_cost_pct is not None]
@@ -89,6 +113,9 @@ def _summary(rows: Sequence[Row]) -> dict[str, Any]:
         "cases": len(rows),
         "predicted": len(errors),
         "within": sum(row.is_within for row in rows),
+        "decided": len(decided),
+        "decided_within": sum(row.is_within for row in decided),
+        "decided_within_10_pct": sum(abs(row.error_pct or 100.0) <= 10 for row in decided),
         "within_10_pct": sum(error <= 10 for error in errors),
         "median_error_pct": _median(errors),
         "worst_error_pct": _rounded(max(errors, default=None)),

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 
 from benchmarks.testbed.network import can_make_networks
@@ -16,6 +17,7 @@ from benchmarks.validate.gates import Gates
 from benchmarks.validate.job import JobError, record
 from benchmarks.validate.measured import Measured, of_blocks, of_record
 from benchmarks.validate.predicted import ask
+from benchmarks.validate.progress import Progress
 from benchmarks.validate.rows import Row
 from benchmarks.validate.settings import Change, Setting
 
@@ -26,9 +28,11 @@ class Suite:
     settings: tuple[Setting, ...]
     rows: Callable[[list[Setting], Path, str | None], Iterator[Row]]
     """Of settings recorded in a folder; only the cases that are asked for."""
-    checks: Callable[[list[Row], Path, str | None, bool], Iterator[Check]]
-    """The last one: whether to run the jobs that only checks need."""
+    checks: Callable[[list[Row], str | None, Progress], Iterator[Check]]
+    """Checks over several cases are left out where only some cases are asked for."""
     gates: Gates
+    quick: tuple[str, ...]
+    """Patterns of one case per capability, for ``QUICK=1``."""
     record: Callable[[Setting, Path], None] = record
     """Runs a setting's job, into that folder."""
 
@@ -42,9 +46,14 @@ def chosen(settings: tuple[Setting, ...], only: str | None) -> list[Setting]:
     return [setting for setting in settings if setting in asked_for or setting.name in partners]
 
 
-def record_all(suite: Suite, settings: list[Setting], folder: Path) -> list[str]:
-    """What could not be done, in words."""
+def record_all(suite: Suite, settings: list[Setting], progress: Progress) -> list[str]:
+    """Measures what is not done at this revision. Returns what failed, in words."""
     troubles: list[str] = []
+    num_all = len(settings)
+    settings = [setting for setting in settings if not progress.is_done(setting.name)]
+    if len(settings) < num_all:
+        done = num_all - len(settings)
+        print(f"{suite.name}: {done} of {num_all} cases are done at this commit", file=sys.stderr)
     if any(setting.mbit is not None for setting in settings) and not can_make_networks():
         left_out = [setting.name for setting in settings if setting.mbit is not None]
         settings = [setting for setting in settings if setting.mbit is None]
@@ -60,7 +69,9 @@ def record_all(suite: Suite, settings: list[Setting], folder: Path) -> list[str]
             left = f", about {each_s * (len(settings) - index) / 60:.0f} min left"
         print(f"[{index + 1}/{len(settings)}] {setting.name}{left}", file=sys.stderr, flush=True)
         try:
-            suite.record(setting, folder / setting.name)
+            progress.measure(
+                setting.name, partial(suite.record, setting, progress.folder / setting.name)
+            )
         except JobError as error:
             troubles.append(f"{setting.name}: {error}")
     return troubles
@@ -134,7 +145,8 @@ def foretold(
 
 
 def is_wanted(case: str, only: str | None) -> bool:
-    return only is None or fnmatch(case, only)
+    """``only``: patterns, separated by commas."""
+    return only is None or any(fnmatch(case, pattern) for pattern in only.split(","))
 
 
 def _cases(setting: Setting) -> list[str]:

@@ -25,7 +25,9 @@ def show(rows: Sequence[Row], checks: Sequence[Check], summary: dict[str, Any]) 
     )  # fmt: skip
     for row in rows:
         mark = "" if row.is_within else "MISS" if row.predicted_ns else row.trouble or ""
-        if row.is_covered is False:
+        if row.is_undecided:
+            mark = "undecided: noise"
+        elif row.is_covered is False:
             mark = f"{mark} outside".strip()
         table.add_row(
             row.case,
@@ -42,9 +44,13 @@ def show(rows: Sequence[Row], checks: Sequence[Check], summary: dict[str, Any]) 
     console.print(table)
     if checks:
         console.print(_table_of(checks))
+    undecided = sum(check.holds is None for check in checks)
+    if undecided:
+        console.print(f"checks: {undecided} of {len(checks)} undecided, as noise exceeds the bar")
     for kind, found in summary.items():
         console.print(
-            f"{kind}: {found['within']} of {found['cases']} within max(5 %, 2 x noise),"
+            f"{kind}: {found['decided_within']} of {found['decided']} within max(5 %, 2 x noise)"
+            f" and {found['cases'] - found['decided']} undecided,"
             f" median {found['median_error_pct']} %, worst {found['worst_error_pct']} %,"
             f" intervals cover {found['covered']} of {found['with_interval']}"
             f" at a median half width of {found['median_half_width_pct']} %"
@@ -57,6 +63,7 @@ def _table_of(checks: Sequence[Check]) -> Table:
         value = "" if check.value is None else f"{check.value:g} {check.unit}"
         noise = "" if check.noise is None else f"{check.noise:g} {check.unit}"
         mark = "" if check.holds else f"MISS {check.trouble or ''}"
+        mark = "undecided: noise" if check.holds is None else mark
         bound = f"{check.at_most:g} {check.unit}"
         table.add_row(check.case, check.kind, value, bound, noise, safe(mark, max_chars=120))
     return table

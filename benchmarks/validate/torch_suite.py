@@ -10,6 +10,7 @@ from augury.ingest.clocks import Source
 from benchmarks.validate.checks import Check, clocks, cost_inside, recording_changes_nothing
 from benchmarks.validate.gates import Gates
 from benchmarks.validate.measured import slowing
+from benchmarks.validate.progress import Progress
 from benchmarks.validate.rows import Row
 from benchmarks.validate.settings import SETTINGS, Change, Setting
 from benchmarks.validate.suite import Suite, foretold, is_recorded, is_wanted, recorded, replayed
@@ -29,17 +30,23 @@ def rows(settings: list[Setting], folder: Path, only: str | None) -> Iterator[Ro
                 yield foretold(NAME, setting, change, folder, words_of(setting, change, folder))
 
 
-def checks(rows: list[Row], folder: Path, only: str | None, again: bool) -> Iterator[Check]:
-    yield from cost_inside(rows, NAME)
+def checks(rows: list[Row], only: str | None, progress: Progress) -> Iterator[Check]:
+    folder = progress.folder
+    if only is None:
+        yield from cost_inside(rows, NAME)
     for setting in SETTINGS:
         if setting.name in SKEWED and is_recorded(setting, folder):
             yield from clocks(
                 setting, folder, NAME, LED_BACK_NS, lambda case: is_wanted(case, only)
             )
-    if again and is_wanted("recording", only):
-        (setting,) = (setting for setting in SETTINGS if setting.name == RERUN)
-        print(f"{RERUN} with and without recording", file=sys.stderr, flush=True)
-        yield from recording_changes_nothing(setting, folder)
+    if is_wanted("recording", only):
+        yield from progress.checks("recording", lambda: _recording(folder))
+
+
+def _recording(folder: Path) -> Iterator[Check]:
+    (setting,) = (setting for setting in SETTINGS if setting.name == RERUN)
+    print(f"{RERUN} with and without recording", file=sys.stderr, flush=True)
+    yield from recording_changes_nothing(setting, folder)
 
 
 def words_of(setting: Setting, change: Change, folder: Path) -> list[str]:
@@ -51,4 +58,11 @@ def words_of(setting: Setting, change: Change, folder: Path) -> list[str]:
     return words
 
 
-TORCH = Suite(name=NAME, settings=SETTINGS, rows=rows, checks=checks, gates=Gates())
+TORCH = Suite(
+    name=NAME,
+    settings=SETTINGS,
+    rows=rows,
+    checks=checks,
+    gates=Gates(),
+    quick=("transformer-1gbit*", "transformer-sharded"),
+)

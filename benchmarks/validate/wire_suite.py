@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 
@@ -12,11 +13,12 @@ from augury.ingest.clocks import Source
 from benchmarks.validate.checks import Check, clocks, cost_inside
 from benchmarks.validate.gates import Gates
 from benchmarks.validate.jax_job import jax_checks
+from benchmarks.validate.progress import Progress
 from benchmarks.validate.rows import Row
 from benchmarks.validate.settings import Setting
 from benchmarks.validate.suite import Suite, foretold, is_recorded, is_wanted, recorded, replayed
 from benchmarks.validate.wire_checks import bytes_of_job, sources_agree
-from benchmarks.validate.wire_cost import COSTS, cost_of_wire
+from benchmarks.validate.wire_cost import COSTS, Cost, cost_of_wire
 from benchmarks.validate.wire_settings import WIRE_SETTINGS
 
 NAME = "wire"
@@ -34,9 +36,11 @@ def rows(settings: list[Setting], folder: Path, only: str | None) -> Iterator[Ro
                 yield foretold(NAME, setting, change, folder, change.coarse, kind="coarse")
 
 
-def checks(rows: list[Row], folder: Path, only: str | None, again: bool) -> Iterator[Check]:
-    yield from better_than_coarse(rows)
-    yield from cost_inside(rows, NAME)
+def checks(rows: list[Row], only: str | None, progress: Progress) -> Iterator[Check]:
+    folder = progress.folder
+    if only is None:
+        yield from better_than_coarse(rows)
+        yield from cost_inside(rows, NAME)
     for setting in WIRE_SETTINGS:
         if not is_recorded(setting, folder):
             continue
@@ -50,11 +54,18 @@ def checks(rows: list[Row], folder: Path, only: str | None, again: bool) -> Iter
                 setting, folder, NAME, LED_BACK_NS, lambda case: is_wanted(case, only)
             )
     if is_wanted("jax", only):
-        yield from jax_checks(folder / "jax", again=again)
+        if progress.can_measure:
+            yield from progress.checks("jax", lambda: jax_checks(folder / "jax", again=True))
+        else:
+            yield from jax_checks(folder / "jax", again=False)
     for cost in COSTS:
-        if again and is_wanted(cost.name, only):
-            print(f"{cost.name}: the same job with and without", file=sys.stderr, flush=True)
-            yield from cost_of_wire(cost, folder / cost.name)
+        if is_wanted(cost.name, only):
+            yield from progress.checks(cost.name, partial(_cost, cost, folder))
+
+
+def _cost(cost: Cost, folder: Path) -> Iterator[Check]:
+    print(f"{cost.name}: the same job with and without", file=sys.stderr, flush=True)
+    yield from cost_of_wire(cost, folder / cost.name)
 
 
 UNEQUAL = frozenset(
@@ -103,4 +114,5 @@ WIRE = Suite(
         covered=None,
         half_width_pct=None,
     ),
+    quick=("last-1gbit", "last-1gbit/link-1-0.5x", "last-1gbit/bytes", "jax"),
 )

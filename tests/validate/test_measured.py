@@ -152,6 +152,24 @@ def test_there_are_as_many_cases_as_promised():
     assert sum(len(setting.changes) for setting in SETTINGS) >= 24
 
 
+def test_no_two_changes_of_a_setting_make_the_same_buckets():
+    """Nor those of the recorded configuration: each change counts once."""
+    pytest.importorskip("torch")
+    from benchmarks.testbed.models import WORKLOADS
+
+    from augury.schedule.making import MEBIBYTE, fill_buckets
+
+    def buckets(model: str, caps: str) -> str:
+        sizes_bytes = [4 * one.numel() for one in WORKLOADS[model].build().parameters()]
+        caps_bytes = [round(float(cap) * MEBIBYTE) for cap in caps.split(",")]
+        return repr(fill_buckets(sizes_bytes[::-1], caps_bytes))
+
+    for setting in SETTINGS:
+        caps = [change.whatif[1] for change in setting.changes if "--bucket-mb" in change.whatif]
+        layouts = [buckets(setting.model, one) for one in [*caps, setting.cap]]
+        assert len(set(layouts)) == len(layouts), setting.name
+
+
 def test_what_measures_a_change_comes_along():
     assert {setting.name for setting in chosen(SETTINGS, "last-2ranks/*")} == {
         "last-2ranks",

@@ -14,8 +14,11 @@ from benchmarks.testbed.strategies.cnns import CNNS
 from benchmarks.testbed.strategies.links import messages
 from benchmarks.validate.oracle_cores import on_shared_cores
 from benchmarks.validate.oracle_layers import model_of
-from benchmarks.validate.oracle_rows import outcome_of, rows_of
+from benchmarks.validate.oracle_record import Record
+from benchmarks.validate.oracle_rows import outcome_of, rows_of, serial_step_s
 from benchmarks.validate.oracle_suite import SETTINGS, checks
+from benchmarks.validate.progress import Progress
+from benchmarks.validate.revision import Revision
 
 from augury.core.builder import GraphBuilder
 from augury.replay.run import replay
@@ -65,6 +68,10 @@ def job(num_ranks: int = 4, cores: int = 4, step_ns: Callable[[str], int] = len)
     }
 
 
+def progress_in(folder: Path) -> Progress:
+    return Progress(folder=folder, revision=Revision(commit="abc"))
+
+
 def foretold(tmp_path: Path, **words: int) -> dict[str, float]:
     (tmp_path / "job.json").write_text(json.dumps(job(**words)))
     return {name: ns / 1e9 for name, ns in outcome_of("case", tmp_path).foretold_ns.items()}
@@ -85,6 +92,30 @@ def test_a_step_is_its_layers_and_its_communications(tmp_path: Path) -> None:
     assert found["data_filter"] == pytest.approx(compute + in_pairs + between)
     once = FORWARD_S + BACKWARD_S + UPDATE_S
     assert found["zero3"] == pytest.approx(once + 1.5 * gradients)
+
+
+@pytest.mark.parametrize("cores", [4, 2])
+def test_serial_rows_know_one_process_and_one_network(cores: int) -> None:
+    """How strategies split layers and what else they send is not looked at."""
+    document = job(cores=cores)
+    for rank in document["layers"]:
+        for name in set(STRATEGIES) - {"pipeline"}:
+            rank[name] = {"forward_s": [], "backward_s": [], "update_s": []}
+    for link in document["links"]:
+        if (link["kind"], link["group"]) != ("all_reduce", "world"):
+            link["times_s"] = []
+    record = Record(document)
+    model = model_of(CNN.name)
+    samples = CNN.batch // CNN.micro_batches
+    sharing = 4 // cores
+    layers_s = sharing * len(model.layers) * (FORWARD_S + BACKWARD_S) * CNN.batch / 4 / samples
+    gradients_s = ring_s("all_reduce", 4, 4 * model.num_parameters)
+    update_s = sharing * UPDATE_S
+    assert serial_step_s(record, "data") == pytest.approx(layers_s + update_s + gradients_s)
+    scattered_s = 1.5 * gradients_s
+    assert serial_step_s(record, "zero3") == pytest.approx(layers_s + update_s / 4 + scattered_s)
+    for name in STRATEGIES:
+        assert serial_step_s(record, name) > 0
 
 
 def test_borders_take_what_they_took(tmp_path: Path) -> None:
@@ -136,11 +167,11 @@ def test_gates_want_accuracy_and_the_fastest(tmp_path: Path, right: bool, holds:
         return known[name] if right or name != slowest else known[name] // 20
 
     (folder / "job.json").write_text(json.dumps(job(step_ns=took)))
-    found = {one.case.rpartition("/")[2]: one for one in checks([], tmp_path, None, False)}
+    found = {one.case.rpartition("/")[2]: one for one in checks([], None, progress_in(tmp_path))}
     assert found["data-accuracy-missing"].holds
     assert found["mean-accuracy-missing"].holds is holds
     assert found["behind-fastest"].holds is holds
     assert found["difference"].holds
     rows = rows_of(outcome_of("case", folder))
-    assert {row.kind for row in rows} == {"oracle"}
-    assert len(rows) == len(STRATEGIES)
+    assert [row.kind for row in rows] == ["oracle"] * len(STRATEGIES) + ["serial"] * len(STRATEGIES)
+    assert len({row.case for row in rows}) == len(rows)

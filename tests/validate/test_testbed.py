@@ -14,6 +14,13 @@ import pytest
 from benchmarks.testbed.cpu import CONTROLLER, PREFIX, can_control
 from benchmarks.testbed.loopback import Loopback
 from benchmarks.testbed.network import Network, can_make_networks
+from benchmarks.validate.measured import leftover_hooks
+
+from augury.core.plan import Mode, Plan
+from augury.core.plan_file import save_plan
+from augury.core.problem import Gradient, Problem
+from augury.core.problem import Network as Link
+from augury.schedule.policies import find_policy
 
 torch = pytest.importorskip("torch")
 
@@ -117,14 +124,46 @@ def test_what_a_killed_bed_leaves_is_removed_by_the_next(tmp_path: Path):
     assert not Path(seen).exists()
 
 
+def plan_for(model: str) -> Plan:
+    """Whole gradients, the most urgent first."""
+    from benchmarks.testbed.models import WORKLOADS  # only where torch is installed
+
+    names = [(name, 4 * p.numel()) for name, p in WORKLOADS[model].build().named_parameters()]
+    num = len(names)
+    problem = Problem(
+        gradients=tuple(
+            Gradient(name=name, size_bytes=size, release_ns=num - i, need_ns=i)
+            for i, (name, size) in enumerate(names)
+        ),
+        backward_ns=num,
+        forward_ns=num,
+        network=Link(ns_per_byte=1.0),
+    )
+    order = find_policy("prophet").compile(problem)
+    return Plan(mode=Mode.PIECES, num_ranks=2, problem=problem, order=order)
+
+
+@pytest.mark.more
 def test_blocks_of_several_configurations_in_one_job(tmp_path: Path):
-    """They train on where the last one ended, wait where asked, and tell every step's time."""
+    """They train on where the last one ended, wait where asked, and tell every step's time. Of a
+    plan nothing is left in the block behind it."""
+    plan = tmp_path / "any.plan.json"
+    save_plan(plan_for("last"), plan)
     gate = tmp_path / "gate"
     gate.mkdir()
-    for block in range(4):
+    for block in range(6):
         (gate / f"go-{block}").touch()
     command = [sys.executable, "-m", "benchmarks.testbed.train", "--model", "last", "--steps", "2"]
-    blocks = ["--blocks", "base", "cap=1,4:3@list", "--rounds", "2", "--warm-up", "1"]
+    blocks = [
+        "--blocks",
+        "base",
+        "cap=1,4:3@list",
+        f"plan={plan}",
+        "--rounds",
+        "2",
+        "--warm-up",
+        "1",
+    ]
     options = ["--measured", "2", "--gate", str(gate), "--times", str(tmp_path)]
     with Loopback(2) as bed:
         jobs = [
@@ -149,9 +188,14 @@ def test_blocks_of_several_configurations_in_one_job(tmp_path: Path):
     for rank in range(2):
         times = json.loads((tmp_path / f"times-{rank:05d}.json").read_text())
         done = [(block["block"], len(block["stamps_ns"])) for block in times["blocks"]]
-        assert done == [("base", 3), *(("base", 4), ("cap=1,4:3@list", 5)) * 2]
+        each = (("base", 4), ("cap=1,4:3@list", 5), (f"plan={plan}", 4))
+        assert done == [("base", 3), *each * 2]
+        hooks = [block["num_hooks"] for block in times["blocks"][1:]]
+        assert hooks[0] == hooks[1] == hooks[3] == hooks[4] == 0
+        assert hooks[2] == hooks[5] > 0
         float.fromhex(times["loss"])
-    assert sorted(path.name for path in gate.glob("ready-*")) == [f"ready-{i}" for i in range(4)]
+    assert leftover_hooks(tmp_path) == 0
+    assert sorted(path.name for path in gate.glob("ready-*")) == [f"ready-{i}" for i in range(6)]
 
 
 @pytest.mark.skipif(can_control(), reason="this machine has control groups")

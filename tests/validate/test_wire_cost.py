@@ -27,6 +27,7 @@ def _cost(num_events: int) -> Cost:
     )
 
 
+@pytest.mark.more
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
 def test_two_jobs_take_turns_and_end_with_one_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("torch")
