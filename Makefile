@@ -1,6 +1,7 @@
 # Every target first installs what it needs: quietly, and only when that has changed.
 
 PYTHON ?= python3
+JOBS ?= 2
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,7 +19,7 @@ export AUGURY_TRACES
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint bench validate env-jax clean
+.PHONY: help install demo test test-more soak lint bench validate env-jax clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
@@ -30,8 +31,20 @@ demo: $(TORCH) ## record a real training of two processes, replay it, plan, foll
 	@$(BIN)/augury demo --force --out build/demo
 	@echo "(augury is $(BIN)/augury here)"
 
-test: lint $(TORCH) ## lint, then all tests with coverage
-	@$(BIN)/python -m pytest --cov --cov-fail-under 90
+test: lint $(TORCH) ## lint, then the tests that take minutes together, with coverage of core/ and replay/
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not more" --cov --cov-fail-under 90
+
+test-more: $(TORCH) ## tests with real processes in numbers, browsers and trainers
+	@$(BIN)/python -m pytest -m more
+
+# One line per part: what `python` is given. ARGS='...' is added to it.
+SOAK_plans = -m tests.runtime.fuzz --out build/soak.json $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT))
+SOAK_random := -m pytest -n $(JOBS) -m hypothesis --hypothesis-profile soak
+SOAK_PARTS := $(patsubst SOAK_%,%,$(filter-out SOAK_PARTS,$(filter SOAK_%,$(.VARIABLES))))
+
+soak: $(TORCH) ## long random campaigns, in parts (PART=plans, continued where it ended: SEED=first, COUNT=number; PART=random)
+	@$(if $(filter $(PART),$(SOAK_PARTS)),,$(error make soak PART=... needs one of: $(SOAK_PARTS)))
+	@$(BIN)/python $(SOAK_$(PART)) $(ARGS)
 
 lint: $(INSTALLED) ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff check --quiet --output-format concise
@@ -43,8 +56,9 @@ lint: $(INSTALLED) ## ruff, mypy --strict, import-linter
 bench: $(TORCH) ## measure, as JSON lines
 	@$(BIN)/python -m benchmarks.run
 
-validate: $(TORCH) $(if $(filter torch schedule oracle,$(SUITE)),,$(JAX)) ## compare predictions with real runs (SUITE=torch, wire, schedule or oracle, ONLY='conv-*')
-	@$(BIN)/python -m benchmarks.validate --suite $(or $(SUITE),all) $(if $(ONLY),--only '$(ONLY)')
+validate: $(TORCH) $(if $(filter all wire,$(or $(SUITE),all)),$(JAX)) ## compare predictions with real runs (SUITE=schedule, ONLY='conv-*', QUICK=1, FRESH=1)
+	@$(BIN)/python -m benchmarks.validate --suite $(or $(SUITE),all) $(if $(ONLY),--only '$(ONLY)') \
+	  $(if $(QUICK),--quick) $(if $(FRESH),--fresh)
 
 env-jax: $(JAX) ## make .venv-jax, for the JAX job of `make validate SUITE=wire`
 

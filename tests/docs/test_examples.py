@@ -18,6 +18,7 @@ from augury.core.cluster import Cluster
 from augury.report import result
 
 ROOT = Path(__file__).parents[2]
+FOLDERS = sorted(path.parent.name for path in ROOT.glob("src/augury/*/__init__.py"))
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 
 
@@ -109,10 +110,24 @@ def test_every_rule_is_documented():
 
 def test_every_folder_has_its_place():
     layout = _text("docs/layout.md")
-    folders = [path.parent.name for path in (ROOT / "src/augury").glob("*/__init__.py")]
-    assert len(folders) >= 6
-    for folder in folders:
+    assert len(FOLDERS) >= 6
+    for folder in FOLDERS:
         assert f"`{folder}/`" in layout, folder
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_file_has_its_place(folder: str):
+    """In its folder's section, by its path there; files of a subfolder may go by their name."""
+    _, _, section = _text("docs/layout.md").partition(f"### `{folder}/`\n")
+    section = re.split(r"^##", section, maxsplit=1, flags=re.MULTILINE)[0]
+    listed = set(re.findall(r"`([\w/]+\.py)`", section))
+    root = ROOT / "src/augury" / folder
+    files = [path for path in root.rglob("*.py") if path.name != "__init__.py"]
+    assert files
+    for path in files:
+        assert {path.relative_to(root).as_posix(), path.name} & listed, path
+    names = {path.relative_to(root).as_posix() for path in files} | {path.name for path in files}
+    assert listed <= names
 
 
 def test_every_native_file_has_its_place():
