@@ -89,7 +89,7 @@ def run(
     rows: list[Row] = []
     checks = []
     if not options.record_only:
-        rows = [stamped(row, progress) for row in suite.rows(settings, folder, only)]
+        rows = [stamped(row, progress, suite) for row in suite.rows(settings, folder, only)]
         checks = [
             check
             if check.commit is not None
@@ -109,13 +109,14 @@ def run(
     )
 
 
-def stamped(row: Row, progress: Progress) -> Row:
+def stamped(row: Row, progress: Progress, suite: Suite) -> Row:
     """With the commits that measured and that predicted."""
     measured = progress.revision_of(row.case.partition("/")[0])
+    predicted = measured if suite.predicts_in_job else progress.revision
     return replace(
         row,
-        commit=progress.revision.commit,
-        is_dirty=progress.revision.is_dirty,
+        commit=predicted.commit,
+        is_dirty=predicted.is_dirty,
         measured_commit=measured.commit,
     )
 

@@ -126,7 +126,8 @@ def led_back_to(skewed: Path, run: Path, skew: Skew, source: Source) -> int:
 
 
 def cost_inside(rows: Sequence[Row], suite: str) -> Iterator[Check]:
-    costs = [row.recording_cost_pct for row in rows if row.recording_cost_pct is not None]
+    timed = [row for row in rows if row.recording_cost_pct is not None]
+    costs = [row.recording_cost_pct for row in timed if row.recording_cost_pct is not None]
     if costs:
         yield Check(
             suite=suite,
@@ -135,6 +136,7 @@ def cost_inside(rows: Sequence[Row], suite: str) -> Iterator[Check]:
             value=round(median(costs), 2),
             unit="%",
             at_most=5.0,
+            noise=round(median(row.noise_pct or 0.0 for row in timed), 2),
         )
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from augury.core.plan import Mode
 from augury.core.plan_file import load_plan
+from augury.runtime.torch_scheduled import best_caps
 from benchmarks.testbed.bed import Bed
 from benchmarks.testbed.trial import has_trial
 from benchmarks.validate.job import (
@@ -43,6 +44,7 @@ ROUNDS = 4
 WAIT_S = 300
 LAYOUTS = "layouts.json"
 TRIAL = "trial.json"
+TRIAL_BUCKETS = "trial-buckets"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +95,7 @@ def _lead(gate: _Gate, case: PolicyCase, bed: Bed, folder: Path) -> None:
         # Before the rounds: what follows in the same job does not depend on the outcome.
         gate.go(Block(label="trial", words=f"trial={ours}").told(0))
         (folder / TRIAL).write_text(json.dumps(gate.last_block()["trial"]))
+        blocks += _trial_buckets(ours)
     for turn in range(ROUNDS):
         # Back and forth, so that no block always follows the same one.
         for block in blocks if turn % 2 == 0 else reversed(blocks):
@@ -108,6 +111,8 @@ def plan(case: PolicyCase, folder: Path) -> list[Block]:
         path = folder / f"{policy}.plan.json"
         answer = _schedule(folder / "run", "--policy", policy, "-o", str(path))
         (folder / f"{policy}.predicted.json").write_text(answer)
+        if policy != OURS and not path.exists():
+            _save_unprofitable(folder / "run", policy, path)
         return path
 
     # Stock DDP first: whatever has its buckets is measured as it.
@@ -123,9 +128,21 @@ def plan(case: PolicyCase, folder: Path) -> list[Block]:
     ]
 
 
+def _save_unprofitable(run: Path, policy: str, path: Path) -> None:
+    """A plan that gains nothing, which the command does not write: measured all the same, so that
+    predictions of losses are compared too."""
+    from augury.cli.schedule_assess import assess
+    from augury.cli.schedule_case import open_case, other_network
+    from augury.core.plan_file import save_plan
+    from augury.schedule.policies import find_policy
+
+    case = open_case(run, max_bytes=None, changes=[], other=other_network(None, None))
+    save_plan(assess(case, [find_policy(policy)]).plan(), path, force=False)
+
+
 def labels_of(paths: Mapping[str, Path]) -> dict[str, str]:
     """By policy and the file of its plan: the first policy that makes DDP use the same buckets.
-    Where no plan was written, DDP stays as it is."""
+    Where our search found no plan that pays, DDP stays as it is."""
     first: dict[str, str] = {}
     labels = {}
     for policy, path in paths.items():
@@ -142,13 +159,24 @@ def labels_of(paths: Mapping[str, Path]) -> dict[str, str]:
     return labels
 
 
+def _trial_buckets(ours: Path) -> list[Block]:
+    """The bucket list that the trial compares with a plan in pieces."""
+    plan = load_plan(ours)
+    caps = best_caps(plan) if plan.mode is Mode.PIECES else ()
+    return [Block(label=TRIAL_BUCKETS, words=_caps(caps))] if caps else []
+
+
+def _caps(caps_bytes: Sequence[int]) -> str:
+    return "cap=" + ",".join(f"{cap / (1 << 20)!r}" for cap in caps_bytes)
+
+
 def _words(policy: str, path: Path) -> str:
     """What is stock DDP is measured as stock DDP."""
     if policy == STOCK:
         return "default"
     plan = load_plan(path)
     if plan.mode is Mode.DDP_BUCKETS:
-        return "cap=" + ",".join(f"{cap / (1 << 20)!r}" for cap in plan.bucket_caps_bytes)
+        return _caps(plan.bucket_caps_bytes)
     return f"plan={path}"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.validate.measured import Measured, leftover_hooks, of_blocks
-from benchmarks.validate.policy_job import LAYOUTS, TRIAL
+from benchmarks.validate.policy_job import LAYOUTS, TRIAL, TRIAL_BUCKETS
 from benchmarks.validate.policy_settings import PolicyCase
 from benchmarks.validate.rows import Row
 
@@ -56,18 +56,16 @@ class Outcome:
 
     @property
     def trial_slower_pct(self) -> float | None:
-        """The mode that the trial chose, against stock DDP. From the rounds in which policies take
-        turns, where that mode is among them; else from the trial's own blocks."""
+        """The mode that the trial chose, against stock DDP, from the rounds in which policies take
+        turns."""
         if self.trial is None:
             return None
         winner = self.trial["winner"]
         if winner == "stock":
             return 0.0
-        is_ours = winner == "planned" or self.predicted[OURS]["is_stock_ddp"]
-        if is_ours:
+        if winner == "planned" or self.predicted[OURS]["is_stock_ddp"]:
             return self.slower_than_stock_pct
-        (own,) = (one for one in self.trial["times"] if one["mode"] == winner)
-        return -float(max(own["interval_pct"]))
+        return _slower_pct(self.of(TRIAL_BUCKETS), self.of(STOCK))
 
     @property
     def picks_winner(self) -> bool:
@@ -123,7 +121,9 @@ def rows_of(found: Outcome) -> list[Row]:
     no change: its kind is ``stock``."""
     rows = []
     told: set[str] = set()
-    for policy, answer in found.predicted.items():
+    # Stock DDP first: whatever is measured as it has its row.
+    for policy in sorted(found.predicted, key=lambda name: name != STOCK):
+        answer = found.predicted[policy]
         label = found.labels[policy]
         if label in told:
             continue

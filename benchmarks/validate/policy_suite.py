@@ -86,5 +86,6 @@ SCHEDULE = Suite(
     rows=rows,
     checks=checks,
     gates=Gates(),
+    predicts_in_job=True,
     quick=("transformer-1000mbit-small", "transformer-1000mbit-small/*"),
 )

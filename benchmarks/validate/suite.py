@@ -35,6 +35,8 @@ class Suite:
     """Patterns of one case per capability, for ``QUICK=1``."""
     record: Callable[[Setting, Path], None] = record
     """Runs a setting's job, into that folder."""
+    predicts_in_job: bool = False
+    """Predictions are made while the job waits, by the code that measures."""
 
 
 def chosen(settings: tuple[Setting, ...], only: str | None) -> list[Setting]:

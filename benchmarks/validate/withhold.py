@@ -33,6 +33,7 @@ def without_others(record: dict[str, Any], kept: list[tuple[int, int]]) -> dict[
         "step_cpu": [
             [new_number[step], *rest] for step, *rest in record["step_cpu"] if step in new_number
         ],
+        "step_delay_ns": [],
         "windows": [
             window | {"first": new_number[window["first"]], "last": new_number[window["last"]]}
             for window in record["windows"]

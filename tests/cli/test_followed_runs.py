@@ -14,6 +14,7 @@ from augury.core.plan import Mode, Plan
 from augury.core.plan_file import save_plan
 from augury.core.trace import Trace
 from augury.ingest.run import open_run
+from augury.schedule.policies import find_policy
 from tests.capture.jobs import start_ranks, write_training
 from tests.cli.conftest import Runner
 from tests.runtime.plans import plan_for
@@ -23,17 +24,16 @@ pytest.importorskip("torch")
 pytestmark = pytest.mark.more
 
 
-def record(folder: Path, plan: Plan, num_ranks: int) -> Path:
+def record(folder: Path, plan: Plan, num_ranks: int, *, has_trial: bool = False) -> Path:
     save_plan(plan, folder / "plan.json")
     script = write_training(folder)
-    options = ["--steps", "4:8,10:14", "-o", str(folder / "run")]
-    command = [sys.executable, "-m", "augury", "run", *options, "--force"]
-    done = start_ranks(
-        [*command, "--plan", str(folder / "plan.json"), "--no-trial", str(script), "24"],
-        num_ranks=num_ranks,
-    )
+    options = ["--steps", "4:8,10:14", "-o", str(folder / "run"), "--force"]
+    options += ["--plan", str(folder / "plan.json"), *([] if has_trial else ["--no-trial"])]
+    command = [sys.executable, "-m", "augury", "run", *options]
+    num_steps = "320" if has_trial else "24"
+    done = start_ranks([*command, str(script), num_steps], num_ranks=num_ranks)
     assert [process.returncode for process in done] == [0] * num_ranks, done
-    assert "augury: follows the plan" in done[0].stderr
+    assert ("augury: trial of" if has_trial else "augury: follows the plan") in done[0].stderr
     return folder / "run"
 
 
@@ -55,6 +55,24 @@ def test_pieces(tmp_path: Path, run: Runner, num_ranks: int, has_barrier: bool) 
 def test_planned_buckets(tmp_path: Path, run: Runner) -> None:
     plan = plan_for(SIZES, mode=Mode.DDP_BUCKETS, caps=(16, 1024, 9000))
     every_verb(run, record(tmp_path, plan, 2))
+
+
+@pytest.mark.parametrize(
+    ("policy", "lanes", "num_ranks"),
+    [("dear", 1, 2), ("dear", 1, 3), ("p3", 2, 3), ("p3", 2, 4)],
+)
+def test_halves_and_lanes(
+    tmp_path: Path, run: Runner, policy: str, lanes: int, num_ranks: int
+) -> None:
+    plan = replace(plan_for(SIZES), num_ranks=num_ranks)
+    order = find_policy(policy).compile(plan.problem)
+    every_verb(run, record(tmp_path, replace(plan, order=replace(order, lanes=lanes)), num_ranks))
+
+
+def test_a_run_that_began_with_a_trial(tmp_path: Path, run: Runner) -> None:
+    """Whichever mode won."""
+    folder = record(tmp_path, plan_for(SIZES), 2, has_trial=True)
+    every_verb(run, folder)
 
 
 def every_verb(run: Runner, folder: Path) -> None:

@@ -37,3 +37,13 @@ def test_a_trace_may_have_the_name_of_a_record(run: Runner, tmp_path: Path) -> N
     write_trace_file(tmp_path / "rank-00000.json", [event])
     outcome = run("import", "rank-00000.json", "-o", "imported")
     assert outcome.code == 0, outcome.err
+
+
+def test_traces_are_capped_together(run: Runner, tmp_path: Path) -> None:
+    folder = Run(tmp_path / "run").write()
+    traces = sorted(folder.glob("*.0.trace.json.gz"))
+    outcome = run("import", *traces, "-o", "imported", "--max-bytes", "4kB")
+    assert outcome.code == 3
+    assert one_message(outcome)
+    assert "--max-bytes" in outcome.err
+    assert not (tmp_path / "imported").exists()

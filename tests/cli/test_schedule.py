@@ -175,10 +175,10 @@ def test_what_the_runtime_will_refuse_is_said(run: Runner, tmp_path: Path) -> No
     ranks = [changed(facts, refusals=["it is compiled"]) for facts in RUN.ranks]
     write_trace(RUN.evolve(ranks=ranks), folder)
     (warning,) = asked(run, folder, "--policy", "ddp,augury")["warnings"]
-    assert "run --plan` will not follow pieces in this job" in warning
+    assert "run --plan` will not follow a plan in this job" in warning
     assert warning.endswith("it is compiled")
     shown = " ".join(run("schedule", folder, "--policy", "ddp,augury").out.split())
-    assert "warning: `augury run --plan` will not follow pieces" in shown
+    assert "warning: `augury run --plan` will not follow a plan" in shown
     assert "it is compiled" in shown
 
 

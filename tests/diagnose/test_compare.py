@@ -15,7 +15,7 @@ from augury.core.kinds import OpKind
 from augury.core.measured_step import measured_run
 from augury.core.plan import Foretold, Mode, Order, Piece, Plan, Slice
 from augury.core.plan_file import plan_digest
-from augury.core.plan_status import ModeTime, PlanStatus, TrainingMode, TrialResult
+from augury.core.plan_status import ModeTime, PlanStatus, Replan, TrainingMode, TrialResult
 from augury.core.problem import Gradient, Network, Problem
 from augury.core.trace import CpuUse, Trace
 from augury.diagnose.compare import compare_runs
@@ -251,6 +251,31 @@ def test_the_trial_in_the_job_counts_for_more_than_two_runs(tmp_path: Path) -> N
     assert found.after.num_steps < measured_run(after).num_steps
 
 
+def test_the_trial_of_a_plan_is_judged_by_the_mode_that_is_the_plan(tmp_path: Path) -> None:
+    """A list of buckets that did better in the same trial is not what the plan predicted."""
+    plan = plan_of(100 * MS, 81 * MS)
+    times = [
+        ModeTime(
+            mode=mode, num_blocks=4, step_ns=100 * MS, gain_pct=gain, interval_pct=(gain, gain)
+        )
+        for mode, gain in (
+            (TrainingMode.STOCK, 0.0),
+            (TrainingMode.PLANNED, 18.0),
+            (TrainingMode.BUCKETS, 30.0),
+        )
+    ]
+    trial = TrialResult(
+        first_step=1,
+        last_step=2,
+        is_decided=True,
+        winner=TrainingMode.PLANNED,
+        times=times,
+        digest=plan_digest(plan),
+    )
+    run = with_status(run_of(tmp_path / "a"), plan, trials=[trial])
+    assert compare_runs(run_of(tmp_path / "b"), run, plan).gain_pct == pytest.approx(18.0)
+
+
 def with_status(trace: Trace, plan: Plan, **changes: Any) -> Trace:
     status = PlanStatus(
         **{"digest": plan_digest(plan), "mode": TrainingMode.PLANNED, "is_followed": True} | changes
@@ -273,6 +298,23 @@ def test_a_plan_that_was_not_followed_is_not_judged(tmp_path: Path) -> None:
         )
     with pytest.raises(InputError, match="on trial"):
         check_followed(with_status(run, plan, is_followed=False, is_on_trial=True), plan)
+    anew = Replan(step=40, reason="the network takes 2 times as long", digest="a" * 64)
+    with pytest.raises(InputError, match="made another plan at step 40: the network"):
+        check_followed(with_status(run, plan, replans=[anew]), plan)
+    check_followed(with_status(run, plan, replans=[Replan(step=40, reason="")]), plan)
+
+
+def test_steps_of_a_run_are_those_after_the_optimizer_step_at_which_the_mode_settled(
+    tmp_path: Path,
+) -> None:
+    """A program may exchange gradients several times per step: exchanges are no steps."""
+    plan = plan_of(100 * MS, 81 * MS)
+    run = run_of(tmp_path / "run")
+    every = measured_run(run).num_steps
+    settled = with_status(run, plan, from_step=10_000, settled_step=4)
+    assert measured_run(settled).num_steps > every - 4
+    with pytest.raises(InputError, match="no step"):
+        measured_run(with_status(run, plan, from_step=10_000))
 
 
 def test_runs_of_different_jobs_are_not_compared(tmp_path: Path) -> None:

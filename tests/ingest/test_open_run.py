@@ -50,6 +50,23 @@ def test_a_deleted_file_is_noticed(folder: Path):
     assert trace.ledger["missing-rank"].example == "rank 1"
 
 
+def test_files_of_all_ranks_that_are_gone_are_named(folder: Path):
+    before = open_run(folder)
+    for path in folder.glob("rank-*"):
+        path.unlink()
+    trace = open_run(folder)
+    assert trace.ledger["rank-files-gone"].count > 0
+    assert len(trace.events) == len(before.events)
+
+
+def test_what_was_read_before_is_capped_too(folder: Path):
+    open_run(folder)
+    for path in folder.glob("rank-*"):
+        path.unlink()
+    with pytest.raises(LimitError, match="more than the cap"):
+        open_run(folder, max_bytes=1000)
+
+
 def test_all_files_together_are_capped(folder: Path):
     sizes = [path.stat().st_size for path in folder.iterdir()]
     with pytest.raises(LimitError, match="more than the cap"):

@@ -13,7 +13,7 @@ from augury.core.plan import Mode, Plan
 from augury.core.plan_file import plan_digest, save_plan
 from augury.core.plan_status import PlanStatus, TrainingMode
 from augury.ingest.run import open_run
-from tests.capture.jobs import start_ranks, write_training
+from tests.capture.jobs import TRAINING, start_ranks, write_training
 from tests.runtime.plans import plan_for
 
 pytest.importorskip("torch")
@@ -83,6 +83,23 @@ def _status(folder: Path) -> PlanStatus:
     return status
 
 
+HOOKED = "optimizer.register_step_post_hook(lambda *_: None)"
+
+
+def test_the_record_says_why_a_plan_is_not_followed(tmp_path: Path) -> None:
+    """Also where only the first step of the optimizer shows it."""
+    plan = plan_for(SIZES)
+    script = TRAINING.format(each_step="pass", at_end="").replace(
+        "inputs, targets", f"{HOOKED}\ninputs, targets", 1
+    )
+    done = _start(tmp_path, plan, script=script)
+    status = _status(tmp_path)
+    assert not status.is_followed
+    assert "hooks" in (status.reason or "")
+    assert status.reason in done[0].stderr
+    assert done[0].stderr.count("the plan is not followed") <= 2  # once for each rank
+
+
 def test_a_trial_decides(tmp_path: Path) -> None:
     """Blocks of stock and planned steps alternate; windows open behind that, in the mode that
     stays; the loss is that of stock DDP."""
@@ -96,8 +113,10 @@ def test_a_trial_decides(tmp_path: Path) -> None:
     assert {one.mode for one in trial.times} >= {TrainingMode.STOCK, TrainingMode.PLANNED}
     assert all(one.num_blocks >= 4 for one in trial.times)
     assert trial.last_step - trial.first_step < 200
-    assert status.is_followed == (trial.winner is not TrainingMode.STOCK)
+    assert status.is_followed == (trial.winner is TrainingMode.PLANNED)
     assert not status.is_on_trial
+    assert status.settled_step is not None
+    assert trial.last_step < status.settled_step <= trial.last_step + 8
     stock = _start(tmp_path / "stock", plan_for({**SIZES, "3.weight": 400}), num_steps=320)
     assert [_losses(one.stdout) for one in done] == [_losses(one.stdout) for one in stock]
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 def durations_in(record: RankRecord, state: StepState) -> tuple[I4, I8]:
-    """Numbers and durations of a rank's steps that were recorded in this way."""
+    """Numbers and durations of a rank's steps that were recorded in this way. Steps of a trial, in
+    which modes of training alternate, do not count."""
     windows = [
         (
             window.first,
@@ -36,7 +37,9 @@ def durations_in(record: RankRecord, state: StepState) -> tuple[I4, I8]:
     states = step_states(size, windows, [step for step, _ in record.resumed])
     ends = np.array(record.step_end_ns, dtype=np.int64)
     dur_ns = ends - step_starts(record.step_end_ns, record.resumed)
-    chosen = np.flatnonzero((states == state) & (dur_ns > 0))
+    first = (record.plan.settled_step if record.plan is not None else None) or 0
+    is_judged = np.arange(1, size + 1) >= first
+    chosen = np.flatnonzero((states == state) & (dur_ns > 0) & is_judged)
     return (chosen + 1).astype(np.int32), dur_ns[chosen]
 
 

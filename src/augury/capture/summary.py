@@ -29,6 +29,11 @@ class WindowRecord(msgspec.Struct, frozen=True):
     trace: str | None = None
 
 
+class PlanRecord(msgspec.Struct, frozen=True):
+    settled_step: int | None = None
+    """As in ``core.plan_status``."""
+
+
 class RankRecord(msgspec.Struct, frozen=True):
     rank: int
     world_size: int
@@ -38,6 +43,7 @@ class RankRecord(msgspec.Struct, frozen=True):
     windows: list[WindowRecord] = []
     resumed: list[tuple[int, int]] = []
     trouble: str | None = None
+    plan: PlanRecord | None = None
 
 
 class RankSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -40,6 +40,7 @@ from augury.capture.window_schedule import Window, WindowSchedule, stride_for
 from augury.capture.wire import keep_wire
 from augury.capture.wire_pack import drop_former, pack_own
 from augury.core.plan_board import board
+from augury.core.plan_status import TrainingMode
 from augury.core.rest import rest
 
 if TYPE_CHECKING:
@@ -72,6 +73,9 @@ class StepRecorder:
         self._profiler: TorchWindow | None = None
         self._calls = CallRecorder()
         self._probes: DetailProbes | None = None
+        self._mode: tuple[bool, str] | None = None
+        """Whether a trial was due, and the mode that was in force otherwise."""
+        self._settled_step: int | None = None
         self._facts: dict[str, Any] = {}
         self._trouble: str | None = None
 
@@ -85,6 +89,7 @@ class StepRecorder:
         self._step_end_ns.append(now)
         self._step_delay_ns.append(self._cpu.delay_ns())
         step = len(self._step_end_ns)
+        self._note_mode(step)
         if board.is_trial_due:
             self._schedule.postpone(step)
         board.is_recording = self._schedule.covers(step)
@@ -101,6 +106,23 @@ class StepRecorder:
         if is_edge:
             self._resumed.append([step, time.time_ns()])
             self._note_cpu(step)
+
+    def _note_mode(self, step: int) -> None:
+        """A change that is known when a step ends takes effect in the next one."""
+        status = board.status
+        if status is None:
+            return
+        mode = (board.is_trial_due, "" if board.is_trial_due else status.mode.value)
+        if mode != self._mode:
+            self._mode = mode
+            is_changed = bool(status.trials) or status.mode is not TrainingMode.STOCK
+            self._settled_step = step + 1 if is_changed else None
+
+    def _plan_told(self) -> Any:
+        status = board.status
+        if status is not None and not board.is_trial_due:
+            status = msgspec.structs.replace(status, settled_step=self._settled_step)
+        return msgspec.to_builtins(status)
 
     def _read_machine(self) -> None:
         """Keep the first reading and the newest."""
@@ -300,7 +322,7 @@ class StepRecorder:
                 "step_delay_ns": self._step_delay_ns,
                 "machine": [reading for reading in self._machine if reading is not None],
                 "calls": self._calls.calls,
-                "plan": msgspec.to_builtins(board.status),
+                "plan": self._plan_told(),
                 "pieces": board.pieces.told(),
                 **self._facts,
             },

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import gzip
 import os
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,6 +19,10 @@ from augury.capture.window_schedule import Mode
 
 if TYPE_CHECKING:
     from torch.profiler import profile
+
+
+MOST_WAIT_S = 0.1
+"""For threads that are about to end their ranges, when a window closes."""
 
 
 class ProfilerBusyError(RuntimeError):
@@ -49,6 +55,7 @@ class TorchWindow:
 
     def stop(self) -> None:
         self._restore()
+        _let_threads_finish()
         self._profile.stop()
 
     def ranges_open_since(self, ns: int) -> list[str]:
@@ -76,6 +83,33 @@ class TorchWindow:
                     # take the space that the record needs.
                     os.truncate(left, 0)
                     left.unlink()
+
+
+def _let_threads_finish() -> None:
+    """Wait until no other thread of this process is runnable, within bounds.
+
+    A thread of gloo reports its result first and ends its profiler range after that. On a busy
+    machine it may lose its core in between, for longer than a short step takes.
+    """
+    deadline = time.monotonic() + MOST_WAIT_S
+    own = str(threading.get_native_id())
+    while time.monotonic() < deadline:
+        if not any(_is_runnable(task) for task in _tasks() if task != own):
+            return
+        time.sleep(0.0005)
+
+
+def _tasks() -> list[str]:
+    with suppress(OSError):
+        return os.listdir("/proc/self/task")
+    return []
+
+
+def _is_runnable(task: str) -> bool:
+    with suppress(OSError, IndexError):
+        content = Path(f"/proc/self/task/{task}/stat").read_text(errors="replace")
+        return content.rpartition(")")[2].split()[0] == "R"
+    return False
 
 
 @contextmanager

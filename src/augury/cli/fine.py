@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from augury.cli.graphs import import_numpy
+from augury.cli.graphs import import_numpy, run_cap
 from augury.cli.progress import working
 from augury.core.errors import UsageError
 
@@ -32,7 +32,7 @@ class FineRun:
             return expand(self.graph, self.links)
 
 
-def read_fine(path: Path) -> FineRun:
+def read_fine(path: Path, *, max_bytes: str | None = None) -> FineRun:
     if not path.is_dir():
         raise UsageError(
             f"{path} is a graph: it does not say what went over the wire",
@@ -45,7 +45,7 @@ def read_fine(path: Path) -> FineRun:
     from augury.ingest.wire.read import read_wire
 
     with working(f"reading {path}"):
-        trace = open_run(path)
+        trace = open_run(path, max_bytes=run_cap(max_bytes))
     with working("reading what went over the wire"):
         wire = read_wire(path, trace)
     with working(f"building the graph of {len(trace.events):,} events"):

@@ -66,8 +66,8 @@ def replay_graph(
         try:
             return replay(graph, engine=engine, fold=fold)
         except DeadlockError as error:
-            if graph.meta.get("source") != "recorded":
-                raise
+            if not str(graph.meta.get("source", "")).startswith("recorded"):
+                raise  # a made-up graph may deadlock; what was recorded has run
             raise DefectError(
                 f"the graph that Augury built from this run deadlocks: {_circle(error)}",
                 remedy="this is a defect of Augury, not of the program, which ran: please report"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from augury.cli.options import Force, Json
+from augury.cli.options import Force, Json, MaxBytes
 from augury.cli.say import next_command, say
 from augury.core.errors import UsageError
 
@@ -31,9 +31,11 @@ def import_(
         str, typer.Option(metavar="auto|collectives", help="What tells how clocks differ.")
     ] = "auto",
     force: Force = False,
+    max_bytes: MaxBytes = None,
     json: Json = False,
 ) -> None:
     """Read traces of all ranks: one clock, collectives matched, oddities counted."""
+    from augury.cli.graphs import run_cap
     from augury.core.trace_file import write_trace
     from augury.ingest.imported import import_traces
 
@@ -41,7 +43,11 @@ def import_(
     if clocks not in ("auto", "collectives"):
         raise UsageError(f"{clocks!r} tells no clock", remedy="choose auto or collectives")
     _prepare(out, force=force)
-    trace = import_traces(traces, clocks="auto" if clocks == "auto" else "collectives")
+    trace = import_traces(
+        traces,
+        clocks="auto" if clocks == "auto" else "collectives",
+        max_bytes=run_cap(max_bytes),
+    )
     out.mkdir(parents=True, exist_ok=True)
     write_trace(trace, out)
     result = summary(trace)

@@ -61,7 +61,11 @@ def replay(
         check_target(timeline, TIMELINE_SUFFIXES, force=force)
     if table:
         check_target(table, TABLE_SUFFIXES, force=force)
-    source = read_fine(graph).expanded() if fine else read_graph(graph, max_bytes=max_bytes)
+    source = (
+        read_fine(graph, max_bytes=max_bytes).expanded()
+        if fine
+        else read_graph(graph, max_bytes=max_bytes)
+    )
     result = replay_graph(source, engine=engine, fold=not no_fold)
     from augury.report.summarize import summarize
 

@@ -134,7 +134,7 @@ def _recorded(folder: Path, changes: Sequence[Change], max_bytes: int) -> Case:
 def _warnings(trace: Trace) -> list[str]:
     reasons = dict.fromkeys(reason for facts in trace.ranks for reason in facts.refusals)
     return [
-        f"`augury run --plan` will not follow pieces in this job, and stay with stock DDP: {reason}"
+        f"`augury run --plan` will not follow a plan in this job, and keep stock DDP: {reason}"
         for reason in reasons
     ]
 

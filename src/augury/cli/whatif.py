@@ -105,7 +105,7 @@ def whatif(
     from augury.rewrite.network import fit_network
 
     if is_fine:
-        recorded = read_fine(run)
+        recorded = read_fine(run, max_bytes=max_bytes)
         costs = fit_network(recorded.graph, recorded.calibration)
         before = replay_graph(recorded.expanded(), engine=engine)
         changed = changes.make_all_fine(recorded.graph, costs, recorded.links, wanted, topology)

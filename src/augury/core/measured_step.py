@@ -125,7 +125,10 @@ def first_judged_step(trace: Trace) -> int:
     """The first step in the mode that the run kept."""
     first = 0
     for plan in (facts.plan for facts in trace.ranks if facts.plan is not None):
-        first = max([first, plan.from_step or 0, *(t.last_step + 1 for t in plan.trials)])
+        if plan.settled_step is not None:
+            first = max(first, plan.settled_step)
+        else:
+            first = max([first, plan.from_step or 0, *(t.last_step + 1 for t in plan.trials)])
     return first
 
 

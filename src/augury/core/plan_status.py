@@ -1,7 +1,8 @@
 """Whether a run followed its Plan: from which step, why not, and what the trial in the job said.
 
 The runtime publishes the status inside the training process; the recorder stores it with the
-rank's record. Steps are synchronised training steps of the model, counted from 1.
+rank's record. Steps are exchanges of gradients, counted from 1; ``settled_step`` alone counts steps
+of the optimizer, as the recorder does: a program may exchange several times per step.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from enum import StrEnum
 from typing import Annotated
 
 import msgspec
+
+from augury.core.plan import Mode, Plan
 
 MAX_STEP = 1 << 40
 MAX_REASON_CHARS = 2000
@@ -31,6 +34,11 @@ class TrainingMode(StrEnum):
     """The plan's pieces, without DDP's own reduction."""
     BUCKETS = "buckets"
     """DDP with the plan's bucket sizes."""
+
+
+def mode_of(plan: Plan) -> TrainingMode:
+    """The mode of training that follows this plan."""
+    return TrainingMode.PLANNED if plan.mode is Mode.PIECES else TrainingMode.BUCKETS
 
 
 class ModeTime(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +88,9 @@ class PlanStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Whether that is what the plan says, and not only for a block of a trial."""
     from_step: _Step | None = None
     """The first step that is followed for good."""
+    settled_step: _Step | None = None
+    """The first step of the optimizer that is trained in the mode that was kept; None: the mode
+    never changed, or the recorder did not say."""
     reason: _Text | None = None
     """Why the plan is not followed."""
     is_on_trial: bool = False

@@ -16,7 +16,7 @@ from augury.core.errors import InputError
 from augury.core.kinds import OpKind
 from augury.core.measured_step import Level, MeasuredRun, measured_run, student
 from augury.core.plan import Plan
-from augury.core.plan_status import ModeTime, TrainingMode, TrialResult
+from augury.core.plan_status import ModeTime, TrainingMode, TrialResult, mode_of
 from augury.core.trace import Trace
 from augury.costs.interval import BETWEEN_RUNS, combined
 from augury.diagnose.followed import followed_from, trial_of
@@ -51,7 +51,7 @@ def compare_runs(before: Trace, after: Trace, plan: Plan | None = None) -> Compa
             gain_pct, interval_pct, 100 * (1 - second.step_ns / first.step_ns)
         )
     trial = trial_of(after, plan)
-    planned = _planned_time(trial)
+    planned = _planned_time(trial, plan)
     if planned is not None:
         source, gain_pct, interval_pct = "trial", planned.gain_pct, planned.interval_pct
     elif plan is not None:
@@ -137,12 +137,11 @@ def _with_compute(
     return min(low, low + moved), max(high, high + moved)
 
 
-def _planned_time(trial: TrialResult | None) -> ModeTime | None:
-    """The planned mode of a trial; of several the fastest."""
-    if trial is None:
+def _planned_time(trial: TrialResult | None, plan: Plan | None) -> ModeTime | None:
+    """The mode of a trial that is the plan itself."""
+    if trial is None or plan is None:
         return None
-    times = [time for time in trial.times if time.mode is not TrainingMode.STOCK]
-    return max(times, key=lambda time: time.gain_pct, default=None)
+    return next((time for time in trial.times if time.mode is mode_of(plan)), None)
 
 
 def judged_by(found: Comparison, plan: Plan) -> Comparison:

@@ -12,8 +12,9 @@ _REMEDY = "record it again with the plan: augury run --plan"
 
 
 def check_followed(run: Trace, plan: Plan) -> None:
-    """Raises InputError, with the cause, where the run did not follow this plan on all ranks. Of a
-    run whose recorder did not look, nothing is known: it passes."""
+    """Raises InputError, with the cause, where the run did not follow this plan on all ranks, or
+    followed another one in the end and did not try this one. Of a run whose recorder did not look,
+    nothing is known: it passes."""
     if run.ranks and not any(facts.tells_of_plan or facts.plan for facts in run.ranks):
         return
     statuses = [facts.plan for facts in run.ranks]
@@ -30,15 +31,23 @@ def check_followed(run: Trace, plan: Plan) -> None:
                 remedy="see to that cause, or follow the plan whatever the trial says:"
                 " augury run --plan PLAN --no-trial",
             )
+        replans = [one for one in status.replans if one.digest]
+        if replans and trial_of(run, plan) is None:
+            raise InputError(
+                f"the run made another plan at step {replans[0].step}: {replans[0].reason}",
+                remedy="make a plan for the conditions of now: augury schedule",
+            )
 
 
 def followed_from(run: Trace) -> int | None:
     """The step from which on all ranks followed their plan; None: they did not, or do not say."""
     statuses = [facts.plan for facts in run.ranks]
     steps = [
-        status.from_step
+        first
         for status in statuses
-        if status is not None and status.is_followed and status.from_step is not None
+        if status is not None
+        and status.is_followed
+        and (first := status.settled_step or status.from_step) is not None
     ]
     return max(steps) if steps and len(steps) == len(statuses) else None
 

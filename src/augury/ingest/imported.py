@@ -19,19 +19,23 @@ from augury.ingest.imported_rank import Found, ImportedRank, import_rank
 from augury.ingest.kineto import KinetoTrace, read_kineto
 from augury.ingest.match import Sequenced, slide
 from augury.ingest.pipeline_table import SUFFIX, read_pipeline_table
+from augury.ingest.sources import MAX_RUN_BYTES, ReadBudget
 
 MAX_RANKS = 1 << 14
 _RANK = re.compile(r"rank[-_ ]?0*(\d{1,5})", re.IGNORECASE)
 
 
-def import_traces(paths: Sequence[Path], *, clocks: Source = "auto") -> Trace:
-    """A folder stands for the traces in it. An InputError says where ranks do not fit together."""
+def import_traces(
+    paths: Sequence[Path], *, clocks: Source = "auto", max_bytes: int = MAX_RUN_BYTES
+) -> Trace:
+    """A folder stands for the traces in it; ``max_bytes`` caps what they unpack to together. An
+    InputError says where ranks do not fit together."""
     tables = [*paths, *(p for path in paths if path.is_dir() for p in path.glob(f"*{SUFFIX}"))]
     tables = [path for path in tables if path.name.endswith(SUFFIX) and path.is_file()]
     if len(tables) == 1:
         return read_pipeline_table(tables[0])
     ledger, workshop = Ledger(), Workshop()
-    traces = _by_rank(_files(paths), ledger)
+    traces = _by_rank(_files(paths), ledger, ReadBudget(paths[0], max_bytes))
     said = [t.distributed.world_size or 0 for t in traces.values()]
     world = max([max(traces) + 1, *(size for size in said if size <= MAX_RANKS)])
     _note_gaps(traces, {size for size in said if size}, world, ledger)
@@ -74,10 +78,10 @@ def _files(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
-def _by_rank(files: list[Path], ledger: Ledger) -> dict[int, KinetoTrace]:
+def _by_rank(files: list[Path], ledger: Ledger, budget: ReadBudget) -> dict[int, KinetoTrace]:
     traces: dict[int, KinetoTrace] = {}
     for path in files:
-        trace = read_kineto(path, ledger)
+        trace = read_kineto(path, ledger, budget)
         if not len(trace):
             raise InputError(f"{path} has no events", remedy="leave it out")
         rank = trace.distributed.rank

@@ -58,7 +58,7 @@ def _head(console: Console, result: ScheduleResult, name: str) -> None:
 
 
 def _table(console: Console, result: ScheduleResult) -> None:
-    title(console, "Policies", f"lower bound for any order: {format_ns(result.bound_ns)}")
+    title(console, "Policies", f"estimated lower bound for any order: {format_ns(result.bound_ns)}")
     has_replay = any(one.replayed_step_ns is not None for one in result.policies)
     table = columns(
         "policy",

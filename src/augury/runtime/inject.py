@@ -50,6 +50,8 @@ class Follower:
         self._muster: Muster | None = None
         self._optimizer: weakref.ref[Any] | None = None
         self._hook: Any = None
+        self._reason: str | None = None
+        """Why this rank cannot follow the plan."""
         self.scheduled: Scheduled | None = None
         board.status = PlanStatus(has_trial=has_trial)
         board.is_trial_due = True
@@ -122,7 +124,9 @@ class Follower:
         except Exception as error:
             reason = str(error)
         if reason is not None:
+            self._reason = reason
             say(f"the plan is not followed: {reason}", rank=_rank())
+            self._refuse(reason)
             self._muster.refuse()
         else:
             self._optimizer = weakref.ref(optimizer)
@@ -158,7 +162,8 @@ class Follower:
     def _refuse(self, reason: str) -> None:
         from augury.runtime.torch_scheduled import refuse_plan  # noqa: PLC0415
 
-        refuse_plan(reason, is_said=_rank() == 0)
+        # All ranks hear of a refusal; the one that refused has said why, and keeps that.
+        refuse_plan(self._reason or reason, is_said=self._reason is None and _rank() == 0)
 
 
 def model_of_all(model: Any) -> bool:

@@ -20,7 +20,7 @@ from augury.core.errors import InputError
 from augury.core.plan import Mode, Plan
 from augury.core.plan_board import board
 from augury.core.plan_file import decode_plan, encode_plan, plan_digest
-from augury.core.plan_status import PlanStatus, Replan, TrainingMode, TrialResult
+from augury.core.plan_status import PlanStatus, Replan, TrainingMode, TrialResult, mode_of
 from augury.runtime.ending import AtExit
 from augury.runtime.meter import Meter, StepLog
 from augury.runtime.replan import Replanner
@@ -239,8 +239,8 @@ class Scheduled:
         self._caps_bytes = ()
         if self._buckets is not None:
             self._caps_bytes = plan.bucket_caps_bytes or best_caps(plan)
-        is_pieces = plan.mode is Mode.PIECES
-        best = TrainingMode.PLANNED if is_pieces else TrainingMode.BUCKETS
+        best = mode_of(plan)
+        is_pieces = best is TrainingMode.PLANNED
         status = board.status or PlanStatus()
         if not status.digest:
             status = msgspec.structs.replace(status, digest=plan_digest(plan))
@@ -397,15 +397,14 @@ class Scheduled:
         status = board.status or PlanStatus()
         if message.verdict is not None:
             self._trial, self._target = None, message.verdict.winner
-            is_followed = self._target is not TrainingMode.STOCK
-            reason = "it is slower than stock DDP" if message.verdict.is_decided else "a tie"
+            is_followed = self._given is not None and self._target is mode_of(self._given)
             self._publish(
                 status,
                 is_followed=is_followed,
                 from_step=from_step if is_followed else None,
                 is_on_trial=False,
                 trials=[*status.trials, message.verdict],
-                reason=None if is_followed else f"the trial in the job kept stock DDP: {reason}",
+                reason=None if is_followed else _why_dropped(message.verdict),
             )
             if self._rank == 0:
                 say(told(message.verdict))
@@ -423,6 +422,13 @@ class Scheduled:
             ]
             board.status = msgspec.structs.replace(status, replans=replans)
             self._take(plan, from_step=from_step)
+
+
+def _why_dropped(verdict: TrialResult) -> str:
+    if verdict.winner is TrainingMode.BUCKETS:
+        return "the trial in the job chose other bucket sizes of stock DDP, which were faster"
+    reason = "it is slower than stock DDP" if verdict.is_decided else "a tie"
+    return f"the trial in the job kept stock DDP: {reason}"
 
 
 def told(verdict: TrialResult) -> str:

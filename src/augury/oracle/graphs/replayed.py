@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from augury.core.errors import LimitError
+from augury.core.errors import DeadlockError, DefectError, LimitError
 from augury.core.graph import Graph
 from augury.core.kinds import OpKind, are_communication
 from augury.core.units import NS_PER_S
@@ -65,7 +65,13 @@ def _replayed(judged: Judged, strategy: Strategy) -> tuple[Judged, list[str]]:
 
 
 def _step_s(graph: Graph) -> float:
-    return replay(graph).step_ns / NS_PER_S
+    try:
+        return replay(graph).step_ns / NS_PER_S
+    except DeadlockError as error:
+        raise DefectError(
+            f"the graph that Augury made of a strategy deadlocks: {error.cause}",
+            remedy="this is a defect of Augury: please report it with the command",
+        ) from error
 
 
 def _silent(graph: Graph) -> Graph:
