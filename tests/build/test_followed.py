@@ -11,7 +11,7 @@ from augury.build.recorded import build_recorded
 from augury.build.unplanned import build_unplanned, has_pieces
 from augury.core.graph import Graph
 from augury.core.kinds import OpKind, Phase, StepState
-from augury.core.trace import Gradients, Trace
+from augury.core.trace import Events, Gradients, Trace
 from augury.replay.run import replay
 from augury.rewrite.network import change_bandwidth, fit_network
 from tests.build.recorded_runs import MS, Item, Job, Run, Send, Transfer, Wait, trace_of
@@ -115,3 +115,93 @@ def test_as_stock_ddp_would_have_done_it(num_ranks: int) -> None:
     assert updates.sum() == 501_000
     # Everything is waited for at the end of the step.
     assert replay(graph).step_ns > replay(build_recorded(trace)).step_ns
+
+
+def lanes(num_ranks: int = 2, num_pieces: int = 4) -> Trace:
+    """Every step sends small pieces at its end, and waits for all of them."""
+    programs: list[list[list[Item]]] = []
+    keys = [[num_pieces * step + n for n in range(num_pieces)] for step in range(4)]
+    for _ in range(num_ranks):
+        steps: list[list[Item]] = []
+        for own in keys:
+            items: list[Item] = [
+                Run(2 * MS, "aten::mm", Phase.FORWARD),
+                Run(2 * MS, "autograd::engine::evaluate_function: Mm", Phase.BACKWARD),
+                *(Send(key) for key in own),
+                Run(1 * MS, "aten::mm", Phase.FORWARD),
+                *(Wait(key) for key in own),
+                Run(1 * MS, "Optimizer.step#SGD.step", Phase.UPDATE),
+            ]
+            steps.append(items)
+        programs.append(steps)
+    transfers = {key: Transfer(2 * MS, 1000) for own in keys for key in own}
+    return trace_of(Job(programs, transfers), waits=True)
+
+
+def test_threads_that_say_late_that_they_began_do_not_deadlock() -> None:
+    """On the first rank those of the first two pieces, on the second those of the last two."""
+    trace = lanes()
+    columns = dict(trace.events.columns())
+    sent = columns["kind"] == OpKind.ALL_REDUCE
+    is_late = sent & ((columns["sequence"] % 4 < 2) == (columns["rank"] == 0))
+    asked = columns["arrival_ns"]
+    start = np.where(sent, asked + np.where(is_late, 1_500_000, 100), columns["start_ns"])
+    end = np.where(sent, asked + 4 * MS, columns["start_ns"] + columns["dur_ns"])
+    changed = columns | {"start_ns": start, "dur_ns": end - start}
+    steps = replay(build_recorded(trace.evolve(events=Events(**changed)))).rank_steps
+    assert len(steps) == 8
+
+
+def test_what_ran_in_another_step_was_asked_for_before_it_was_waited_for() -> None:
+    """Events may be told of the step in which they ran."""
+    trace = lanes()
+    columns = dict(trace.events.columns())
+    is_moved = (columns["kind"] == OpKind.ALL_REDUCE) & (columns["step"] < 13)
+    changed = columns | {"step": columns["step"] + is_moved.astype(np.int32)}
+    graph = build_recorded(trace.evolve(events=Events(**changed)))
+    assert replay(graph).step_ns == pytest.approx(replay(build_recorded(trace)).step_ns, rel=0.01)
+
+
+def test_second_halves_follow_the_first_whatever_the_main_thread_does() -> None:
+    """Both ranks send buffers between a first half and its second one. They reach the second rank
+    late, which has the second half by then; the first rank had been sent its buffers before."""
+    kinds = (OpKind.ALL_TO_ALL, OpKind.BROADCAST, OpKind.ALL_GATHER)
+    trace = lanes(num_pieces=3)
+    columns = dict(trace.events.columns())
+    start, dur = columns["start_ns"].copy(), columns["dur_ns"].copy()
+    arrival, kind, group = (columns[name].copy() for name in ("arrival_ns", "kind", "group"))
+    piece = columns["sequence"] % 3
+    begin = {step: 13 * MS * (step - 10) for step in range(10, 14)}
+    at_ms = {
+        # By rank and piece: from when to when it ran, and when it was waited for.
+        (0, 0): (4, 5, 5.5, 6),
+        (0, 1): (6, 7, 7, 7),
+        (0, 2): (7.5, 8.5, 9, 9.5),
+        (1, 0): (4, 5, 5.5, 6),
+        (1, 1): (9, 10, 10, 10),
+        (1, 2): (5, 8.5, 8.5, 8.6),
+    }
+    for row in (columns["group"] == 0).nonzero()[0].tolist():
+        place = int(columns["rank"][row]), int(piece[row])
+        from_ms, until_ms, wait_ms, done_ms = at_ms[place]
+        is_wait = columns["kind"][row] == OpKind.SYNC
+        first, last = (wait_ms, done_ms) if is_wait else (from_ms, until_ms)
+        start[row] = begin[int(columns["step"][row])] + round(first * MS)
+        dur[row] = round((last - first) * MS)
+        arrival[row] = start[row]
+        group[row] = int(piece[row] == 1)
+        if not is_wait:
+            kind[row] = kinds[int(piece[row])]
+    changed = columns | {
+        "start_ns": start,
+        "dur_ns": dur,
+        "arrival_ns": arrival,
+        "kind": kind,
+        "group": group,
+    }
+    trace = trace.evolve(
+        events=Events(**changed),
+        groups=2 * [[0, 1]],
+        ranks=[replace(facts, piece_groups=[0]) for facts in trace.ranks],
+    )
+    assert replay(build_recorded(trace)).step_ns > 0

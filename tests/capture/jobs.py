@@ -65,7 +65,7 @@ def start(
         env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=480,
         check=False,
     )
 

@@ -59,7 +59,7 @@ def test_planned_buckets(tmp_path: Path, run: Runner) -> None:
 
 @pytest.mark.parametrize(
     ("policy", "lanes", "num_ranks"),
-    [("dear", 1, 2), ("dear", 1, 3), ("p3", 2, 3), ("p3", 2, 4)],
+    [("dear", 1, 2), ("dear", 1, 3), ("dear", 1, 4), ("p3", 2, 2), ("p3", 2, 3), ("p3", 2, 4)],
 )
 def test_halves_and_lanes(
     tmp_path: Path, run: Runner, policy: str, lanes: int, num_ranks: int

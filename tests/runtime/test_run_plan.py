@@ -121,6 +121,15 @@ def test_a_trial_decides(tmp_path: Path) -> None:
     assert [_losses(one.stdout) for one in done] == [_losses(one.stdout) for one in stock]
 
 
+def test_an_optimizer_that_is_replaced_before_all_ranks_are_ready(
+    tmp_path: Path, losses: list[list[str]]
+) -> None:
+    again = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1) if step == 1 else optimizer"
+    script = TRAINING.format(each_step=again, at_end="")
+    done = _start(tmp_path, plan_for(SIZES), script=script)
+    assert [_losses(process.stdout) for process in done] == losses
+
+
 SOME_WRAP = """
 import os, sys, torch, torch.distributed as dist
 from torch import nn

@@ -45,6 +45,11 @@ class Exchange:
         return self.kind == OpKind.SEND and len(self.rows) == 1
 
     @property
+    def is_collective(self) -> bool:
+        """All members ask for such in the same order, which is that of the sequence."""
+        return self.kind not in (OpKind.SEND, OpKind.RECV)
+
+    @property
     def begin_ns(self) -> int:
         return min(max(self.start_ns.values()), self.done_ns)
 
@@ -54,8 +59,9 @@ class Exchange:
 
 
 def exchanges_of(trace: Trace, steps: set[int], ranks: set[int]) -> list[Exchange]:
-    """Of these steps and ranks, in the order in which they began; a collective of which a member
-    left no record stands with the members that did."""
+    """Of these steps and ranks, in the order in which they began, but collectives of one group in
+    the order in which they were asked for; a collective of which a member left no record stands
+    with the members that did."""
     events = trace.events
     found: dict[tuple[int, int], list[int]] = defaultdict(list)
     is_communication = are_communication(events.kind)
@@ -69,7 +75,17 @@ def exchanges_of(trace: Trace, steps: set[int], ranks: set[int]) -> list[Exchang
     exchanges = [
         _exchange(trace, group, sequence, rows) for (group, sequence), rows in found.items()
     ]
-    return sorted(exchanges, key=lambda exchange: (exchange.step, exchange.begin_ns))
+    exchanges.sort(key=lambda exchange: (exchange.step, exchange.begin_ns))
+    places: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for place, exchange in enumerate(exchanges):
+        if exchange.is_collective:
+            places[exchange.group, exchange.step].append(place)
+    ordered = list(exchanges)
+    for own in places.values():
+        asked = sorted(own, key=lambda place: exchanges[place].sequence)
+        for place, other in zip(own, asked, strict=True):
+            ordered[place] = exchanges[other]
+    return ordered
 
 
 def _exchange(trace: Trace, group: int, sequence: int, rows: list[int]) -> Exchange:
@@ -120,6 +136,24 @@ def transfers_at_once(exchanges: Sequence[Exchange]) -> dict[int, int]:
         else TRANSFERS_AT_ONCE
         for exchange in exchanges
     }
+
+
+def second_halves(trace: Trace, exchanges: Sequence[Exchange]) -> dict[int, int]:
+    """Under a plan, keys of gathers, each with the key of the exchange whose sums it gathers: the
+    first of its step that is as large and was not gathered yet. The end of that one is what they
+    are asked for upon, by threads of gloo's, whatever the main thread does meanwhile."""
+    groups = {group for facts in trace.ranks for group in facts.piece_groups}
+    firsts: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+    found: dict[int, int] = {}
+    for key, one in enumerate(exchanges):
+        if one.group not in groups:
+            continue
+        place = one.group, one.step, one.size_bytes
+        if one.kind in (OpKind.ALL_TO_ALL, OpKind.REDUCE_SCATTER):
+            firsts[place].append(key)
+        elif one.kind == OpKind.ALL_GATHER and firsts[place]:
+            found[key] = firsts[place].pop(0)
+    return found
 
 
 def awaited_of(trace: Trace, exchanges: Sequence[Exchange], steps: Sequence[int]) -> Awaited:

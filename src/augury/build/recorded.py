@@ -17,7 +17,13 @@ from augury.build.contention import (
 )
 from augury.build.detail import detail_of
 from augury.build.device import build_device, has_device
-from augury.build.exchanges import Exchange, awaited_of, exchanges_of, transfers_at_once
+from augury.build.exchanges import (
+    Exchange,
+    awaited_of,
+    exchanges_of,
+    second_halves,
+    transfers_at_once,
+)
 from augury.build.main_thread import step_pieces
 from augury.build.pieces import Piece
 from augury.build.recorded_buckets import buckets_of, reductions
@@ -52,6 +58,13 @@ class RecordedGraph:
         self._builder = GraphBuilder(meta={"source": "recorded"})
         self._row_of = {rank: row for row, rank in enumerate(self._ranks)}
         self._op_of_piece: dict[tuple[int, int], list[int]] = {}
+        self._ops_of_thread: dict[int, list[int]] = {rank: [] for rank in self._ranks}
+        self._step_starts: dict[int, list[tuple[int, int, int]]] = {
+            rank: [] for rank in self._ranks
+        }
+        """By rank: when each step began, its number, and how many operations came before it."""
+        self._first_waits: dict[int, dict[int, int]] = {rank: {} for rank in self._ranks}
+        """By rank and exchange: how many operations came before the first that waits for it."""
 
     def graph(self) -> Graph:
         computing = {
@@ -171,7 +184,12 @@ class RecordedGraph:
                 rate,
             )
             ops = self._op_of_piece[rank, step] = []
+            thread = self._ops_of_thread[rank]
+            if pieces:
+                self._step_starts[rank].append((pieces[0].start_ns, step, len(thread)))
             for piece, work_ns in zip(pieces, work.tolist(), strict=True):
+                for key in piece.waits_for:
+                    self._first_waits[rank].setdefault(key, len(thread))
                 op = self._builder.op(
                     piece.name,
                     kind=piece.kind,
@@ -185,12 +203,14 @@ class RecordedGraph:
                     after=before,
                 )
                 ops.append(op)
+                thread.append(op)
                 before = [op]
 
     def _add_exchanges(self, works: list[int]) -> dict[tuple[int, int], int]:
         streams: dict[tuple[int, int], int] = {}
         op_of: dict[tuple[int, int], int] = {}
         called: dict[tuple[int, int], int | None] = {}
+        first_half_of = second_halves(self._trace, self._exchanges)
         for key, exchange in enumerate(self._exchanges):
             if key not in self._counts_with:
                 continue
@@ -205,11 +225,18 @@ class RecordedGraph:
                         width=self._at_once[exchange.group],
                         discipline=Discipline.FIFO,
                     )
-                launch = self._launched_by(key, exchange, rank)
-                picked_up = self._add_delay(
-                    key, rank, self._picked_up_ns(exchange, rank), "picked up", launch
-                )
-                begun = called[place] = self._in_turn(key, rank, called.get(place), picked_up)
+                delay_ns = self._picked_up_ns(exchange, rank)
+                first = first_half_of.get(key, NONE)
+                launch = op_of.get((first, rank))
+                if launch is None:
+                    launch = self._launched_by(key, exchange, rank)
+                else:
+                    ended_ns = self._exchanges[first].end_ns[rank]
+                    delay_ns += max(0, exchange.arrival_ns[rank] - ended_ns)
+                picked_up = self._add_delay(key, rank, delay_ns, "picked up", launch)
+                begun = self._in_turn(key, rank, called.get(place), picked_up)
+                if self._at_once[exchange.group] == 1 or self._keeps_its_turn(key):
+                    called[place] = begun
                 member = self._builder.op(
                     exchange.name,
                     kind=exchange.kind,
@@ -236,10 +263,13 @@ class RecordedGraph:
     def _in_turn(
         self, key: int, rank: int, before: int | None, picked_up: int | None
     ) -> int | None:
-        """Where a group does one thing at a time, who is picked up late holds up who was called
-        for later, on all ranks alike."""
+        """Threads of a group take collectives in the order in which they were asked for, on all
+        ranks alike: who is picked up late holds up who was called for later. Ranks that took them
+        in different orders would wait for each other for ever. DDP's buckets have an order
+        already."""
         exchange = self._exchanges[key]
-        if exchange.is_message or self._at_once[exchange.group] > 1:
+        has_threads_left = self._at_once[exchange.group] > 1
+        if exchange.is_message or (has_threads_left and not self._keeps_its_turn(key)):
             return picked_up
         if before is None or before == picked_up:
             return picked_up
@@ -253,6 +283,10 @@ class RecordedGraph:
             step=self._counts_with[key],
             after=[before, picked_up],
         )
+
+    def _keeps_its_turn(self, key: int) -> bool:
+        exchange = self._exchanges[key]
+        return exchange.is_collective and key not in self._reductions.get(exchange.step, [])
 
     def _add_delay(
         self, key: int, rank: int, work_ns: int, name: str, before: int | None
@@ -318,13 +352,19 @@ class RecordedGraph:
             for piece, op in zip(pieces, ops, strict=True):
                 if piece.gradient == wanted:
                     return op
-        place = bisect_right([piece.end_ns for piece in pieces], exchange.arrival_ns[rank]) - 1
-        waiting = [i for i, piece in enumerate(pieces) if key in piece.waits_for]
-        place = min([place, *(i - 1 for i in waiting)])
-        if place >= 0:
-            return ops[place]
-        earlier = self._steps.index(exchange.step) - 1
-        return self._op_of_piece[rank, self._steps[earlier]][-1] if earlier >= 0 else None
+        num_done = self._num_done(rank, exchange.arrival_ns[rank])
+        first_wait = self._first_waits[rank].get(key, num_done)
+        # It was asked for before it was waited for, whatever the clock says.
+        num_done = min(num_done, first_wait)
+        return self._ops_of_thread[rank][num_done - 1] if num_done else None
+
+    def _num_done(self, rank: int, at_ns: int) -> int:
+        """How many operations of the main thread had ended by then, in whichever step."""
+        begun = bisect_right(self._step_starts[rank], at_ns, key=lambda start: start[0]) - 1
+        if begun < 0:
+            return 0
+        _, step, num_before = self._step_starts[rank][begun]
+        return num_before + bisect_right(self._pieces[rank, step], at_ns, key=lambda p: p.end_ns)
 
     def _add_gradients(self, rank: int, step: int, op_of: dict[tuple[int, int], int]) -> None:
         carrying = self._reductions.get(step, [])

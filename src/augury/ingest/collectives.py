@@ -22,6 +22,7 @@ from augury.ingest.vocabulary import collective_kind, element_bytes
 _dims = msgspec.json.Decoder(list[list[int | list[int]]])
 _types = msgspec.json.Decoder(list[str])
 _MAX_BYTES = 1 << 60
+_NEVER_NS = 1 << 62
 PIECES = "pieces of a plan"
 _AT_ONCE = 4
 """Events that may have begun in another order than they were asked for: gloo has two threads."""
@@ -47,6 +48,8 @@ class Collective:
     peer: int = NONE
     bucket: int = NONE
     call: Call | None = None
+    is_estimated: bool = False
+    """No event tells when it began and ended."""
 
     @property
     def is_from_one_to_one(self) -> bool:
@@ -91,10 +94,11 @@ def _product(shape: Sequence[int | list[int]]) -> int:
     return size
 
 
-def of_calls(collectives: list[Collective], calls: Iterable[Call], ledger: Ledger) -> list[Call]:
+def of_calls(collectives: list[Collective], calls: Iterable[Call]) -> list[Call]:
     """Gives events the facts of the Python calls that made them; what is left has no event.
 
-    A call that waits encloses its event; one that does not comes before it."""
+    A call that waits encloses its event; one that does not comes before it. What began after the
+    program had waited for a call is not its event."""
     left = [call for call in calls if collective_kind(call.kind) is not None]
     for encloses in (True, False):
         by_kind: dict[OpKind, list[Collective]] = defaultdict(list)
@@ -111,6 +115,7 @@ def of_calls(collectives: list[Collective], calls: Iterable[Call], ledger: Ledge
                 item
                 for item in by_kind[kind]
                 if item.start_ns >= call.start_ns
+                and item.start_ns <= _latest_start_ns(call)
                 and (item.end_ns <= call.end_ns if encloses else True)
             )
             fitting = [*islice(may_be, _AT_ONCE)]
@@ -127,15 +132,37 @@ def of_calls(collectives: list[Collective], calls: Iterable[Call], ledger: Ledge
             found.peer = call.peer
             found.arrival_ns = min(call.start_ns, found.start_ns)
         left = still
-    unseen = [c for c in left if collective_kind(c.kind) not in (OpKind.SEND, OpKind.RECV)]
+    return left
+
+
+def _latest_start_ns(call: Call) -> int:
+    """By when its event must have begun; far away where nobody saw the program wait for it."""
+    return max(call.waited_until_ns, call.end_ns) if call.waited_until_ns else _NEVER_NS
+
+
+def note_unseen(calls: Sequence[Call], ledger: Ledger) -> None:
     ledger.note(
         "call-without-event",
         "a communication that Python asked for left no event of its own",
         severity=Severity.INFO,
-        count=len(unseen),
-        example=unseen[0].kind if unseen else "",
+        count=len(calls),
+        example=calls[0].kind if calls else "",
     )
-    return [c for c in left if collective_kind(c.kind) in (OpKind.SEND, OpKind.RECV)]
+
+
+def in_order_of_calls(collectives: list[Collective]) -> list[Collective]:
+    """As the program asked for them, which is the same order on all ranks: of two threads of gloo's
+    the one that took the second may say first that it began. Those that Python did not ask for
+    keep their places."""
+    places = [place for place, item in enumerate(collectives) if item.call is not None]
+    called = sorted(
+        (collectives[place] for place in places),
+        key=lambda item: item.call.start_ns if item.call is not None else 0,
+    )
+    result = list(collectives)
+    for place, item in zip(places, called, strict=True):
+        result[place] = item
+    return result
 
 
 def of_ddp(collectives: list[Collective], ddp: list[Ddp], ledger: Ledger) -> None:

@@ -111,12 +111,12 @@ def _clocks(
 
 
 def _ends(rank: RecordedRank) -> dict[tuple[int, int], int]:
-    """Of collectives: a send may be over long before it is received."""
+    """Of collectives that were seen to end: a send may be over long before it is received."""
     found: dict[tuple[int, int], int] = {}
     for item in rank.collectives:
         draft = rank.drafts[item.window]
         sequence = int(draft.sequence[item.row])
-        if sequence != NONE and not item.is_from_one_to_one:
+        if sequence != NONE and not item.is_from_one_to_one and not item.is_estimated:
             found[int(draft.group[item.row]), sequence] = item.end_ns
     return found
 

@@ -16,6 +16,8 @@ from augury.core.table import I4, U1
 from augury.ingest.arrivals import from_gradients, from_launches, in_order_of_launch, ready_order
 from augury.ingest.collectives import (
     Collective,
+    in_order_of_calls,
+    note_unseen,
     of_calls,
     of_ddp,
     sizes_by_position,
@@ -26,6 +28,7 @@ from augury.ingest.draft import Draft, Workshop
 from augury.ingest.kineto import KinetoTrace, read_kineto
 from augury.ingest.layers import backward_nodes, layers
 from augury.ingest.phases import phases
+from augury.ingest.piece_calls import is_piece, spans_of_unseen, step_of_piece
 from augury.ingest.rank_record import Call, RankRecord, Window
 from augury.ingest.sources import ReadBudget, RunLimitError
 from augury.ingest.steps import step_at, step_starts
@@ -66,12 +69,19 @@ def read_rank(
     rank = RecordedRank(record=record)
     for view in views:
         rank.collectives += view.collectives
-    calls = [call for call in _inside(record, views) if not is_swap(record, call)]
-    alone = of_calls(rank.collectives, calls, ledger)
+    step_of = _steps_of_calls(record, views)
+    left = of_calls(rank.collectives, step_of)
     for item in rank.collectives:
         if item.call is not None:
             # All ranks ask in the same step, be it in another one that they get it.
-            item.step = int(step_at(record, np.array([item.call.start_ns]))[0])
+            item.step = step_of[item.call]
+    rank.collectives = [item for item in rank.collectives if item.step != NONE]
+    alone = [call for call in left if step_of[call] != NONE and _stands_for_itself(record, call)]
+    spans = spans_of_unseen(
+        [call for call in alone if is_piece(record, call)],
+        [item for item in rank.collectives if item.call and is_piece(record, item.call)],
+    )
+    note_unseen([call for call in left if not _stands_for_itself(record, call)], ledger)
     of_ddp(rank.collectives, record.ddp, ledger)
     sizes_by_position(rank.collectives)
     unsized(rank.collectives, ledger)
@@ -86,7 +96,8 @@ def read_rank(
     _layers_by_position(views)
     for view in views:
         rank.drafts.append(_draft(record, view, workshop))
-    _draft_calls(rank, alone, workshop)
+    _draft_calls(rank, {call: step_of[call] for call in alone}, spans, workshop)
+    rank.collectives = in_order_of_calls(rank.collectives)
     return rank
 
 
@@ -165,15 +176,41 @@ def _look(
     )
 
 
-def _inside(record: RankRecord, views: list[_View]) -> list[Call]:
-    """Calls are recorded within windows; those of a window without a trace are of no use."""
-    if not record.calls:
-        return []
-    steps = step_at(record, np.array([call.start_ns for call in record.calls], dtype=np.int64))
-    watched = {step for v in views for step in range(v.window.first + 1, v.window.last + 1)}
-    return [
-        call for call, step in zip(record.calls, steps.tolist(), strict=True) if step in watched
-    ]
+def _steps_of_calls(record: RankRecord, views: list[_View]) -> dict[Call, int]:
+    """By call, the step that it belongs to; NONE: one before the window. Calls are recorded within
+    windows; those of a window without a trace are of no use."""
+    calls = [call for call in record.calls if not is_swap(record, call)]
+    if not calls:
+        return {}
+    steps = step_at(record, np.array([call.start_ns for call in calls], dtype=np.int64))
+    found: dict[Call, int] = {}
+    for view in views:
+        window = view.window
+        closed_ns, backward_ns = _closed_ns(record, window), _first_backwards(view)
+        for call, step in zip(calls, steps.tolist(), strict=True):
+            is_inside = window.first < step <= window.last
+            if is_piece(record, call):
+                if is_inside or (step > window.last and call.start_ns < closed_ns):
+                    of_step = step_of_piece(call, backward_ns)
+                    found[call] = NONE if of_step is None else of_step
+            elif is_inside:
+                found[call] = step
+    return found
+
+
+def _first_backwards(view: _View) -> dict[int, int]:
+    """When the first backward of each step began."""
+    found: dict[int, int] = {}
+    for i in view.nodes:
+        step, start_ns = int(view.step[i]), int(view.trace.start_ns[i])
+        found[step] = min(start_ns, found.get(step, start_ns))
+    return found
+
+
+def _stands_for_itself(record: RankRecord, call: Call) -> bool:
+    """Sends and receives leave no events of gloo's own, nor do pieces that its threads ask for."""
+    kind = collective_kind(call.kind)
+    return kind in (OpKind.SEND, OpKind.RECV) or is_piece(record, call)
 
 
 def _layers_of_gradients(record: RankRecord, views: list[_View]) -> None:
@@ -237,6 +274,7 @@ def _draft(record: RankRecord, view: _View, workshop: Workshop) -> Draft:
     _end_with_step(record, view, draft, main)
     for item in view.collectives:
         draft.kind[item.row] = item.kind
+        draft.step[item.row] = item.step
         draft.size_bytes[item.row] = item.size_bytes
         draft.arrival_ns[item.row] = item.arrival_ns
         draft.cause[item.row] = item.cause
@@ -282,19 +320,29 @@ def main_thread(trace: KinetoTrace) -> int:
     return int(counts.argmax())
 
 
-def _draft_calls(rank: RecordedRank, calls: list[Call], workshop: Workshop) -> None:
-    """Sends and receives leave no events of gloo's own: the calls stand for them."""
-    if not calls:
+def _draft_calls(
+    rank: RecordedRank,
+    steps: dict[Call, int],
+    spans: dict[Call, tuple[int, int]],
+    workshop: Workshop,
+) -> None:
+    """Calls that stand for communication without events: ``steps`` has the step of each, ``spans``
+    the time of those that took another than that of the call."""
+    if not steps:
         return
     record = rank.record
-    start = np.array([call.start_ns for call in calls], dtype=np.int64)
-    end = np.array([call.end_ns for call in calls], dtype=np.int64)
+    times = [spans.get(call, (call.start_ns, call.end_ns)) for call in steps]
+    start = np.array([start_ns for start_ns, _ in times], dtype=np.int64)
+    end = np.array([end_ns for _, end_ns in times], dtype=np.int64)
     draft = Draft.blank(start, np.maximum(end - start, 0))
-    draft.step[:] = step_at(record, start)
-    for row, call in enumerate(calls):
+    for row, ((call, step), (start_ns, end_ns)) in enumerate(
+        zip(steps.items(), times, strict=True)
+    ):
         kind = collective_kind(call.kind)
         assert kind is not None
         draft.kind[row] = kind
+        draft.step[row] = step
+        draft.arrival_ns[row] = call.start_ns
         draft.size_bytes[row] = min(max(0, call.size_bytes), 1 << 60)
         draft.name[row] = workshop.strings.number(kind.label)
         draft.stream[row] = _communicator(record, call.group, workshop)
@@ -303,14 +351,15 @@ def _draft_calls(rank: RecordedRank, calls: list[Call], workshop: Workshop) -> N
                 window=len(rank.drafts),
                 row=row,
                 kind=kind,
-                step=int(draft.step[row]),
-                start_ns=call.start_ns,
-                end_ns=call.end_ns,
+                step=step,
+                start_ns=start_ns,
+                end_ns=end_ns,
                 arrival_ns=call.start_ns,
                 group=call.group,
                 peer=call.peer,
                 call=call,
                 size_bytes=call.size_bytes,
+                is_estimated=True,
             )
         )
     rank.drafts.append(draft)

@@ -12,6 +12,8 @@ from augury.core.units import format_bytes
 MAX_RUN_BYTES = 16 << 30
 """Of all files of one run, unpacked."""
 
+READER_VERSION = 2
+"""Raised when the same files are understood in another way, so that they are read again."""
 _PATTERNS = ("rank-*.json", "rank-*.json.gz", "*.wire-*")
 _NOT_A_FILE = "not a file"
 
@@ -50,7 +52,7 @@ def used_bytes(path: Path) -> int:
 
 
 def digests_of(folder: Path, budget: ReadBudget) -> dict[str, str]:
-    """The digest of every source file, by name."""
+    """The digest of every source file, by name, and the version of what reads them."""
     found: dict[str, str] = {}
     for path in source_files(folder):
         try:
@@ -61,4 +63,6 @@ def digests_of(folder: Path, budget: ReadBudget) -> dict[str, str]:
             raise
         except (OSError, InputError):
             found[path.name] = _NOT_A_FILE
+    if found:
+        found["reader"] = str(READER_VERSION)
     return found

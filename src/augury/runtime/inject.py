@@ -48,7 +48,8 @@ class Follower:
         self._is_read = False
         self._models: list[weakref.ref[Any]] = []
         self._muster: Muster | None = None
-        self._optimizer: weakref.ref[Any] | None = None
+        self._optimizer: Any = None
+        """Kept: the program may replace it before all ranks are ready."""
         self._hook: Any = None
         self._reason: str | None = None
         """Why this rank cannot follow the plan."""
@@ -129,7 +130,7 @@ class Follower:
             self._refuse(reason)
             self._muster.refuse()
         else:
-            self._optimizer = weakref.ref(optimizer)
+            self._optimizer = optimizer
             self._muster.be_ready()
 
     def _why_not(self, trained: list[Any], optimizer: Any) -> str | None:
@@ -147,7 +148,7 @@ class Follower:
 
         assert self._muster is not None
         assert self._plan is not None
-        wrapped, optimizer = model(), self._optimizer and self._optimizer()
+        wrapped, optimizer = model(), self._optimizer
         assert wrapped is not None
         assert optimizer is not None
         self.scheduled = Scheduled(

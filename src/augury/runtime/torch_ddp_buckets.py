@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
+import torch
 from torch.nn.parallel import distributed as ddp
 
 _MIB = 1 << 20
@@ -21,6 +23,8 @@ class Buckets:
         self._caps: tuple[int, ...] | None = None
         self._configs: dict[tuple[int, ...] | None, Any] = {None: model._bucket_config}
         self._reducers: dict[tuple[int, ...] | None, Any] = {}
+        self._is_new = False
+        """The reducer was made here, and has exchanged nothing yet."""
 
     def use(self, caps_bytes: tuple[int, ...] | None, *, is_renewed: bool = False) -> None:
         """The n-th size for the n-th bucket, the last for all further ones; None: the program's.
@@ -54,6 +58,21 @@ class Buckets:
             for one in frozen:
                 one.requires_grad_(False)
         model._has_rebuilt_buckets = False
+        self._is_new = True
+
+    def arrange(self) -> None:
+        """Called by all ranks during the last gradients of an exchange. A new reducer arranges its
+        buckets anew after its first exchange. DDP would do so in the next forward, which the
+        program may run on one rank alone, and ranks wait for each other in it."""
+        if self._is_new:
+            self._is_new = False
+            # Behind the reducer's own end of the exchange, which is queued already.
+            torch.autograd.Variable._execution_engine.queue_callback(self._rebuild)
+
+    def _rebuild(self) -> None:
+        with suppress(RuntimeError):  # within a nested backward: DDP does it in the next forward
+            if self._model.reducer._rebuild_buckets():
+                self._model._has_rebuilt_buckets = True
 
     def close(self) -> None:
         """The program's buckets, and no other reducer."""

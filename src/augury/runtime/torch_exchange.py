@@ -6,6 +6,7 @@ the next forward needs them.
 
 from __future__ import annotations
 
+import sys
 from bisect import insort
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from augury.runtime.torch_group import ControlGroup, PieceGroup
 from augury.runtime.torch_pieces import Sender
 from augury.runtime.torch_updates import Updates, undisturbed
 
+_OWN_REFERENCES = 3
+"""To a gradient that nothing but an exchange holds: its list, a local name, an argument."""
 BATCH_BYTES = 1 << 17
 """Updates of less than this are done in one go with others that can be done: what an optimizer
 takes for each call would be most of it."""
@@ -135,12 +138,20 @@ class Exchange:
         """Since the last forward."""
         return bool(self._filled) and self.number_of.get(id(parameter)) in self._filled
 
+    def forget_filled(self) -> None:
+        self._filled.clear()
+
     def note_used(self, parameter: Any) -> None:
         """A pass without an exchange has made a gradient, which is for the next exchange."""
         self._used_before.add(self.number_of[id(parameter)])
 
-    def forget_filled(self) -> None:
-        self._filled.clear()
+    def end_part(self) -> None:
+        """A backward is over that has not made all gradients, and another one may make the rest.
+        The program may change gradients meanwhile: those that are there are laid down now."""
+        with undisturbed():
+            self.sender.lay_down(
+                [number for number, (given, _) in enumerate(self._given) if given is not None]
+            )
 
     def was_edited(self) -> bool:
         """Whether the program has changed or replaced a gradient since backward made it."""
@@ -163,11 +174,15 @@ class Exchange:
                 self.sender.put(number)
             self.sender.advance(True)
 
-    def watched(self, *, parameters: bool) -> dict[int, int]:
-        """What must not be looked at now: units by the ``id`` of tensors."""
+    def gradients(self) -> dict[int, int]:
+        """Units by the ``id`` of gradients as backward made them."""
         pairs = zip(self._given, self._unit_of, strict=True)
-        gradients = {id(given): unit for (given, _), unit in pairs}
-        gradients.pop(id(None), None)
+        found = {id(given): unit for (given, _), unit in pairs}
+        found.pop(id(None), None)
+        return found
+
+    def watched(self, gradients: dict[int, int], *, parameters: bool) -> dict[int, int]:
+        """What must not be looked at now: units by the ``id`` of tensors."""
         found = {**self.unit_of, **gradients} if parameters else gradients
         if not parameters or len(self.left) == len(self.units):
             return found
@@ -184,11 +199,12 @@ class Exchange:
                     self._made_up.add(number)
                     parameter.grad = torch.zeros_like(parameter)
                 # As DDP does it: a gradient of an earlier step counts again.
-                gradient = own_gradient(parameter)
+                gradient = own_gradient(parameter, self._model.gradient_as_bucket_view)
                 self._given[number] = gradient, gradient._version
                 self.sender.put(number)
             # From now on the program may zero gradients, whether they have left or not.
             self.sender.lay_down_rest()
+            self._take_as_given()
             self.sender.advance(True)
             if agree:
                 # A gradient of this backward may still come for none of them.
@@ -197,6 +213,14 @@ class Exchange:
                 self._used[[number for number in missing if number not in self._used_before]] = 0
                 self._agreed = self._control.all_reduce(self._used)
             self._used_before.clear()
+
+    def _take_as_given(self) -> None:
+        """Gradients as they are when the last of them was made: only what the program does to them
+        from now on counts as an edit. Those that share memory share a count of changes."""
+        for number, parameter in enumerate(self.parameters):
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            self._given[number] = parameter.grad, parameter.grad._version
 
     def drop(self) -> None:
         """Waits until nothing is under way, for nothing."""
@@ -306,24 +330,34 @@ class Exchange:
             self._give_back(range(len(self.units)))
 
     def _give_back(self, units: Iterable[int]) -> None:
-        """As after DDP's reduction, ``grad`` is the mean: unless it was zeroed or replaced since
-        backward made it."""
+        """As after DDP's reduction, gradients are the means: unless they were changed since
+        backward made them. Also those that the program has kept and taken from the parameters."""
         if self._has_given is None:
-            pairs = zip(self.parameters, self._given, strict=True)
-            self._has_given = any(parameter.grad is given for parameter, (given, _) in pairs)
+            self._has_given = any(map(self._is_held, range(len(self.parameters))))
         if not self._has_given:
             return  # as is usual: programs zero gradients by setting them to None
-        for unit in units:
-            for number in self.units[unit].members:
-                given, version = self._given[number]
-                self._given[number] = None, 0
-                parameter = self.parameters[number]
-                if given is None or parameter.grad is not given or given._version != version:
-                    continue
-                if self._is_used(number):
-                    self.meter.work(given.detach().copy_, self._mean(number))
-                elif number in self._made_up:
-                    parameter.grad = None
+        members = [number for unit in units for number in self.units[unit].members]
+        # All are looked at before any is written: gradients may share memory.
+        unchanged = [number for number in members if self._is_held_unchanged(number)]
+        for number in unchanged:
+            given = self._given[number][0]
+            if self._is_used(number):
+                self.meter.work(given.detach().copy_, self._mean(number))
+            elif number in self._made_up and self.parameters[number].grad is given:
+                self.parameters[number].grad = None
+        for number in members:
+            self._given[number] = None, 0
+
+    def _is_held(self, number: int) -> bool:
+        """Whether a gradient is still the parameter's, or the program has kept it."""
+        given = self._given[number][0]
+        if given is None:
+            return False
+        return self.parameters[number].grad is given or sys.getrefcount(given) > _OWN_REFERENCES
+
+    def _is_held_unchanged(self, number: int) -> bool:
+        given, version = self._given[number]
+        return given is not None and given._version == version and self._is_held(number)
 
     def _is_used(self, number: int) -> bool:
         if self._used is None:
@@ -334,10 +368,11 @@ class Exchange:
         return bool(self._used[number])
 
 
-def own_gradient(parameter: Any) -> Any:
-    """Its gradient, apart from DDP's buckets: their views share one count of changes."""
+def own_gradient(parameter: Any, is_in_bucket: bool) -> Any:
+    """Its gradient; ``is_in_bucket``: apart from DDP's buckets, whose memory is not the
+    program's. Other views are, and stay."""
     gradient = parameter.grad
-    if gradient._is_view():
+    if is_in_bucket and gradient._is_view():
         gradient = parameter.grad = gradient.detach().clone()
     return gradient
 

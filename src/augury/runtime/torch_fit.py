@@ -17,6 +17,8 @@ from augury.core.plan_spec import wrong_with
 from augury.runtime.torch_names import matched, trained_parameters
 from augury.runtime.torch_updates import PART_OF
 
+GOVERNED = "_augury_governed"
+"""Marks an optimizer whose steps a plan governs."""
 _OTHER_STEPS = {"LBFGS", "SparseAdam"}
 """They evaluate the model within a step, or take sparse gradients."""
 
@@ -112,6 +114,8 @@ def _against_optimizer(model: Any, optimizer: Any) -> Iterator[str]:
         yield "Adafactor does not take parameters of several types one by one"
     if has_step_hooks(optimizer):
         yield "the optimizer has step hooks"
+    if GOVERNED in vars(optimizer):
+        yield "the optimizer steps another model that follows a plan"
     own = {id(p) for group in optimizer.param_groups for p in group["params"]}
     exchanged = {id(p) for p in trained_parameters(model).values()}
     if not own & exchanged:
@@ -130,6 +134,15 @@ def _against_optimizer(model: Any, optimizer: Any) -> Iterator[str]:
 def _groups(optimizer: Any) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = vars(optimizer).get("param_groups", [])
     return found
+
+
+def is_plain_step(optimizer: Any, step: Any) -> bool:
+    """Whether a method is the optimizer's own ``step``, wrapped by learning-rate schedulers at
+    most: what else a program has put there must run in every step."""
+    function = getattr(step, "__func__", step)
+    if getattr(function, "_wrapped_by_lr_sched", False):
+        function = getattr(function, "__wrapped__", None)
+    return function is type(optimizer).step
 
 
 def has_step_hooks(optimizer: Any) -> bool:

@@ -110,6 +110,11 @@ class Sender:
         if self._next < len(self._missing) and not self._missing[self._next]:
             self.advance()
 
+    def lay_down(self, gradients: Sequence[int]) -> None:
+        """The shares of these, whether their pieces can leave or not."""
+        with self._lock:
+            self._on_issue(gradients)
+
     def lay_down_rest(self) -> None:
         """The shares of all pieces that have not left."""
         with self._lock:

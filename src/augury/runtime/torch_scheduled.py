@@ -30,11 +30,11 @@ from augury.runtime.torch_backward import TellOfBackward
 from augury.runtime.torch_control import Control
 from augury.runtime.torch_ddp_buckets import Buckets, shown, why_no_buckets
 from augury.runtime.torch_exchange import Exchange
-from augury.runtime.torch_fit import planned_parameters, why_never, why_not
+from augury.runtime.torch_fit import GOVERNED, planned_parameters, why_never, why_not
 from augury.runtime.torch_group import ControlGroup, PieceGroup
 from augury.runtime.torch_hooks import GradientHooks, Hook, ModuleHooks, Replaced
 from augury.runtime.torch_steps import LOST, Steps
-from augury.runtime.torch_turns import Turns, announces_exchange
+from augury.runtime.torch_turns import Turns, announces_exchange, restore_sync
 from augury.runtime.torch_updates import Updates
 from augury.runtime.trial import Trial, TrialRules
 
@@ -196,6 +196,8 @@ class Scheduled:
             for hook in self._hooks:
                 hook.remove()
             self._hooks.clear()
+            vars(self._optimizer).pop(GOVERNED, None)
+            restore_sync(self._model)
             is_lost = self._steps.phase in LOST
             if self._control is not None:
                 self._control.close(is_lost=is_lost)
@@ -223,6 +225,7 @@ class Scheduled:
         if self._buckets is None and why_no_buckets(self._model) is None:
             self._buckets = Buckets(self._model)
         if not self._hooks:
+            setattr(self._optimizer, GOVERNED, True)
             self._hooks = [
                 self._model.register_forward_pre_hook(Hook(self._before_forward), prepend=True),
                 self._model.register_forward_hook(Hook(self._after_forward), always_call=True),
@@ -346,6 +349,7 @@ class Scheduled:
         ]
 
     def _before_forward(self, model: Any, inputs: Any) -> None:
+        restore_sync(model)
         # The first one of a step: passes without an exchange are part of it, and what they use.
         if torch.is_grad_enabled() and not (
             self._steps.phase in LOST or self._steps.is_filling or model._join_config.enable
@@ -373,6 +377,8 @@ class Scheduled:
         if control.is_due(step):
             control.send(self._outbox)
             self._outbox = b""
+        if self._buckets is not None and self._mode is not TrainingMode.PLANNED:
+            self._buckets.arrange()
 
     def begin_step(self, step: int) -> None:
         content = self._control.receive() if self._control is not None else b""

@@ -19,9 +19,9 @@ from augury.runtime.habits import Habits
 from augury.runtime.say import say
 from augury.runtime.torch_aliases import Aliases
 from augury.runtime.torch_exchange import Exchange, own_gradient
-from augury.runtime.torch_fit import has_step_hooks
+from augury.runtime.torch_fit import has_step_hooks, is_plain_step
 from augury.runtime.torch_hooks import GradientHooks, ModuleHooks
-from augury.runtime.torch_turns import Turns, announces_exchange
+from augury.runtime.torch_turns import NoSync, Turns, announces_exchange
 from augury.runtime.torch_updates import Updates, undisturbed
 from augury.runtime.torch_watch import Watch
 
@@ -67,6 +67,8 @@ class Steps:
         self._is_backward_seen = False
         """The running backward was called by a function that tells when it has ended."""
         self._began_ns = 0
+        self._task = -1
+        """The backward at whose end ``_end_backward`` is called."""
         self._is_in_forward = False
         self._asked_to_sync = True
         self._is_stepping = False
@@ -99,21 +101,29 @@ class Steps:
             exchange.note_used(parameter)
             return
         if self.phase is Phase.IDLE:
-            torch.autograd.Variable._execution_engine.queue_callback(self._end_backward)
+            self._queue_end()
             self._begin(exchange)
         # Between layers, whose data is what caches hold, every call of ours is a slow one.
         if exchange.meter.is_counting:
             exchange.meter.own(self._put, exchange, parameter)
         else:
             self._put(exchange, parameter)
+        if not exchange.sender.waiting_for and self._task != torch._C._current_graph_task_id():
+            self._queue_end()  # the first gradient was another backward's, or of one inside it
 
     def _refuse_late(self, exchange: Exchange, parameter: Any) -> None:
-        """A second backward of one forward brings a gradient that was taken for unused."""
+        """A second backward of one forward brings a gradient that was taken for unused: stock DDP
+        fails as well."""
         if exchange.was_filled(parameter):
             raise RuntimeError(
                 "a parameter got its gradient after the exchange of this step: run one backward "
-                "for each forward, or train without a plan"
+                "for each forward, or train without find_unused_parameters"
             )
+
+    def _queue_end(self) -> None:
+        """``_end_backward`` is called when the backward that runs now has ended."""
+        self._task = torch._C._current_graph_task_id()
+        torch.autograd.Variable._execution_engine.queue_callback(self._end_backward)
 
     def _put(self, exchange: Exchange, parameter: Any) -> None:
         number = exchange.number_of[id(parameter)]
@@ -123,7 +133,7 @@ class Steps:
                 f"Expected to mark a variable ready only once: {name} got its gradient a second "
                 "time since the last forward of the model"
             )
-        exchange.put(number, own_gradient(parameter))
+        exchange.put(number, own_gradient(parameter, self._model.gradient_as_bucket_view))
 
     def _begin(self, exchange: Exchange) -> None:
         self._wait(self._turns.begin)
@@ -144,6 +154,10 @@ class Steps:
             self.flush()  # nothing can be watched from here
 
     def before_backward(self) -> None:
+        if self.phase in (Phase.SENT, Phase.DUE):
+            self.flush()  # it may add to gradients that are not the means yet
+        if self._is_expected and self.gradient_hooks is not None:
+            self.gradient_hooks.keep_last()
         self._is_backward_seen = True
         self._began_ns = time.perf_counter_ns()
 
@@ -161,11 +175,15 @@ class Steps:
             return
         if exchange.sender.waiting_for:
             if not self._model.find_unused_parameters:
-                return  # another backward may bring them
+                exchange.end_part()  # another backward may bring the others
+                return
             # Whether an unused parameter has a gradient is for all ranks to say.
             self._fill(exchange)
             self.flush()
-        elif self._habits.barrier == "backward" or exchange.has_aliases():
+            return
+        if self.phase is Phase.FILLING:
+            self._fill(exchange)  # this backward was the last of several
+        if self._habits.barrier == "backward" or exchange.has_aliases():
             self.flush()
         else:
             exchange.meter.own(self._look_out, exchange)
@@ -202,7 +220,9 @@ class Steps:
     # --- between backward and forward
 
     def _look_out(self, exchange: Exchange, parameters: bool = True) -> None:
-        self._watch.watched = exchange.watched(parameters=parameters)
+        gradients = exchange.gradients()
+        self._watch.may_be_zeroed = gradients.keys()
+        self._watch.watched = exchange.watched(gradients, parameters=parameters)
         self._watch.start()
         self._meter_watch(exchange)
 
@@ -243,6 +263,7 @@ class Steps:
             or args
             or options
             or has_step_hooks(self._optimizer)
+            or not is_plain_step(self._optimizer, previous)
             or exchange.meter.own(exchange.was_edited)
         ):
             self.flush()
@@ -250,6 +271,7 @@ class Steps:
         if (
             exchange.plan.order.has_barrier
             or self._habits.barrier is not None
+            or not self._updates.has_state
             or exchange.meter.own(self._aliases.are_there)
         ):
             return exchange.meter.own(self._step_now, exchange, previous)
@@ -275,11 +297,17 @@ class Steps:
 
     def _step_later(self, exchange: Exchange) -> None:
         with self._updates.announced():
+            # Hooks of the program may have looked at gradients, or changed them.
+            if self.phase is not Phase.SENT or exchange.was_edited():
+                self.flush()
+                self._updates.step_whole()
+                return
             with undisturbed():
                 self._updates.snapshot()
                 others = self._updates.others(exchange.number_of)
                 if others:
                     self._updates.apply(others, [parameter.grad for parameter in others])
+                self._watch.watched.update(self._updates.states(exchange.unit_of))
             self.phase = Phase.DUE
 
     def on_zero_grad(
@@ -339,7 +367,7 @@ class Steps:
         self._habits.end_step()
         self._is_in_forward = True
         self._asked_to_sync = model.require_backward_grad_sync
-        model.require_backward_grad_sync = False
+        model.require_backward_grad_sync = NoSync(self._asked_to_sync)
 
     def before_module(self, parameter_ids: list[int], _module: Any, _inputs: Any) -> None:
         exchange = self._exchange

@@ -70,6 +70,27 @@ class Turns:
             torch.autograd.Variable._execution_engine.queue_callback(self.end)
 
 
+class NoSync:
+    """Stands for False in ``require_backward_grad_sync`` while a forward runs under a plan, and
+    knows what the program asked for: an interrupted forward leaves it there."""
+
+    def __init__(self, asked: bool) -> None:
+        self.asked = asked
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return bool, (self.asked,)
+
+
+def restore_sync(model: Any) -> None:
+    """What the program asked for, where a forward was interrupted."""
+    flag = getattr(model, "require_backward_grad_sync", None)
+    if isinstance(flag, NoSync):
+        model.require_backward_grad_sync = flag.asked
+
+
 def announces_exchange(model: Any) -> bool:
     """Whether the gradients of a forward that is run now will be reduced."""
     return bool(

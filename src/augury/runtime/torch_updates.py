@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from copy import copy
 from typing import Any
 
 import torch
@@ -50,6 +51,8 @@ class Updates:
         self._step = getattr(kind.step, "__wrapped__", kind.step)
         self.range_name = f"Optimizer.step#{kind.__name__}.step"
         self._part = object.__new__(kind)
+        self._state: Any = {}
+        """The optimizer's, as it was when ``step`` was called."""
         self._groups: list[dict[str, Any]] = []
         self._group_of: dict[int, int] = {}
 
@@ -69,8 +72,34 @@ class Updates:
         """By a profiler of torch's, if there is one."""
         return record_function(self.range_name) if torch.autograd._profiler_enabled() else _UNSEEN
 
+    @property
+    def has_state(self) -> bool:
+        """Whether the optimizer has stepped before: its first step makes what it keeps."""
+        return bool(self._optimizer.state) or self._is_stateless()
+
+    def _is_stateless(self) -> bool:
+        return type(self._optimizer) is torch.optim.SGD and not any(
+            group["momentum"] for group in self._optimizer.param_groups
+        )
+
+    def states(self, unit_of: Mapping[int, int]) -> dict[int, int]:
+        """Units by the ``id`` of the tensors that the optimizer keeps for their parameters."""
+        return {
+            id(value): unit_of[id(parameter)]
+            for parameter, kept in self._state.items()
+            if id(parameter) in unit_of
+            for value in kept.values()
+            if isinstance(value, torch.Tensor)
+        }
+
+    def step_whole(self) -> None:
+        """The user's step, by the gradients as they are, without the hooks around it."""
+        with torch._C.DisableTorchFunction():
+            self._step(self._optimizer)
+
     def snapshot(self) -> None:
-        """``step`` was called: its settings of this moment count."""
+        """``step`` was called: its settings of this moment count, and the state that it has: the
+        program may clear or replace that before the updates are done."""
         groups = self._optimizer.param_groups
         self._groups = [
             {
@@ -86,6 +115,7 @@ class Updates:
         self._part.__dict__[PART_OF] = self._optimizer
         for name in _HOOKS:
             self._part.__dict__[name] = {}
+        self._state = copy(self._optimizer.state)
         self._group_of = {id(p): n for n, group in enumerate(groups) for p in group["params"]}
 
     def others(self, known: Mapping[int, int]) -> list[Any]:
@@ -108,8 +138,8 @@ class Updates:
                 chosen.setdefault(group, []).append(parameter)
         if not chosen:
             return
-        # Loaded states are new objects.
-        self._part.state = self._optimizer.state
+        self._part.state = self._state
+        new = [parameter for parameter in parameters if parameter not in self._state]
         self._part.param_groups = [
             {**self._groups[group], "params": chosen[group]} for group in sorted(chosen)
         ]
@@ -122,3 +152,6 @@ class Updates:
         finally:
             for parameter, gradient in zip(parameters, kept, strict=True):
                 parameter.grad = gradient
+            for parameter in new:
+                if parameter in self._state:
+                    self._optimizer.state[parameter] = self._state[parameter]

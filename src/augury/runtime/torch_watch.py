@@ -10,7 +10,7 @@ about a microsecond a call and is set up only while something is under way.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from functools import cached_property
 from typing import Any
 
@@ -27,17 +27,21 @@ _READ = (
 _CALL = (
     *("size", "stride", "dim", "ndimension", "numel", "nelement", "element_size"),
     *("is_contiguous", "is_floating_point", "storage_offset", "get_device"),
-    *("requires_grad_", "detach_", "zero_", "register_hook", "__hash__", "__len__"),
+    *("requires_grad_", "detach_", "register_hook", "__hash__", "__len__"),
     *("register_post_accumulate_grad_hook", "retain_grad"),
 )
 
 _NUM_TRIES = 200
 
 
+_ZEROING = frozenset({torch.Tensor.zero_, torch._foreach_zero_})
+"""Harmless for gradients: what is zeroed meanwhile keeps its zeros. A parameter that is zeroed
+after ``step`` must have been updated before."""
+
+
 def _harmless() -> frozenset[Any]:
-    """What tells nothing of a tensor's values. Zeroing is among it: what is zeroed meanwhile
-    keeps its zeros."""
-    found: set[Any] = {torch._foreach_zero_, torch.is_floating_point, torch.numel}
+    """Functions that tell nothing of a tensor's values."""
+    found: set[Any] = {torch.is_floating_point, torch.numel}
     for name in _READ:
         attribute = getattr(torch.Tensor, name, None)
         for way in ("__get__", "__set__"):
@@ -57,6 +61,8 @@ class Watch(TorchFunctionMode):
         self._harmless = _harmless()
         self.watched: dict[int, int] = {}
         """Keys by the ``id`` of tensors, which must live as long."""
+        self.may_be_zeroed: Container[int] = ()
+        """Ids of the watched tensors that are gradients."""
         self.num_calls = 0
 
     def __torch_function__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -71,7 +77,9 @@ class Watch(TorchFunctionMode):
         watched = self.watched
         for arg in args:
             if id(arg) in watched:
-                if func not in self._harmless and self._touched(watched[id(arg)]):
+                if func in self._harmless or (func in _ZEROING and id(arg) in self.may_be_zeroed):
+                    continue
+                if self._touched(watched[id(arg)]):
                     watched.pop(id(arg), None)
             elif type(arg) is list or type(arg) is tuple:
                 self._look(func, arg)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -100,7 +101,8 @@ def _evaluate(training: Any, number: int) -> None:
     how: list[Callable[[], AbstractContextManager[None]]] = [
         torch.no_grad,
         torch.inference_mode,
-        torch.enable_grad,
+        # With unused parameters, stock DDP may send a bucket in such a forward, on some ranks.
+        torch.no_grad if training.program.find_unused else torch.enable_grad,
     ]
     is_training = number % 7 == 0
     training.model.train(is_training)
@@ -163,7 +165,54 @@ def _unfreeze(training: Any, _number: int) -> None:
     training.model.requires_grad_(True)
 
 
+def _zero_parameter(training: Any, number: int) -> None:
+    with torch.no_grad():
+        if number % 2:
+            _one(training, number).zero_()
+        else:
+            torch._foreach_zero_([_one(training, number)])
+
+
+def _penalty(training: Any, number: int) -> None:
+    """A backward of its own, into gradients that the next step may start from. Not where
+    parameters may be unused: stock DDP takes them for used in the next step, and fails."""
+    if training.program.find_unused:
+        return
+    parameters = [p for p in training.model.parameters() if p.requires_grad]
+    if number % 2:
+        parameters = parameters[:1]
+    if parameters:
+        sum(p.float().square().sum() for p in parameters).mul(0.01).backward()
+
+
 # --- changes of the optimizer
+
+
+def _zero_state(training: Any, _number: int) -> None:
+    for kept in training.optimizer.state.values():
+        for name in ("momentum_buffer", "exp_avg"):
+            if isinstance(kept.get(name), torch.Tensor):
+                kept[name].zero_()
+
+
+def _clear_state(training: Any, number: int) -> None:
+    if number % 2:
+        training.optimizer.state.clear()
+    else:
+        training.optimizer.state = defaultdict(dict)
+
+
+def _wrap_step(training: Any, number: int) -> None:
+    step = training.optimizer.step
+
+    def wrapped(*args: Any, **options: Any) -> Any:
+        result = step(*args, **options)
+        training.note("wrapped", _one(training, number))
+        return result
+
+    # Schedulers and scalers that are made later look into a method.
+    if training.scheduler is None and not training.program.scales:
+        training.optimizer.step = wrapped
 
 
 def _lr(training: Any, _number: int) -> None:
@@ -178,7 +227,6 @@ def _swap_groups(training: Any, number: int) -> None:
     free = [p for p in training.model.parameters() if id(p) not in own]
     if free and training.program.optimizer.kind != "Muon" and number % 2:
         old = groups[0]["params"][0]
-        training.note("replaced", old)  # its state may only be touched once it is up to date
         groups[0]["params"][0] = free[0]
         training.optimizer.state.pop(old, None)
     elif len(groups) > 1 and groups[0]["params"] and groups[1]["params"]:
@@ -260,6 +308,11 @@ ACTS: dict[str, Change] = {
     "lr": _lr,
     "swap_groups": _swap_groups,
     "late_hook": _late_hook,
+    "zero_parameter": _zero_parameter,
+    "penalty": _penalty,
+    "zero_state": _zero_state,
+    "clear_state": _clear_state,
+    "wrap_step": _wrap_step,
     "shrink": _shrink,
     "data_shrink": _data_shrink,
     "views": _views,

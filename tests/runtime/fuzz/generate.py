@@ -25,7 +25,8 @@ ACTS = (
     *("parameters", "gradients", "gradient_norm", "model_state", "optimizer_state", "average"),
     *("evaluate", "evaluate", "evaluate_rank0", "lr", "swap_groups", "late_hook", "shrink"),
     *("data_shrink", "views", "deepcopy", "resume", "barrier", "all_reduce", "array", "new_data"),
-    *("roll_back", "freeze", "unfreeze", "add_group", "freeze_module"),
+    *("roll_back", "freeze", "unfreeze", "add_group", "freeze_module", "zero_parameter", "penalty"),
+    *("zero_state", "clear_state", "wrap_step"),
 )
 POLICIES = (
     "fifo",

@@ -256,3 +256,56 @@ def a_hook_that_is_registered_later() -> None:
         train(training)
 
     compare(steps)
+
+
+def gradients_kept_past_zero_grad() -> None:
+    """Tensors that the program holds are given the means, as under stock DDP."""
+
+    def steps(training: Training) -> None:
+        for _ in range(STEPS):
+            parameters = list(training.model.parameters())
+            training.optimizer.zero_grad()
+            training.loss().backward()
+            first = [p.grad for p in parameters]
+            training.optimizer.zero_grad()
+            training.loss().backward()
+            second = [p.grad for p in parameters]
+            for parameter, one, other in zip(parameters, first, second, strict=True):
+                parameter.grad = (one + other) / 2
+            training.optimizer.step()
+
+    compare(steps)
+
+
+def gradients_kept_past_a_step() -> None:
+    def steps(training: Training) -> None:
+        for _ in range(STEPS):
+            training.loss().backward()
+            kept = [p.grad for p in training.model.parameters()]
+            training.optimizer.step()
+            training.optimizer.zero_grad()
+            training.notes.append([checksum(one) for one in kept])
+            training.loss()
+            training.notes.append([checksum(one) for one in kept])
+
+    compare(steps)
+
+
+def gradients_in_a_buffer_of_the_program() -> None:
+    """Each is a view of one tensor, through which the program zeroes and clips them."""
+
+    def steps(training: Training) -> None:
+        parameters = list(training.model.parameters())
+        flat = torch.zeros(sum(p.numel() for p in parameters), dtype=parameters[0].dtype)
+        start = 0
+        for parameter in parameters:
+            parameter.grad = flat[start : start + parameter.numel()].view_as(parameter)
+            start += parameter.numel()
+        for _ in range(2 * STEPS):
+            flat.zero_()
+            training.loss().backward()
+            flat.clamp_(-0.01, 0.01)
+            training.notes.append(checksum(flat))
+            training.optimizer.step()
+
+    compare(steps)

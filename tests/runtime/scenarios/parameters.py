@@ -123,3 +123,20 @@ def parameters_seen_through_views() -> None:
         training.notes.append(float(array.sum()))
         results.append((bits(training), training.notes))
     assert_same(*results)
+
+
+def parameters_zeroed_after_the_step() -> None:
+    """Zeros stay: the update came before them."""
+
+    def steps(training: Training) -> None:
+        for n in range(2 * STEPS):
+            training.step()
+            with torch.no_grad():
+                if n % 3 == 0:
+                    training.model.module.head.bias.zero_()
+                elif n % 3 == 1:
+                    nn.init.zeros_(training.model.module.body[0].bias)
+                else:
+                    torch._foreach_zero_([training.model.module.scale])
+
+    compare(steps)
