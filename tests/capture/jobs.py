@@ -87,7 +87,7 @@ def start_ranks(
         for rank in range(num_ranks)
     ]
     try:
-        said = [process.communicate(timeout=120) for process in ranks]
+        said = [process.communicate(timeout=600) for process in ranks]
     finally:
         for process in ranks:
             process.kill()
