@@ -197,7 +197,7 @@ class _Calibration:
         least_ns = round(BESIDE_SHARE * self._alone_ns.get(samples.size_bytes, COMPUTE_NS))
         start_ns, works = self._begin(samples.collective, samples.size_bytes, concurrent=1)
         passed_ns = 0
-        while passed_ns < least_ns if is_sent else not works[0].is_completed():
+        while passed_ns < least_ns if is_sent else not works[0].get_future().done():
             self._multiply()
             samples.products += 1
             passed_ns = time.perf_counter_ns() - start_ns

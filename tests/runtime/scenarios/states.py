@@ -116,3 +116,14 @@ def modes_of_the_program() -> None:
     compare(train)
     torch.set_default_device(None)
     assert torch._C._len_torch_function_stack() == before
+
+
+def trained_under_a_profiler() -> None:
+    """Its callbacks run in the threads that communicate, and want the interpreter's lock."""
+
+    def steps(training: Training) -> None:
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+            for _ in range(60):
+                training.step()
+
+    compare(steps)
