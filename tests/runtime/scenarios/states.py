@@ -7,8 +7,10 @@ import io
 import pickle
 
 import torch
+import torch.distributed as dist
 from torch.overrides import TorchFunctionMode
 
+from augury.runtime.torch_pieces import has_ended
 from tests.runtime.trainings import (
     STEPS,
     Training,
@@ -118,12 +120,30 @@ def modes_of_the_program() -> None:
     assert torch._C._len_torch_function_stack() == before
 
 
+def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
+
+
+def asked_for_while_it_ends() -> None:
+    """Under a profiler and with hooks for saved tensors, as in a recorder's detailed window, the
+    thread that ends a communication wants the interpreter's lock: the one that asks must not keep
+    it."""
+    hooks = torch.autograd.graph.saved_tensors_hooks(_as_it_is, _as_it_is)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]), hooks:
+        for _ in range(200):
+            work = dist.all_reduce(torch.ones(1000), async_op=True)
+            while not has_ended(work):
+                pass
+            work.wait()
+
+
 def trained_under_a_profiler() -> None:
-    """Its callbacks run in the threads that communicate, and want the interpreter's lock."""
+    """Its callbacks run in the threads that communicate."""
 
     def steps(training: Training) -> None:
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
-            for _ in range(60):
+        hooks = torch.autograd.graph.saved_tensors_hooks(_as_it_is, _as_it_is)
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]), hooks:
+            for _ in range(30):
                 training.step()
 
     compare(steps)
