@@ -16,14 +16,19 @@ class AtExit:
     def __init__(self, handle: Any) -> None:
         self._handle = weakref.ref(handle)
         atexit.register(self._end)
-        at_rest.add(self._end)
+        at_rest.add(self._rest)
 
     def remove(self) -> None:
         atexit.unregister(self._end)
-        at_rest.discard(self._end)
+        at_rest.discard(self._rest)
 
     def _end(self) -> None:
         handle = self._handle()
         if handle is not None:
             with suppress(Exception):  # the program is over
                 handle.flush()
+
+    def _rest(self) -> None:
+        handle = self._handle()
+        if handle is not None:
+            handle.quiesce()

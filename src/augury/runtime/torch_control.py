@@ -41,6 +41,11 @@ class Control:
             self._work.wait()  # all ranks have sent it
         self._work = None
 
+    def settle(self) -> None:
+        """Wait until the last word has arrived. All ranks have sent it, or are about to."""
+        if self._work is not None:
+            self._work.wait()
+
     def receive(self) -> bytes:
         """What was sent last, once; empty: nothing."""
         if self._work is None:

@@ -33,6 +33,7 @@ from augury.runtime.torch_exchange import Exchange
 from augury.runtime.torch_fit import GOVERNED, planned_parameters, why_never, why_not
 from augury.runtime.torch_group import ControlGroup, PieceGroup
 from augury.runtime.torch_hooks import GradientHooks, Hook, ModuleHooks, Replaced
+from augury.runtime.torch_profilers import BeforeProfilersStop
 from augury.runtime.torch_steps import LOST, Steps
 from augury.runtime.torch_turns import Turns, announces_exchange, restore_sync
 from augury.runtime.torch_updates import Updates
@@ -148,6 +149,14 @@ class Scheduled:
         as stock DDP would have left them."""
         self._steps.flush()
 
+    def quiesce(self) -> None:
+        """Waits until nothing of the runtime's own is in flight on this rank. A rank that has
+        failed before has nothing that can be waited for."""
+        with suppress(Exception):
+            self.flush()
+            if self._control is not None:
+                self._control.settle()
+
     # --- called by all ranks together
 
     def switch(self, plan: Plan | None) -> None:
@@ -230,6 +239,7 @@ class Scheduled:
                 self._model.register_forward_pre_hook(Hook(self._before_forward), prepend=True),
                 self._model.register_forward_hook(Hook(self._after_forward), always_call=True),
                 AtExit(self),
+                BeforeProfilersStop(self.quiesce),
             ]
             self._turns.watch_stock(True)
         self._parameters = planned_parameters(self._model, plan)

@@ -137,13 +137,13 @@ def asked_for_while_it_ends() -> None:
             work.wait()
 
 
-def trained_under_a_profiler() -> None:
-    """Its callbacks run in the threads that communicate."""
+def trained_under_profilers() -> None:
+    """Each stops between steps, when gradients are in flight under a plan."""
 
     def steps(training: Training) -> None:
         hooks = torch.autograd.graph.saved_tensors_hooks(_as_it_is, _as_it_is)
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]), hooks:
-            for _ in range(30):
-                training.step()
+        for _ in range(8):
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]), hooks:
+                train(training)
 
     compare(steps)
