@@ -30,6 +30,7 @@ def asked(run: Runner, *words: str | Path) -> dict[str, Any]:
     return json.loads(outcome.out)
 
 
+@pytest.mark.more
 def test_a_fine_replay_is_the_coarse_one_with_links(run: Runner, recorded: Path) -> None:
     coarse, fine = asked(run, "replay", recorded), asked(run, "replay", recorded, "--fine")
     # Links overlap what collectives as a whole do not: exact where they come one by one
@@ -66,6 +67,7 @@ LINKS = {
 }
 
 
+@pytest.mark.more
 def test_what_only_links_can_answer(run: Runner, recorded: Path) -> None:
     gains = {
         name: asked(run, "whatif", recorded, *words)["gain_pct"] for name, words in LINKS.items()
