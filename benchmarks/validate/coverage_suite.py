@@ -32,7 +32,7 @@ PAIRS = {"mlp": 4, "transformer": 3, "cnn": 3}
 """Programs of which pairs of runs are compared, and how many pairs."""
 SLOW_WORK, FAST_WORK = 10, 9
 """A true gain of 10 %."""
-PAIR_STEPS = 120
+PAIR_STEPS = 300
 MOST_FALSE_CLAIMS, MOST_MISSED_GAINS = 1, 2
 
 

@@ -6,7 +6,10 @@ median over the steps that were not recorded (plain steps).
 
 Steps of a run are not independent: a machine drifts. The interval comes from batch means: the run
 is cut into stretches of successive steps, and the medians of the stretches tell how far the level
-of the run varies. There are few of them, so quantiles are Student's.
+of the run varies. There are few of them, so quantiles are Student's. The measured step is a median,
+which a stretch or two that are far off (a job that warms up, a disturbance) do not move: nor do
+they count in full for its error. The highest and the lowest fifth of the stretches are counted as
+the next ones inwards (winsorized, as for Yuen's test of trimmed means).
 """
 
 from __future__ import annotations
@@ -30,6 +33,10 @@ PRIOR_DRIFT = 0.02
 """Usual standard deviation, as a share, between the medians of stretches of one run."""
 PRIOR_FREEDOM = 2
 """How many stretches that is worth where the run's own stretches differ by less."""
+
+_WINSORIZED = {5: 0.346, 6: 0.456, 7: 0.525, 8: 0.585, 9: 0.630, 10: 0.383}
+"""By how many stretches there are: the variance of normal values of which the highest and the
+lowest fifth, rounded down, are winsorized, as a share of their own."""
 
 APART = 0.05
 """Windows that differ by less than this share from the run represent it."""
@@ -198,7 +205,7 @@ def level_of_windows(step: I4, dur_ns: NDArray[np.number]) -> Level:
 def level_of(durations: list[NDArray[np.number]]) -> Level:
     """Of stretches that are each a list of durations."""
     positive = [part[part > 0].astype(np.float64) for part in durations]
-    stretches = [np.log(part) for part in positive if len(part)]
+    stretches = _joined([np.log(part) for part in positive if len(part)])
     if not stretches:
         return Level(value_ns=0.0, num_steps=0, error=0.0, freedom=PRIOR_FREEDOM, drift=0.0)
     every = np.concatenate(stretches)
@@ -207,13 +214,13 @@ def level_of(durations: list[NDArray[np.number]]) -> Level:
     sizes = np.array([len(part) for part in stretches])
     chance = _error_of_median(float(np.sqrt(np.mean(spread**2))), float(sizes.mean()))
     # Between stretches: their drift and the chance within each of them.
-    seen = float(np.var([np.median(part) for part in stretches], ddof=1)) if number > 1 else 0.0
+    seen, own_freedom = _variance([float(np.median(part)) for part in stretches])
     usual = PRIOR_DRIFT**2 + chance**2
-    between, freedom = seen, float(number - 1)
+    between, freedom = seen, float(own_freedom)
     if seen < usual:
         # Few stretches may agree by luck.
         freedom += PRIOR_FREEDOM
-        between = ((number - 1) * seen + PRIOR_FREEDOM * usual) / freedom
+        between = (own_freedom * seen + PRIOR_FREEDOM * usual) / freedom
     drift = max(0.0, between - chance**2)
     return Level(
         value_ns=math.exp(float(np.median(every))),
@@ -234,6 +241,25 @@ def student(freedom: float) -> float:
     return float(
         np.interp(1 / freedom, inverse, [_NORMAL, *(_STUDENT[o] for o in reversed(known))])
     )
+
+
+def _joined(stretches: list[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
+    """Neighbours as one, where there are more than ``MAX_STRETCHES``."""
+    if len(stretches) <= MAX_STRETCHES:
+        return stretches
+    groups = np.array_split(np.arange(len(stretches)), MAX_STRETCHES)
+    return [np.concatenate(stretches[group[0] : group[-1] + 1]) for group in groups]
+
+
+def _variance(values: list[float]) -> tuple[float, int]:
+    """With its degrees of freedom; of values of which a fifth on either side may be far off."""
+    number = len(values)
+    if number < 2:
+        return 0.0, 0
+    ordered, cut = np.sort(values), number // 5
+    inner = np.clip(ordered, ordered[cut], ordered[-1 - cut])
+    share = _WINSORIZED[number] if cut else 1.0
+    return float(np.var(inner, ddof=1)) / share, number - 2 * cut - 1
 
 
 def _spread(values: NDArray[np.float64]) -> float:

@@ -1,8 +1,8 @@
 """Two runs of one job compared, and compared with what a Plan predicted of the change.
 
 Two runs differ by more than their own steps show: the machine is in another state. The level of a
-run is therefore a random effect, whose variance is what the levels of stretches within the runs
-show, and no less than what runs on a quiet machine differ by.
+run is therefore a random effect. Its variance is what runs on a quiet machine differ by, and what
+the drift within the runs lets expect from one to the next.
 """
 
 from __future__ import annotations
@@ -24,6 +24,11 @@ from augury.diagnose.run_levels import RunLevels, run_levels
 
 OTHER_LOAD = 0.1
 """Cores that other processes may use before steps are compared without waiting for a core."""
+
+CARRIED_OVER = 0.735
+"""Standard deviation of a run's level over that of the ten stretches in it, where speed varies as
+much over long times as over short ones (1/f noise: the variance of ten successive means is
+10 ln 10 / (18 ln 2) times Allan's)."""
 
 MOVED_BY_PLANS = (OpKind.FORWARD.label, OpKind.UPDATE.label)
 """Classes whose time a plan in pieces moves: updates are made within the next forward, which also
@@ -100,7 +105,7 @@ def _gain(before: Level, after: Level) -> tuple[float, tuple[float, float]]:
     change = math.log(after.value_ns / before.value_ns)
     error, freedom = combined(
         *((one.error, one.freedom) for one in (before, after)),
-        *((one.drift, one.freedom) for one in (before, after)),
+        *((CARRIED_OVER * one.drift, one.freedom) for one in (before, after)),
         (math.sqrt(2) * BETWEEN_RUNS, math.inf),
     )
     reach = student(freedom) * error
