@@ -1,5 +1,5 @@
 """Training under a plan, or as stock DDP does it, whose outcome is looked at: parameters, what the
-runtime took, and in which step it planned anew. With ``--signs``, rank 0 leaves a file there when a
+runtime took, and in which step it had searched for a better plan. With ``--signs``, rank 0 leaves a file there when a
 given step is over, and notes the first step after somebody has answered it.
 """
 
@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from augury.core.plan_board import board
 from benchmarks.testbed.models import WORKLOADS
 from benchmarks.testbed.train import Configuration, Trainer, numbers
 
@@ -24,16 +25,16 @@ def main() -> None:
     dist.init_process_group("gloo", timeout=timedelta(seconds=options.timeout))
     trainer = Trainer(options)
     trainer.configure(Configuration(caps=options.cap, plan=options.plan))
-    first = trainer.schedule.plan if trainer.schedule else None
     answered = planned_anew = None
+    num_before = 0
     for step in range(1, options.steps + 1):
         trainer.train(1)
         if options.signs is not None and dist.get_rank() == 0:
             if step == options.sign_at:
                 (options.signs / "reached").touch()
             if answered is None and (options.signs / "answered").exists():
-                answered = step
-        if planned_anew is None and trainer.schedule and trainer.schedule.plan is not first:
+                answered, num_before = step, _num_searches()
+        if answered is not None and planned_anew is None and _num_searches() > num_before:
             planned_anew = step
     if trainer.schedule is not None:
         trainer.schedule.flush()
@@ -50,6 +51,10 @@ def main() -> None:
         )
     dist.barrier()
     dist.destroy_process_group()
+
+
+def _num_searches() -> int:
+    return len(board.status.replans) if board.status is not None else 0
 
 
 def parse() -> argparse.Namespace:

@@ -58,7 +58,8 @@ def test_a_plan_for_what_was_observed(capsys: pytest.CaptureFixture[str]) -> Non
     planner.watch(BAD)
     found = planner.look(_meter(BAD, [1.0, 3.0, 3.0]))
     assert found is not None
-    new, why = found
+    new, why = found.plan, found.reason
+    assert new is not None
     assert new.problem.network.ns_per_byte == pytest.approx(3.0, rel=0.01)
     assert not list(wrong_with(new.order, new.problem))
     assert step_ns(new.problem, new.order) < step_ns(new.problem, BAD.order)
@@ -73,7 +74,8 @@ def test_conditions_that_go_back_and_forth_make_one_plan() -> None:
     num_plans = 0
     for num_steps in range(2, 26):  # 100 steps
         turns = [0.44 if n // 4 % 2 == 0 else 2.1 for n in range(num_steps)]
-        num_plans += planner.look(_meter(BAD, turns)) is not None
+        found = planner.look(_meter(BAD, turns))
+        num_plans += found is not None and found.plan is not None
     assert num_plans == 1
     assert PAUSE_STEPS + 8 >= 4 * 25
 
@@ -83,7 +85,10 @@ def test_no_plan_where_none_is_better(capsys: pytest.CaptureFixture[str]) -> Non
     assert best is not None
     planner = Replanner(is_here=True)
     planner.watch(best)
-    assert planner.look(_meter(best, [1.4, 1.4, 1.4])) is None
+    found = planner.look(_meter(best, [1.4, 1.4, 1.4]))
+    assert found is not None
+    assert found.plan is None
+    assert "the network takes 1.4 times as long" in found.reason
     assert "no better order was found" in capsys.readouterr().err
 
 
@@ -118,7 +123,8 @@ def test_a_search_does_not_hold_up_training() -> None:
             break
         time.sleep(0.1)
     assert found is not None
-    assert found[0].problem.network.ns_per_byte == pytest.approx(3.0, rel=0.01)
+    assert found.plan is not None
+    assert found.plan.problem.network.ns_per_byte == pytest.approx(3.0, rel=0.01)
     planner.close()
 
 

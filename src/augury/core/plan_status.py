@@ -69,7 +69,7 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Replan(msgspec.Struct, frozen=True, kw_only=True):
-    """A plan that was made in the job, because conditions had changed."""
+    """A search for a better plan in the job, because conditions had changed."""
 
     step: _Step
     reason: _Text

@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -27,6 +27,16 @@ PAUSE_STEPS = 100
 WORTH = 0.97
 """Of the evaluated step under the old order: a new plan must promise less."""
 _NOT_OURS = ("AUGURY_RECORD", "AUGURY_PLAN", "LD_PRELOAD", "PYTHONPATH")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The outcome of a search."""
+
+    plan: Plan | None
+    """None: no better order was found."""
+    reason: str
+    """Why there was a search."""
 
 
 class Replanner:
@@ -54,8 +64,8 @@ class Replanner:
             self._search.communicate()
             self._search = None
 
-    def look(self, meter: Meter) -> tuple[Plan, str] | None:
-        """Another plan, with the reason for it, if one was found. Never waits for a search."""
+    def look(self, meter: Meter) -> Answer | None:
+        """The outcome of a search that has ended. Never waits for one."""
         try:
             return self._look(meter)
         except Exception as error:
@@ -64,7 +74,7 @@ class Replanner:
             self._plan = None
             return None
 
-    def _look(self, meter: Meter) -> tuple[Plan, str] | None:
+    def _look(self, meter: Meter) -> Answer | None:
         plan, drift = self._plan, self._drift
         if plan is None or drift is None:
             return None
@@ -88,7 +98,7 @@ class Replanner:
         self._search = _started(plan, problem)
         return None
 
-    def _found(self) -> tuple[Plan, str] | None:
+    def _found(self) -> Answer | None:
         search = self._search
         assert search is not None
         if search.poll() is None:
@@ -99,12 +109,12 @@ class Replanner:
             raise RuntimeError(trouble.decode(errors="replace").strip()[-300:])
         return self._told(decode_plan(content) if content.strip() else None)
 
-    def _told(self, new: Plan | None) -> tuple[Plan, str] | None:
+    def _told(self, new: Plan | None) -> Answer:
         if new is None:
             say(f"{self._why}: no better order was found")
-            return None
-        say(f"{self._why}: planned anew, {len(new.order.pieces)} pieces a step")
-        return new, self._why
+        else:
+            say(f"{self._why}: planned anew, {len(new.order.pieces)} pieces a step")
+        return Answer(plan=new, reason=self._why)
 
 
 def better_plan(plan: Plan, problem: Problem) -> Plan | None:

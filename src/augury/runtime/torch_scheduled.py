@@ -45,9 +45,9 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     verdict: TrialResult | None = None
     plan: str = ""
-    """Another one, as in its file."""
+    """Another one, as in its file; empty where a search found no better one."""
     reason: str = ""
-    """Why there is another plan."""
+    """Why there was a search."""
 
 
 def schedule_training(
@@ -405,9 +405,8 @@ class Scheduled:
         elif self._replanner is not None and not self._outbox and not board.is_recording:
             found = self._replanner.look(self._meter)
             if found is not None:
-                plan, reason = found
-                content = encode_plan(plan).decode()
-                self._outbox = msgspec.json.encode(Message(plan=content, reason=reason))
+                content = "" if found.plan is None else encode_plan(found.plan).decode()
+                self._outbox = msgspec.json.encode(Message(plan=content, reason=found.reason))
 
     def _heed(self, message: Message, *, from_step: int) -> None:
         status = board.status or PlanStatus()
@@ -425,7 +424,10 @@ class Scheduled:
             if self._rank == 0:
                 say(told(message.verdict))
             self._observe()
-        elif message.plan:
+        elif not message.plan:
+            in_vain = Replan(step=from_step, reason=message.reason)
+            board.status = msgspec.structs.replace(status, replans=[*status.replans, in_vain])
+        else:
             plan = decode_plan(message.plan.encode())
             unfit = why_not(self._model, plan)
             if unfit is not None:  # the search knows nothing of types; all ranks find the same
