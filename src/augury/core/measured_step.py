@@ -9,7 +9,8 @@ is cut into stretches of successive steps, and the medians of the stretches tell
 of the run varies. There are few of them, so quantiles are Student's. The measured step is a median,
 which a stretch or two that are far off (a job that warms up, a disturbance) do not move: nor do
 they count in full for its error. The highest and the lowest fifth of the stretches are counted as
-the next ones inwards (winsorized, as for Yuen's test of trimmed means).
+the next ones inwards (winsorized, as for Yuen's test of trimmed means). Recorded windows, which are
+not the whole run, count in full.
 """
 
 from __future__ import annotations
@@ -192,20 +193,22 @@ def level(step: I4, dur_ns: NDArray[np.number]) -> Level:
     order = np.argsort(step, kind="stable")
     size = len(order)
     number = int(np.clip(size // MIN_STRETCH_STEPS, 1, MAX_STRETCHES))
-    return level_of([dur_ns[part] for part in np.array_split(order, number)])
+    parts = [dur_ns[part] for part in np.array_split(order, number)]
+    return level_of(parts, winsorize=True)
 
 
 def level_of_windows(step: I4, dur_ns: NDArray[np.number]) -> Level:
     """Of steps recorded in windows: steps that follow each other are one stretch."""
     order = np.argsort(step, kind="stable")
     breaks = np.flatnonzero(np.diff(step[order]) > 1) + 1
-    return level_of([dur_ns[part] for part in np.split(order, breaks)])
+    return level_of([dur_ns[part] for part in np.split(order, breaks)], winsorize=False)
 
 
-def level_of(durations: list[NDArray[np.number]]) -> Level:
-    """Of stretches that are each a list of durations."""
+def level_of(durations: list[NDArray[np.number]], *, winsorize: bool) -> Level:
+    """Of stretches that are each a list of durations. ``winsorize``: a fifth of at most
+    ``MAX_STRETCHES`` stretches on either side may be far off."""
     positive = [part[part > 0].astype(np.float64) for part in durations]
-    stretches = _joined([np.log(part) for part in positive if len(part)])
+    stretches = [np.log(part) for part in positive if len(part)]
     if not stretches:
         return Level(value_ns=0.0, num_steps=0, error=0.0, freedom=PRIOR_FREEDOM, drift=0.0)
     every = np.concatenate(stretches)
@@ -214,7 +217,7 @@ def level_of(durations: list[NDArray[np.number]]) -> Level:
     sizes = np.array([len(part) for part in stretches])
     chance = _error_of_median(float(np.sqrt(np.mean(spread**2))), float(sizes.mean()))
     # Between stretches: their drift and the chance within each of them.
-    seen, own_freedom = _variance([float(np.median(part)) for part in stretches])
+    seen, own_freedom = _variance([float(np.median(part)) for part in stretches], winsorize)
     usual = PRIOR_DRIFT**2 + chance**2
     between, freedom = seen, float(own_freedom)
     if seen < usual:
@@ -243,20 +246,12 @@ def student(freedom: float) -> float:
     )
 
 
-def _joined(stretches: list[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
-    """Neighbours as one, where there are more than ``MAX_STRETCHES``."""
-    if len(stretches) <= MAX_STRETCHES:
-        return stretches
-    groups = np.array_split(np.arange(len(stretches)), MAX_STRETCHES)
-    return [np.concatenate(stretches[group[0] : group[-1] + 1]) for group in groups]
-
-
-def _variance(values: list[float]) -> tuple[float, int]:
-    """With its degrees of freedom; of values of which a fifth on either side may be far off."""
+def _variance(values: list[float], winsorize: bool) -> tuple[float, int]:
+    """With its degrees of freedom."""
     number = len(values)
     if number < 2:
         return 0.0, 0
-    ordered, cut = np.sort(values), number // 5
+    ordered, cut = np.sort(values), number // 5 if winsorize else 0
     inner = np.clip(ordered, ordered[cut], ordered[-1 - cut])
     share = _WINSORIZED[number] if cut else 1.0
     return float(np.var(inner, ddof=1)) / share, number - 2 * cut - 1
