@@ -49,11 +49,15 @@ def test_ranks_open_the_same_windows_and_train_the_same(tmp_path: Path) -> None:
     assert len(light(first)) >= 3
     assert light(first)[-1][0] > 100
     assert len(first["step_delay_ns"]) == 700
+    inside = {step for a, b in light(first) for step in range(a, b)}
+    assert first["speed"]
+    assert not inside & {step for step, _ in first["speed"]}
     for told in (first, second):
         for window in told["windows"]:
             assert (window["trace"] is None) is window["dropped"]
             assert window["dropped"] or (tmp_path / "run" / window["trace"]).exists()
     trace = open_run(tmp_path / "run")
+    assert [list(one) for one in trace.ranks[0].speed] == first["speed"]
     timed = set(trace.steps.step[trace.steps.state == StepState.TIMED].tolist())
     kept = [
         (w["first"], w["last"]) for w in first["windows"] if w["mode"] == "light" and w["trace"]

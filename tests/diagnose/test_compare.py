@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -154,26 +155,55 @@ def loaded(trace: Trace, delay: float, cores: float) -> Trace:
     return replace(trace, steps=steps, ranks=ranks)
 
 
-def test_repeats_of_a_drifting_job_are_no_gain_and_a_gain_of_steady_ones_is(
-    tmp_path: Path,
-) -> None:
+def wandering(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Two runs whose level wanders within each, and differs between them by as much."""
+    runs = [np.repeat(rng.standard_normal(12), 20) + rng.standard_normal() for _ in range(2)]
+    return runs[0], runs[1]
+
+
+def soon_after(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Two runs, one soon after the other, on a machine whose speed varies as much over long times
     as over short ones."""
+    noise = flicker(rng)
+    return noise[:240], noise[300:540]
+
+
+@pytest.mark.parametrize("machine", [wandering, soon_after])
+def test_repeats_of_a_drifting_job_are_no_gain_and_a_gain_of_steady_ones_is(
+    tmp_path: Path,
+    machine: Callable[[np.random.Generator], tuple[np.ndarray, np.ndarray]],
+) -> None:
     plain = run_of(tmp_path / "run", num_steps=240)
     rng = np.random.default_rng(11)
 
     def claims(drift: float, gain: float) -> int:
         number = 0
         for _ in range(40):
-            wander = drift * flicker(rng)
-            noise = np.exp(wander + 0.01 * rng.standard_normal(600))
-            before, after = noise[:240], (1 - gain) * noise[300:540]
-            number += compare_runs(stretched(plain, before), stretched(plain, after)).is_told_apart
+            runs = [
+                stretched(plain, factor * np.exp(drift * wander + 0.01 * rng.standard_normal(240)))
+                for factor, wander in zip((1.0, 1 - gain), machine(rng), strict=True)
+            ]
+            number += compare_runs(*runs).is_told_apart
         return number
 
     assert claims(0.03, 0.0) <= 4
     assert claims(0.005, 0.0) <= 4
     assert claims(0.005, 0.1) >= 36
+
+
+def test_a_job_that_warms_up_can_be_compared(tmp_path: Path) -> None:
+    """Its first steps take longer, in both runs."""
+    plain = run_of(tmp_path / "run", num_steps=240)
+    rng = np.random.default_rng(12)
+    warm_up = np.where(np.arange(240) < 24, 1.3, 1.0)
+    claims = 0
+    for _ in range(20):
+        before, after = (
+            stretched(plain, factor * warm_up * np.exp(0.02 * rng.standard_normal(240)))
+            for factor in (1.0, 0.92)
+        )
+        claims += compare_runs(before, after).gain_interval_pct[0] > 0
+    assert claims >= 18
 
 
 def test_time_without_a_core_does_not_count_where_other_processes_took_it(tmp_path: Path) -> None:
@@ -337,3 +367,64 @@ def test_no_steps_nothing_to_compare(tmp_path: Path) -> None:
     before = run_of(tmp_path / "before")
     with pytest.raises(InputError, match="no step"):
         measured_run(replace(before, steps=before.steps.empty()))
+
+
+def probed(trace: Trace, took: np.ndarray) -> Trace:
+    """With the copy of memory that the recorder times: after every fourth step, as long as said."""
+    speed = [(step, round(300_000 * float(took[step]))) for step in range(1, len(took), 4)]
+    ranks = [msgspec.structs.replace(facts, speed=speed) for facts in trace.ranks]
+    return replace(trace, ranks=ranks)
+
+
+def on_a_shared_host(
+    plain: Trace, rng: np.random.Generator, *, slower: float, share: float, gain: float = 0.0
+) -> Trace:
+    """Copies take ``slower`` times as long at the median, and wander by 5 %; steps follow them by
+    ``share``."""
+    wander = flicker(rng)[:240]
+    speed = slower * np.exp(0.05 * (wander - np.median(wander)))
+    noise = np.exp(0.01 * rng.standard_normal(240))
+    return probed(stretched(plain, (1 - gain) * speed**share * noise), speed)
+
+
+def test_a_slower_machine_is_no_loss_and_hides_no_gain(tmp_path: Path) -> None:
+    plain = run_of(tmp_path / "run", num_steps=240)
+    rng = np.random.default_rng(5)
+    claimed = {"none": 0, "gain": 0, "blind": 0}
+    for _ in range(30):
+        before = on_a_shared_host(plain, rng, slower=1.0, share=0.8)
+        again = on_a_shared_host(plain, rng, slower=1.15, share=0.8)
+        faster = on_a_shared_host(plain, rng, slower=1.15, share=0.8, gain=0.15)
+        found = compare_runs(before, again)
+        assert found.machine_change_pct == pytest.approx(15, abs=8)
+        claimed["none"] += found.is_told_apart
+        claimed["gain"] += compare_runs(before, faster).gain_interval_pct[0] > 0
+        no_probe = [replace(one, ranks=plain.ranks) for one in (before, faster)]
+        claimed["blind"] += compare_runs(*no_probe).gain_interval_pct[0] > 0
+    assert claimed["none"] <= 3
+    assert claimed["gain"] >= 24
+    assert claimed["blind"] <= 6
+
+
+def test_steps_that_do_not_depend_on_the_machine_are_left_as_they_are(tmp_path: Path) -> None:
+    """A job that waits for its network: the copy's time says nothing of it."""
+    plain = run_of(tmp_path / "run", num_steps=240)
+    rng = np.random.default_rng(6)
+    before = on_a_shared_host(plain, rng, slower=1.0, share=0.0)
+    after = on_a_shared_host(plain, rng, slower=1.2, share=0.0)
+    found = compare_runs(before, after)
+    assert found.gain_pct == pytest.approx(0, abs=2.5)
+    assert not found.is_told_apart
+
+
+def test_machines_of_which_little_is_seen_are_compared_with_caution(tmp_path: Path) -> None:
+    """Copies that differ from run to run and not within runs do not tell by what share steps
+    follow them."""
+    plain = run_of(tmp_path / "run", num_steps=240)
+    steady = np.ones(240)
+    before = probed(stretched(plain, steady), steady)
+    after = probed(stretched(plain, 0.92 * steady), 0.85 * steady)
+    found = compare_runs(before, after)
+    assert found.machine_change_pct == pytest.approx(-15, abs=0.1)
+    assert not found.is_told_apart
+    assert compare_runs(before, probed(stretched(plain, 0.92 * steady), steady)).is_told_apart

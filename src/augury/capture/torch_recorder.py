@@ -31,6 +31,7 @@ from augury.capture.rank_record import (
 )
 from augury.capture.run_folder import is_restarted, num_restarts
 from augury.capture.settings import Settings
+from augury.capture.speed_probe import SpeedProbe
 from augury.capture.stride import agree_on_stride
 from augury.capture.torch_calibrate import calibrate
 from augury.capture.torch_calls import CallRecorder
@@ -64,6 +65,7 @@ class StepRecorder:
         self._leader: weakref.ref[Optimizer] | None = None
         self._seen: dict[int, weakref.ref[Optimizer]] = {}
         self._cpu = CpuClock()
+        self._speed = SpeedProbe()
         self._step_end_ns: list[int] = []
         self._resumed: list[list[int]] = []
         self._step_cpu: list[list[int]] = []
@@ -106,6 +108,8 @@ class StepRecorder:
         if is_edge:
             self._resumed.append([step, time.time_ns()])
             self._note_cpu(step)
+        elif not board.is_recording:
+            self._speed.probe(step)
 
     def _note_mode(self, step: int) -> None:
         """A change that is known when a step ends takes effect in the next one."""
@@ -320,6 +324,7 @@ class StepRecorder:
                 "resumed": self._resumed,
                 "step_cpu": self._step_cpu,
                 "step_delay_ns": self._step_delay_ns,
+                "speed": self._speed.probes,
                 "machine": [reading for reading in self._machine if reading is not None],
                 "calls": self._calls.calls,
                 "plan": self._plan_told(),

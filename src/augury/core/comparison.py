@@ -31,6 +31,9 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """What the gain is counted from: ``steps``; ``undelayed``, steps without the time for which
     training threads had no core, where other processes used the machine; ``trial``, blocks of
     stock and planned steps that alternated within the second run."""
+    machine_change_pct: float | None = None
+    """What the same copy of memory took longer after than before: the machine itself was slower,
+    and the gain is counted as at equal speed. None: the runs do not say."""
     num_pairs: int = 1
     """Runs before and after the change that alternated."""
     compute_changes: list[ComputeChange] = []

@@ -190,11 +190,14 @@ def over_ranks(rank: I4, step: I4, dur_ns: I8) -> tuple[I4, NDArray[np.float64]]
 
 def level(step: I4, dur_ns: NDArray[np.number]) -> Level:
     """Of durations in the order of their steps, cut into stretches of about equal length."""
+    return level_of([dur_ns[part] for part in stretches_of(step)], winsorize=True)
+
+
+def stretches_of(step: I4) -> list[NDArray[np.intp]]:
+    """Places of the steps of each stretch, in the order of their numbers."""
     order = np.argsort(step, kind="stable")
-    size = len(order)
-    number = int(np.clip(size // MIN_STRETCH_STEPS, 1, MAX_STRETCHES))
-    parts = [dur_ns[part] for part in np.array_split(order, number)]
-    return level_of(parts, winsorize=True)
+    number = int(np.clip(len(order) // MIN_STRETCH_STEPS, 1, MAX_STRETCHES))
+    return np.array_split(order, number)
 
 
 def level_of_windows(step: I4, dur_ns: NDArray[np.number]) -> Level:

@@ -128,6 +128,8 @@ class RankFacts(msgspec.Struct, frozen=True, kw_only=True):
     bucket_cap_bytes: int | None = None
     first_bucket_cap_bytes: int | None = None
     cpu_use: CpuUse | None = None
+    speed: list[tuple[int, int]] = []
+    """How fast the machine was: after which step, and how many ns the same copy of memory took."""
     plan: PlanStatus | None = None
     """What became of the plan that the job was given; None: it was given none."""
     tells_of_plan: bool = False

@@ -1,8 +1,8 @@
 """Two runs of one job compared, and compared with what a Plan predicted of the change.
 
 Two runs differ by more than their own steps show: the machine is in another state. The level of a
-run is therefore a random effect. Its variance is what runs on a quiet machine differ by, and what
-the drift within the runs lets expect from one to the next.
+run is therefore a random effect. Its variance is what the levels of stretches within the runs show,
+and what runs on a quiet machine differ by besides.
 """
 
 from __future__ import annotations
@@ -14,21 +14,25 @@ import msgspec
 from augury.core.comparison import Comparison, ComputeChange
 from augury.core.errors import InputError
 from augury.core.kinds import OpKind
-from augury.core.measured_step import Level, MeasuredRun, measured_run, student
+from augury.core.measured_step import (
+    Level,
+    MeasuredRun,
+    level,
+    level_of,
+    measured_run,
+    stretches_of,
+    student,
+)
 from augury.core.plan import Plan
 from augury.core.plan_status import ModeTime, TrainingMode, TrialResult, mode_of
 from augury.core.trace import Trace
 from augury.costs.interval import BETWEEN_RUNS, combined
 from augury.diagnose.followed import followed_from, trial_of
+from augury.diagnose.machine_speed import TimedSteps, at_equal_speed
 from augury.diagnose.run_levels import RunLevels, run_levels
 
 OTHER_LOAD = 0.1
 """Cores that other processes may use before steps are compared without waiting for a core."""
-
-CARRIED_OVER = 0.735
-"""Standard deviation of a run's level over that of the ten stretches in it, where speed varies as
-much over long times as over short ones (1/f noise: the variance of ten successive means is
-10 ln 10 / (18 ln 2) times Allan's)."""
 
 MOVED_BY_PLANS = (OpKind.FORWARD.label, OpKind.UPDATE.label)
 """Classes whose time a plan in pieces moves: updates are made within the next forward, which also
@@ -50,7 +54,10 @@ def compare_runs(before: Trace, after: Trace, plan: Plan | None = None) -> Compa
     if plan is not None or any(_is_planned(run) for run in (before, after)):
         changes = [change for change in changes if change.kind not in MOVED_BY_PLANS]
     source, pair = _compared(first, second, *levels)
-    gain_pct, interval_pct = _gain(*pair)
+    equal = at_equal_speed((before, after), pair)
+    if equal is not None:
+        pair = equal.before, equal.after
+    gain_pct, interval_pct = _gain(*pair, error=equal.error if equal is not None else 0.0)
     if source == "undelayed":
         interval_pct = _with_steps(
             gain_pct, interval_pct, 100 * (1 - second.step_ns / first.step_ns)
@@ -60,13 +67,14 @@ def compare_runs(before: Trace, after: Trace, plan: Plan | None = None) -> Compa
     if planned is not None:
         source, gain_pct, interval_pct = "trial", planned.gain_pct, planned.interval_pct
     elif plan is not None:
-        interval_pct = _with_compute(interval_pct, changes, levels[0].step)
+        interval_pct = _with_compute(interval_pct, changes, first.step_ns)
     found = Comparison(
         before=first,
         after=second,
         gain_pct=round(gain_pct, 4),
         gain_interval_pct=(round(interval_pct[0], 4), round(interval_pct[1], 4)),
         gain_source=source,
+        machine_change_pct=round(100 * math.expm1(equal.change), 4) if equal is not None else None,
         compute_changes=changes,
         trial=trial,
         followed_from_step=followed_from(after) if plan is not None else None,
@@ -82,7 +90,7 @@ def _is_planned(run: Trace) -> bool:
 
 def _compared(
     first: MeasuredRun, second: MeasuredRun, before: RunLevels, after: RunLevels
-) -> tuple[str, tuple[Level, Level]]:
+) -> tuple[str, tuple[TimedSteps, TimedSteps]]:
     loads = (first.other_load, second.other_load)
     is_loaded = any(load is not None and load > OTHER_LOAD for load in loads)
     if is_loaded and before.undelayed is not None and after.undelayed is not None:
@@ -100,17 +108,28 @@ def _with_steps(
     return min(interval_pct[0], of_steps_pct), max(interval_pct[1], of_steps_pct)
 
 
-def _gain(before: Level, after: Level) -> tuple[float, tuple[float, float]]:
-    """In percent, with its 90 % interval."""
-    change = math.log(after.value_ns / before.value_ns)
+def _gain(
+    before: TimedSteps, after: TimedSteps, *, error: float
+) -> tuple[float, tuple[float, float]]:
+    """In percent, with its 90 % interval; ``error`` is a further standard error, as a share."""
+    levels = [level(one.number, one.dur_ns) for one in (before, after)]
+    change = math.log(levels[1].value_ns / levels[0].value_ns)
     error, freedom = combined(
-        *((one.error, one.freedom) for one in (before, after)),
-        *((CARRIED_OVER * one.drift, one.freedom) for one in (before, after)),
+        *((one.error, one.freedom) for one in levels),
+        *((one.drift, one.freedom) for one in map(_settled, (before, after))),
         (math.sqrt(2) * BETWEEN_RUNS, math.inf),
+        (error, math.inf),
     )
     reach = student(freedom) * error
     low, high = (100 * -math.expm1(min(50.0, change + side * reach)) for side in (1, -1))
     return 100 * -math.expm1(change), (low, high)
+
+
+def _settled(steps: TimedSteps) -> Level:
+    """The level of a run without its first stretch, in which a job may still warm up: what varies
+    from there on varies from run to run as well."""
+    first, *others = stretches_of(steps.number)
+    return level_of([steps.dur_ns[part] for part in others or [first]], winsorize=False)
 
 
 def _compute_changes(before: RunLevels, after: RunLevels) -> list[ComputeChange]:
@@ -132,12 +151,12 @@ def _compute_changes(before: RunLevels, after: RunLevels) -> list[ComputeChange]
 
 
 def _with_compute(
-    interval_pct: tuple[float, float], changes: list[ComputeChange], before: Level
+    interval_pct: tuple[float, float], changes: list[ComputeChange], before_ns: int
 ) -> tuple[float, float]:
     """A plan changes communication alone: how far compute changed is the machine's doing, and the
     interval reaches from the gain with it to the gain without."""
     more_ns = sum(one.after_ns - one.before_ns for one in changes)
-    moved = 100 * more_ns / before.value_ns
+    moved = 100 * more_ns / before_ns
     low, high = interval_pct
     return min(low, low + moved), max(high, high + moved)
 

@@ -37,6 +37,7 @@ def compare_repeats(pairs: Sequence[tuple[Trace, Trace]], plan: Plan | None = No
         gain_pct=round(100 * -math.expm1(change), 4),
         gain_interval_pct=(round(low, 4), round(high, 4)),
         gain_source=_source(each),
+        machine_change_pct=_machine_change_pct(each),
         num_pairs=len(each),
         compute_changes=_compute_changes(each),
     )
@@ -77,6 +78,11 @@ def _together(runs: Sequence[MeasuredRun]) -> MeasuredRun:
 
 def _source(each: Sequence[Comparison]) -> str:
     return "undelayed" if any(one.gain_source == "undelayed" for one in each) else "steps"
+
+
+def _machine_change_pct(each: Sequence[Comparison]) -> float | None:
+    changes = [one.machine_change_pct for one in each if one.machine_change_pct is not None]
+    return round(fmean(changes), 4) if changes else None
 
 
 def _compute_changes(each: Sequence[Comparison]) -> list[ComputeChange]:

@@ -3,14 +3,16 @@ compute by class of operation."""
 
 from __future__ import annotations
 
-import msgspec
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
 from augury.core.graph import NONE
 from augury.core.kinds import OpKind, StepState, StreamKind
-from augury.core.measured_step import Level, judged_rows, level, level_of_windows, over_ranks
+from augury.core.measured_step import Level, judged_rows, level_of_windows, over_ranks
 from augury.core.trace import Trace
+from augury.diagnose.machine_speed import TimedSteps
 
 COMPUTE_KINDS = (OpKind.DATA, OpKind.FORWARD, OpKind.BACKWARD, OpKind.UPDATE)
 """Classes of operations that a change of communication leaves alone."""
@@ -19,11 +21,12 @@ _MOST_DELAY = 0.95
 """Of a step, that is taken for waiting for a core."""
 
 
-class RunLevels(msgspec.Struct, frozen=True, kw_only=True):
-    step: Level
-    undelayed: Level | None
-    """Of steps without the time for which a training thread was runnable and had no core; None
-    where that is not known of all steps."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunLevels:
+    step: TimedSteps
+    undelayed: TimedSteps | None
+    """Steps without the time for which a training thread was runnable and had no core; None where
+    that is not known of all steps."""
     compute: dict[str, Level]
     """Time per step on the main thread, by class of operation."""
 
@@ -38,9 +41,12 @@ def run_levels(trace: Trace) -> RunLevels:
         # Ranks wait for each other: the one that was held up most held up all of them.
         longest = np.zeros(int(steps.step.max()) + 1, dtype=np.float64)
         np.maximum.at(longest, steps.step[rows], steps.delay_ns[rows])
-        undelayed = level(number, dur_ns - np.minimum(longest[number], _MOST_DELAY * dur_ns))
+        delay_ns = np.minimum(longest[number], _MOST_DELAY * dur_ns)
+        undelayed = TimedSteps(number=number, dur_ns=dur_ns - delay_ns)
     return RunLevels(
-        step=level(number, dur_ns), undelayed=undelayed, compute=dict(_compute_levels(trace))
+        step=TimedSteps(number=number, dur_ns=dur_ns),
+        undelayed=undelayed,
+        compute=dict(_compute_levels(trace)),
     )
 
 

@@ -34,6 +34,7 @@ def rank_facts(record: RankRecord, clock: Clock, piece_groups: list[int]) -> Ran
         bucket_cap_bytes=first.bucket_cap_bytes if first else None,
         first_bucket_cap_bytes=first.first_bucket_cap_bytes if first else None,
         cpu_use=_cpu_use(record),
+        speed=record.speed,
         plan=record.plan if isinstance(record.plan, PlanStatus) else None,
         tells_of_plan=record.plan is not msgspec.UNSET,
         window_modes=[

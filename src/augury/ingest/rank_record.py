@@ -143,6 +143,8 @@ class RankRecord(msgspec.Struct, frozen=True, kw_only=True):
     step_cpu: list[StepCpu] = []
     step_delay_ns: Annotated[list[_Delay], msgspec.Meta(max_length=MAX_STEPS)] = []
     """How long the training thread had no core, since its beginning, at the end of every step."""
+    speed: Annotated[list[tuple[_Step, _Size]], msgspec.Meta(max_length=MAX_STEPS)] = []
+    """After which step, and how long: a copy of memory, always the same."""
     machine: Annotated[list[MachineReading], msgspec.Meta(max_length=2)] = []
     """At the first window's opening and at the end."""
     groups: list[Group] = []

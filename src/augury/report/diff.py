@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from augury.core.measured_step import MeasuredRun
 
 
+MACHINE_CHANGED_PCT = 2.0
+"""Smaller changes of the machine's speed are not worth a word."""
+
+
 def render_diff(found: Comparison, file: TextIO, *, before: str, after: str) -> None:
     console = make_console(file)
     table = columns("", ">step", ">gain", "~")
@@ -81,6 +85,12 @@ def _verdict(found: Comparison) -> list[str]:
 
 def _source(found: Comparison) -> list[str]:
     lines = []
+    change = found.machine_change_pct
+    if change is not None and abs(change) > MACHINE_CHANGED_PCT and found.gain_source != "trial":
+        lines.append(
+            f"The machine itself was {'slower' if change > 0 else 'faster'} after: the same copy of"
+            f" memory took {change:+.1f} %. At equal speed the gain is {found.gain_pct:+.1f} %."
+        )
     if found.num_pairs > 1:
         lines.append(
             f"The gain is the mean of {found.num_pairs} pairs of runs that took turns;"
