@@ -1,6 +1,6 @@
 """Training under a plan, or as stock DDP does it, whose outcome is looked at: parameters, what the
 runtime took, and in which step it had searched for a better plan. With ``--signs``, rank 0 leaves a
-file there when a given step is over, and notes the first step after somebody has answered it.
+file ``reached`` there when a given step is over, and notes the first step that finds ``answered``.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def compare_runs(before: Trace, after: Trace, plan: Plan | None = None) -> Compa
     equal = at_equal_speed((before, after), pair)
     if equal is not None:
         pair = equal.before, equal.after
-    gain_pct, interval_pct = _gain(*pair, error=equal.error if equal is not None else 0.0)
+    gain_pct, interval_pct = _gain(*pair, speed_error=equal.error if equal is not None else 0.0)
     if source == "undelayed":
         interval_pct = _with_steps(
             gain_pct, interval_pct, 100 * (1 - second.step_ns / first.step_ns)
@@ -109,16 +109,17 @@ def _with_steps(
 
 
 def _gain(
-    before: TimedSteps, after: TimedSteps, *, error: float
+    before: TimedSteps, after: TimedSteps, *, speed_error: float
 ) -> tuple[float, tuple[float, float]]:
-    """In percent, with its 90 % interval; ``error`` is a further standard error, as a share."""
+    """In percent, with its 90 % interval; ``speed_error`` is the standard error, as a share, of the
+    correction for the machine's speed."""
     levels = [level(one.number, one.dur_ns) for one in (before, after)]
     change = math.log(levels[1].value_ns / levels[0].value_ns)
     error, freedom = combined(
         *((one.error, one.freedom) for one in levels),
         *((one.drift, one.freedom) for one in map(_settled, (before, after))),
         (math.sqrt(2) * BETWEEN_RUNS, math.inf),
-        (error, math.inf),
+        (speed_error, math.inf),
     )
     reach = student(freedom) * error
     low, high = (100 * -math.expm1(min(50.0, change + side * reach)) for side in (1, -1))
