@@ -295,6 +295,7 @@ class Scheduled:
         if mode is self._mode and (mode is not TrainingMode.PLANNED or self._exchange is not None):
             return
         self._steps.flush()
+        is_announced = self._turns.is_expected or self._steps.is_expected
         if self._turns.is_expected and self._buckets is not None:
             # The reducer waits for gradients of a forward without a backward.
             caps = self._caps_bytes if self._mode is TrainingMode.BUCKETS else None
@@ -313,8 +314,20 @@ class Scheduled:
         if self._hooks:
             self._turns.watch_stock(mode is not TrainingMode.PLANNED)
         self._mode = mode
+        if is_announced:
+            self._announce()
         if board.status is not None:
             board.status = msgspec.structs.replace(board.status, mode=mode)
+
+    def _announce(self) -> None:
+        """A forward before the change of mode announced an exchange. Stock DDP reduces the
+        gradients of the next backward then, even under ``no_sync``. Where parameters may be
+        unused, only that forward's output could tell which."""
+        if self._mode is TrainingMode.PLANNED:
+            self._steps.expect()
+        elif not self._model.find_unused_parameters:
+            self._model.reducer.prepare_for_backward([])
+            self._turns.after_forward()
 
     def _follow(self) -> None:
         plan, control = self._given, self._control

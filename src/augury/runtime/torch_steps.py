@@ -63,7 +63,6 @@ class Steps:
         self.phase = Phase.IDLE
         self._why_lost = ""
         self._is_expected = False
-        """A forward has announced a backward whose gradients are to be exchanged."""
         self._is_backward_seen = False
         """The running backward was called by a function that tells when it has ended."""
         self._began_ns = 0
@@ -80,6 +79,17 @@ class Steps:
     @property
     def is_filling(self) -> bool:
         return self.phase is Phase.FILLING
+
+    @property
+    def is_expected(self) -> bool:
+        """A forward has announced an exchange that has not begun."""
+        return self._is_expected
+
+    def expect(self) -> None:
+        """The gradients of the next backward are exchanged."""
+        self._is_expected = True
+        if self.gradient_hooks is not None:
+            self.gradient_hooks.keep_last()
 
     def follow(self, exchange: Exchange | None) -> None:
         """From now on; nothing may be in flight."""
@@ -421,9 +431,7 @@ class Steps:
             exchange.meter.own(self._wait, exchange.wait_all, True)
             self._rest()
         if is_wanted and output is not None:
-            self._is_expected = True
-            if self.gradient_hooks is not None:
-                self.gradient_hooks.keep_last()
+            self.expect()
 
     # ---
 

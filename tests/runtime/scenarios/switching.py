@@ -101,3 +101,25 @@ def plans_that_do_not_fit() -> None:
     compiled = torch.compile(model)
     assert "compiled" in reason(model, sgd, plan)
     del compiled
+
+
+def announced_before_a_switch() -> None:
+    """A forward that builds a graph and has no backward: stock DDP reduces the gradients of the
+    next backward, even under ``no_sync``, and so does the mode that follows."""
+    results = []
+    for training in both():
+        scheduled = training.scheduled
+        model = training.model
+        training.step()
+        for kind in (None, "release", None):
+            training.loss()
+            if scheduled is not None:
+                scheduled.switch(None if kind is None else plan_of(model, kind=kind))
+            training.optimizer.zero_grad()
+            for _ in range(2):
+                with model.no_sync():
+                    training.loss().backward()
+            training.loss().backward()
+            training.optimizer.step()
+        results.append(bits(training))
+    assert_same(*results)
