@@ -53,7 +53,10 @@ def main() -> int:
     seeds = options.only or range(tally.next_seed, tally.first_seed + options.count)
 
     def show(result: Result) -> None:
-        if result.is_fine:
+        if result.is_ill_conditioned:
+            how = f"magnifies rounding: {result.distance:.2g}, "
+            how += f"stock DDP itself {result.stock_distance:.2g}"
+        elif result.is_fine:
             how = f"{result.least('num_followed')} of {result.least('num_steps')} steps planned"
         else:
             how = "HANGS\n" + result.hung if result.hung else "DIFFERS"
@@ -75,6 +78,7 @@ def main() -> int:
         save_tally(tally, options.out)
     print(
         f"{tally.programs} programs, {tally.mismatches} mismatches, {tally.hangs} hangs, "
+        f"{len(tally.ill_conditioned)} magnify rounding, "
         f"{tally.followed} followed a plan, {tally.replanned} planned anew",
         flush=True,
     )

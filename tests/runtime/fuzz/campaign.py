@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import json
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -36,6 +37,9 @@ class Tally:
     hangs: int = 0
     seeds: list[int] = field(default_factory=list)
     """Of programs that failed."""
+    ill_conditioned: list[int] = field(default_factory=list)
+    """Seeds of programs that magnify rounding: with three ranks or more, stock DDP with another
+    bucket size differs as much as a plan does. They count as neither equal nor failed."""
     followed: int = 0
     """Programs of which at least one step was done under a plan."""
     steps: int = 0
@@ -69,6 +73,8 @@ class Tally:
         _count(self.by_ranks, [str(program.num_ranks)])
         _count(self.by_plan, [program.plans[0].kind])
         _count(self.reasons, result.reports[0].get("reasons", ()))
+        if result.is_ill_conditioned:
+            self.ill_conditioned.append(program.seed)
         if result.is_fine:
             return
         self.seeds.append(program.seed)
@@ -92,12 +98,21 @@ class Campaign:
         gc.freeze()  # forked processes share what is there
 
     def run(self, program: Program) -> Result:
+        result = self._run(program)
+        if result.differences and not result.hung and program.num_ranks > 2:
+            stock = self._run(program, is_planned=False)
+            result.stock_distance = 0.0 if stock.hung else stock.distance
+            if math.isinf(result.stock_distance):
+                result.stock_distance = 0.0
+        return result
+
+    def _run(self, program: Program, *, is_planned: bool = True) -> Result:
         ranks = self._sets.get(program.num_ranks)
         if ranks is None:
             ranks = Ranks(program.num_ranks, self._standstill_s)
             self._sets[program.num_ranks] = ranks
         try:
-            result = ranks.run(program)
+            result = ranks.run(program, is_planned=is_planned)
         except BaseException:
             self._sets.pop(program.num_ranks).end()
             raise

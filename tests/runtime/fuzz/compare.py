@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -34,6 +35,36 @@ def differences(stock: Outcome, planned: Outcome, *, is_exact: bool) -> Iterator
             return
         yield from _compared(where, ours[2], theirs[2], is_exact, largest)
     yield from _compared("end", stock.tensors, planned.tensors, is_exact, largest)
+
+
+def distance(stock: Outcome, other: Outcome) -> float:
+    """Largest difference as a share of a tensor's largest value, with values that are rounding
+    errors counted as in ``differences``; infinite where the two cannot be compared."""
+    if stock.error or other.error or len(stock.notes) != len(other.notes):
+        return math.inf
+    floor = ROUNDING / TOLERANCE * _largest(stock.tensors)
+    notes = [note[2] for note in stock.notes], [note[2] for note in other.notes]
+    return max(_distance(*notes, floor), _distance(stock.tensors, other.tensors, floor))
+
+
+def _distance(ours: Any, theirs: Any, floor: float) -> float:
+    if isinstance(ours, float) and isinstance(theirs, float):
+        ours, theirs = torch.tensor(ours), torch.tensor(theirs)
+    if torch.is_tensor(ours) and torch.is_tensor(theirs):
+        if not ours.is_floating_point() or ours.numel() == 0:
+            return 0.0 if torch.equal(ours, theirs) else math.inf
+        if ours.shape != theirs.shape or not torch.equal(ours.isfinite(), theirs.isfinite()):
+            return math.inf
+        ours, theirs = (value.double().nan_to_num(0.0, 0.0, 0.0) for value in (ours, theirs))
+        off, largest = (ours - theirs).abs().max().item(), ours.abs().max().item()
+        return off / max(largest, floor) if off else 0.0
+    if isinstance(ours, dict) and isinstance(theirs, dict) and ours.keys() == theirs.keys():
+        pairs = [(ours[key], theirs[key]) for key in ours]
+    elif isinstance(ours, list | tuple) and len(ours) == len(theirs):
+        pairs = list(zip(ours, theirs, strict=True))
+    else:
+        return 0.0 if ours == theirs else math.inf
+    return max((_distance(one, other, floor) for one, other in pairs), default=0.0)
 
 
 def _kind(error: str) -> str:

@@ -9,6 +9,7 @@ import io
 import os
 import signal
 import traceback
+from dataclasses import replace
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
@@ -17,11 +18,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from tests.runtime.fuzz.compare import differences
+from tests.runtime.fuzz.compare import differences, distance
 from tests.runtime.fuzz.execute import run_program
 from tests.runtime.fuzz.program import Program
 
 MAX_DIFFERENCES = 6
+TINY_BUCKETS_MB = 1e-4
 GIVE_UP_AFTER = timedelta(minutes=20)
 """Longer than any limit of the campaign: it decides what hangs."""
 
@@ -40,27 +42,33 @@ def serve(rank: int, num_ranks: int, store: Path, pipe: Any, errors: Path) -> No
         timeout=GIVE_UP_AFTER,
     )
     with contextlib.suppress(EOFError, KeyboardInterrupt):
-        while (program := pipe.recv()) is not None:
-            pipe.send(("done", _report(program, pipe)))
+        while (task := pipe.recv()) is not None:
+            program, is_planned = task
+            pipe.send(("done", _report(program, pipe, is_planned=is_planned)))
     # The process has nothing left that is worth a clean end.
     os._exit(0)
 
 
-def _report(program: Program, pipe: Any) -> dict[str, Any]:
+def _report(program: Program, pipe: Any, *, is_planned: bool) -> dict[str, Any]:
+    """Under stock DDP, then under its plans, or else under stock DDP with other buckets."""
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
             stock = run_program(
                 program, is_planned=False, beat=lambda step: pipe.send(("stock", step))
             )
+            if not is_planned:
+                is_tiny = program.bucket_cap_mb == TINY_BUCKETS_MB
+                program = replace(program, bucket_cap_mb=0.0 if is_tiny else TINY_BUCKETS_MB)
             planned = run_program(
-                program, is_planned=True, beat=lambda step: pipe.send(("planned", step))
+                program, is_planned=is_planned, beat=lambda step: pipe.send(("planned", step))
             )
         is_exact = program.num_ranks == 2
         found = [*islice(differences(stock, planned, is_exact=is_exact), MAX_DIFFERENCES)]
         gc.collect()
         return {
             "differences": found,
+            "distance": distance(stock, planned),
             "stock_error": stock.trace,
             "planned_error": planned.trace,
             "num_steps": planned.num_steps,
