@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from augury.build.layers import ModelSize, conv_layers
-from augury.build.synthetic import SyntheticJob, synthesize
+from augury.build.synthetic.layers import ModelSize, conv_layers
+from augury.build.synthetic.training_run import SyntheticJob, synthesize
 from augury.core.cluster import Cluster, Link
-from augury.core.graph import Graph
+from augury.core.graph.graph import Graph
 from augury.replay.unroll import unroll
 
 NETWORK = Link(latency_ns=15_000, bandwidth_bytes_per_s=10_000_000_000, overhead_ns=2_000)

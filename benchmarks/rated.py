@@ -9,7 +9,7 @@ import sys
 from functools import partial
 
 import augury
-from augury.core.graph import Graph
+from augury.core.graph.graph import Graph
 from augury.replay import reference
 from augury.replay.kernel import Replayer, simulate
 from benchmarks.graphs import STYLES, training

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from random import Random
 
-from augury.core.builder import GraphBuilder
-from augury.core.graph import NONE, Graph
-from augury.core.kinds import Discipline, MemoryKind, OpKind, ResourceKind
+from augury.core.enums import Discipline, MemoryKind, OpKind, ResourceKind
+from augury.core.graph.builder import GraphBuilder
+from augury.core.graph.graph import NONE, Graph
 
 RATED_STYLES = ("threads", "links")
 

@@ -15,9 +15,9 @@ import numpy as np
 from tests.engines.simpy_model import simulate as simulate_in_simpy
 
 from augury import _native
-from augury.core.graph import Carries, Graph
-from augury.core.graph_file import save_graph
-from augury.core.table import I8
+from augury.core.columns import I8
+from augury.core.graph.graph import Carries, Graph
+from augury.core.graph.graph_file import save_graph
 from augury.replay import reference
 from augury.replay.critical_path import critical_path
 from augury.replay.fold import fold

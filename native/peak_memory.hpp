@@ -25,7 +25,7 @@ struct BuffersView {
   const std::int32_t* layer;
 };
 
-// The semantics are those of replay/memory.py on the unrolled graph.
+// The semantics are those of replay/peak_memory.py on the unrolled graph.
 class PeakMemory {
  public:
   // One entry for every rank that holds memory.
@@ -49,7 +49,7 @@ class PeakMemory {
   static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
   static constexpr std::int64_t kFromTheBeginning = 0;
   static constexpr std::int32_t kNotChosen = -2;
-  static constexpr std::int32_t kNumKinds = 16;  // more than there are (core/kinds.py)
+  static constexpr std::int32_t kNumKinds = 16;  // more than there are (core/enums.py)
 
   struct Held {
     std::int64_t taken_ns, given_ns;

@@ -52,7 +52,7 @@ class PlainProgress {
 // time), and a unit ends when that has grown by its own work. A change of rate then moves one
 // event, that of the route's earliest finisher, however many units run on it.
 //
-// Virtual time is in units of 2^-20 ns and wraps; work is at most 2^42 ns (core/spec.py), so
+// Virtual time is in units of 2^-20 ns and wraps; work is at most 2^42 ns (core/graph/graph_spec.py), so
 // differences of what is in flight fit 63 bits.
 class VirtualProgress {
  public:

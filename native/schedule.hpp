@@ -1,4 +1,4 @@
-// What an Order of pieces comes to: augury.schedule.reference says what is meant.
+// What an Order of pieces comes to: augury.schedule.evaluate_reference says what is meant.
 #pragma once
 
 #include <algorithm>

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 
 from augury.oracle.memory import Optimizer, step_memory
-from augury.oracle.reader import load_model
+from augury.oracle.model_reader.read_model import load_model
 from benchmarks.measure import at_most, report, say
 from benchmarks.oracle.real_step import measure
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from augury.oracle.memory import Optimizer
-from augury.oracle.models import BuiltIn, built_in
-from augury.oracle.reader import parse_shape
+from augury.oracle.model_reader.read_model import parse_shape
+from augury.oracle.models.registry import BuiltIn, built_in
 
 WARM_UP_BATCH = 2
 """Of a first step, in which the optimizer makes its state: the next holds as much as any other."""

@@ -21,11 +21,11 @@ from collections.abc import Callable
 import numpy as np
 
 from augury.core.model import LayerKind, Model, ModelLayer
-from augury.oracle.cluster_file import find_machine
-from augury.oracle.fit_published import PUBLISHED
-from augury.oracle.layers_cost import Work
-from augury.oracle.limits import judge
-from augury.oracle.strategies.known import STRATEGIES
+from augury.oracle.cluster.cluster_file import find_machine
+from augury.oracle.feasibility import judge
+from augury.oracle.fitting.fit_published import PUBLISHED
+from augury.oracle.layer_costs import Work
+from augury.oracle.strategies.registry import STRATEGIES
 from augury.oracle.strategy import Case, Options
 from benchmarks.measure import at_least, at_most, cpu_seconds, cpu_seconds_of_command, report, say
 

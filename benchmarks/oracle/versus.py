@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from augury.oracle.layers_cost import Work
+from augury.oracle.layer_costs import Work
 from benchmarks.measure import at_least, cpu_seconds, ratio, report, say
 from benchmarks.oracle.sweep import MACHINE, cold_sweep, deep_model, one_by_one
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from augury.core.problem import Gradient, Network, Problem, Scheme
+from augury.core.plan.problem import Gradient, Network, Problem, Scheme
 from benchmarks.schedule.models import BYTES, MODELS, Layer
 
 _LAYERS = {name: tuple(layers()) for name, layers in MODELS.items()}

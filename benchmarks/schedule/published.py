@@ -13,12 +13,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
-from augury.core.plan_spec import verify_order
-from augury.core.problem import Problem
+from augury.core.plan.plan_spec import verify_order
+from augury.core.plan.problem import Problem
 from augury.report.console import columns, make_console
-from augury.schedule.bound import lower_bound
 from augury.schedule.evaluate import evaluate
-from augury.schedule.policies import POLICIES, find_policy
+from augury.schedule.lower_bound import lower_bound
+from augury.schedule.policies.registry import POLICIES, find_policy
 from benchmarks.schedule.resnet50 import GAPS_MS, LATER_GAPS_MS, OVERHEAD_NS, profile
 
 PROFILES = {"584 ms": GAPS_MS, "196 ms": LATER_GAPS_MS}

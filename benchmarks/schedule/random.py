@@ -19,13 +19,13 @@ from functools import partial
 
 import numpy as np
 
-from augury.core.plan_spec import verify_order
-from augury.core.problem import Scheme
-from augury.schedule.augury import Augury
-from augury.schedule.bound import lower_bound
+from augury.core.plan.plan_spec import verify_order
+from augury.core.plan.problem import Scheme
 from augury.schedule.evaluate import step_ns
-from augury.schedule.policy import Policy
-from augury.schedule.rivals import RIVALS
+from augury.schedule.lower_bound import lower_bound
+from augury.schedule.policies.augury import Augury
+from augury.schedule.policies.baselines import RIVALS
+from augury.schedule.policies.policy import Policy
 from benchmarks.schedule.instances import instance
 
 MOST_MEDIAN_PCT = 1.0

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from augury.core.problem import Gradient, Network, Problem, Scheme
+from augury.core.plan.problem import Gradient, Network, Problem, Scheme
 
 BURSTS = (
     (144, 156), (131, 143), (118, 130), (104, 117), (91, 103), (78, 90),

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from augury.core.plan_board import board
+from augury.core.plan.plan_board import board
 from benchmarks.testbed.models import WORKLOADS
 from benchmarks.testbed.train import Configuration, Trainer, numbers
 

@@ -31,14 +31,14 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
 import augury
-from augury.core.plan_board import board
-from augury.core.plan_file import load_plan
+from augury.core.plan.plan_board import board
+from augury.core.plan.plan_file import load_plan
 from benchmarks.testbed.models import WORKLOADS, Workload
 from benchmarks.testbed.trial import has_trial
 
 if TYPE_CHECKING:
-    from augury.core.plan import Plan
-    from augury.runtime.torch_scheduled import Scheduled
+    from augury.core.plan.plan import Plan
+    from augury.runtime.torch.training import Scheduled
 
 
 TRIAL_LOOK = 20

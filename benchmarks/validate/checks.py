@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from augury.ingest.clocks import Source, to_common
+from augury.ingest.clocks.rank_clocks import Source, to_common
 from augury.ingest.recorded import read_run
 from benchmarks.testbed.skew import Skew, skew_run
 from benchmarks.validate.job import JobError, record

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from augury.core.columns import I4
 from augury.core.measured_step import over_ranks
-from augury.core.table import I4
 from benchmarks.validate.job import ROOT, JobError, end
 from benchmarks.validate.settings import Setting
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from augury.cli.graphs import read_recorded, replay_graph, representation_of
 from augury.core.measured_step import level
-from augury.costs.interval import interval_ns
+from augury.costs.prediction_interval import interval_ns
 from benchmarks.validate.coverage_job import plain_steps
 from benchmarks.validate.job import environment
 from benchmarks.validate.predicted import ask

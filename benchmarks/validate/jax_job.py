@@ -15,7 +15,7 @@ import numpy as np
 
 from augury.core.errors import AuguryError
 from augury.core.wire import MessageKind, Wire
-from augury.ingest.wire.read import read_wire
+from augury.ingest.wire.read_wire import read_wire
 from benchmarks.testbed.bed import Bed
 from benchmarks.testbed.loopback import Loopback
 from benchmarks.testbed.network import Network, can_make_networks

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from augury.core.graph import NONE, RATE_ONE, Graph
-from augury.core.kinds import ResourceKind
+from augury.core.enums import ResourceKind
+from augury.core.graph.graph import NONE, RATE_ONE, Graph
 
 
 def on_shared_cores(graph: Graph, cores: int) -> Graph:

@@ -10,10 +10,10 @@ from itertools import pairwise
 import numpy as np
 
 from augury.core.model import Model, ModelLayer
-from augury.oracle.cluster_file import find_machine
-from augury.oracle.device import Device
-from augury.oracle.layers_cost import Work
-from augury.oracle.reader import read_module
+from augury.oracle.cluster.cluster_file import find_machine
+from augury.oracle.cluster.device import Device
+from augury.oracle.layer_costs import Work
+from augury.oracle.model_reader.read_model import read_module
 from benchmarks.testbed.strategies.cnns import CNNS
 from benchmarks.validate.oracle_record import F8, Record, means
 

@@ -11,9 +11,9 @@ import numpy as np
 from scipy.optimize import nnls
 
 from augury.core.model import LayerKind
-from augury.oracle.cluster import Level, Machine
-from augury.oracle.fit_constants import BARE
-from augury.oracle.layers_cost import WEIGHT_BYTES, Work
+from augury.oracle.cluster.cluster import Level, Machine
+from augury.oracle.fitting.corrections import BARE
+from augury.oracle.layer_costs import WEIGHT_BYTES, Work
 from augury.oracle.strategy import Case, Options, Reason, Strategy
 from benchmarks.validate.oracle_layers import PAIR, device, model_of
 from benchmarks.validate.oracle_record import Record

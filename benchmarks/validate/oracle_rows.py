@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from augury.oracle.graphs.known import graph_of
-from augury.oracle.strategies.known import find_strategy
+from augury.oracle.graphs.registry import graph_of
+from augury.oracle.strategies.registry import find_strategy
 from augury.oracle.strategy import Case, Strategy
 from augury.replay.run import replay
 from benchmarks.validate.measured import Measured

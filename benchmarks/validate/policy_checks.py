@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from augury.core.plan import Mode
-from augury.core.plan_file import load_plan
+from augury.core.plan.plan import Mode
+from augury.core.plan.plan_file import load_plan
 from benchmarks.testbed.bed import Bed
 from benchmarks.validate.checks import Check
 from benchmarks.validate.job import JobError, bed_as_recorded, bed_of, end, environment

@@ -17,9 +17,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from augury.core.plan import Mode
-from augury.core.plan_file import load_plan
-from augury.runtime.torch_scheduled import best_caps
+from augury.core.plan.plan import Mode
+from augury.core.plan.plan_file import load_plan
+from augury.runtime.torch.training import best_caps
 from benchmarks.testbed.bed import Bed
 from benchmarks.testbed.trial import has_trial
 from benchmarks.validate.job import (
@@ -133,8 +133,8 @@ def _save_unprofitable(run: Path, policy: str, path: Path) -> None:
     predictions of losses are compared too."""
     from augury.cli.schedule_assess import assess
     from augury.cli.schedule_case import open_case, other_network
-    from augury.core.plan_file import save_plan
-    from augury.schedule.policies import find_policy
+    from augury.core.plan.plan_file import save_plan
+    from augury.schedule.policies.registry import find_policy
 
     case = open_case(run, max_bytes=None, changes=[], other=other_network(None, None))
     save_plan(assess(case, [find_policy(policy)]).plan(), path, force=False)

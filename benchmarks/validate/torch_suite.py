@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from augury.ingest.clocks import Source
+from augury.ingest.clocks.rank_clocks import Source
 from benchmarks.validate.checks import Check, clocks, cost_inside, recording_changes_nothing
 from benchmarks.validate.gates import Gates
 from benchmarks.validate.measured import slowing

@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from augury.core.enums import OpKind
 from augury.core.errors import AuguryError
-from augury.core.graph import NONE
-from augury.core.kinds import OpKind
-from augury.core.trace import Trace
+from augury.core.graph.graph import NONE
+from augury.core.trace.trace import Trace
 from augury.core.wire import MessageKind, Wire
-from augury.ingest.clocks import to_common
+from augury.ingest.clocks.rank_clocks import to_common
+from augury.ingest.open_run import open_run
 from augury.ingest.recorded import clock_sources
-from augury.ingest.run import open_run
-from augury.ingest.wire.read import attributed_share, read_wire
+from augury.ingest.wire.read_wire import attributed_share, read_wire
 from benchmarks.validate.checks import Check
 
 SUITE = "wire"

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 
 from augury.capture.settings import Settings
-from augury.capture.wire import wire_environment
+from augury.capture.wire.preload import wire_environment
 from augury.core.errors import UsageError
 from benchmarks.testbed.bed import Host
 from benchmarks.validate.checks import Check

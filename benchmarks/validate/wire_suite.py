@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from statistics import fmean
 
-from augury.ingest.clocks import Source
+from augury.ingest.clocks.rank_clocks import Source
 from benchmarks.validate.checks import Check, clocks, cost_inside
 from benchmarks.validate.gates import Gates
 from benchmarks.validate.jax_job import jax_checks

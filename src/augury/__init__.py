@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from augury.capture.api import record
-    from augury.core.builder import GraphBuilder
-    from augury.core.graph import Graph
-    from augury.core.graph_file import load_graph as load
-    from augury.core.graph_file import save_graph as save
-    from augury.core.kinds import OpKind
+    from augury.core.enums import OpKind
+    from augury.core.graph.builder import GraphBuilder
+    from augury.core.graph.graph import Graph
+    from augury.core.graph.graph_file import load_graph as load
+    from augury.core.graph.graph_file import save_graph as save
     from augury.core.timeline import Timeline
     from augury.replay.run import replay
     from augury.runtime.api import apply
@@ -38,14 +38,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Graph": ("augury.core.graph", "Graph"),
-    "GraphBuilder": ("augury.core.builder", "GraphBuilder"),
-    "OpKind": ("augury.core.kinds", "OpKind"),
+    "Graph": ("augury.core.graph.graph", "Graph"),
+    "GraphBuilder": ("augury.core.graph.builder", "GraphBuilder"),
+    "OpKind": ("augury.core.enums", "OpKind"),
     "Timeline": ("augury.core.timeline", "Timeline"),
     "apply": ("augury.runtime.api", "apply"),
-    "load": ("augury.core.graph_file", "load_graph"),
+    "load": ("augury.core.graph.graph_file", "load_graph"),
     "record": ("augury.capture.api", "record"),
-    "save": ("augury.core.graph_file", "save_graph"),
+    "save": ("augury.core.graph.graph_file", "save_graph"),
 }
 
 

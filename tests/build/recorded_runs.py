@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from augury.build.detail import COPIES_GRADIENT, PREPARES_GRADIENT
-from augury.build.main_thread import ACCUMULATES
-from augury.core.graph import NONE
-from augury.core.kinds import OpKind, Phase, StepState, StreamKind
-from augury.core.strings import StringPool
-from augury.core.table import Table
-from augury.core.trace import Calibration, Events, Gradients, RankFacts, Steps, Streams, Trace
+from augury.build.recorded.detail_window import COPIES_GRADIENT, PREPARES_GRADIENT
+from augury.build.recorded.main_thread import ACCUMULATES
+from augury.core.columns import Table
+from augury.core.enums import OpKind, Phase, StepState, StreamKind
+from augury.core.graph.graph import NONE
+from augury.core.string_table import StringPool
+from augury.core.trace.trace import Calibration, Events, Gradients, RankFacts, Steps, Streams, Trace
 
 AT_ONCE = 2
 MS = 1_000_000

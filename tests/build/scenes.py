@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from augury.build.collective import Call, Collective
-from augury.build.ports import PortKind, open_ports
-from augury.core.builder import GraphBuilder
+from augury.build.collectives.ports import PortKind, open_ports
+from augury.build.collectives.scheme import Call, Collective
 from augury.core.cluster import Cluster, Link
-from augury.core.graph import Graph
-from augury.core.kinds import OpKind
+from augury.core.enums import OpKind
+from augury.core.graph.builder import GraphBuilder
+from augury.core.graph.graph import Graph
+from augury.replay.op_times import Schedule
 from augury.replay.reference import simulate
-from augury.replay.schedule import Schedule
 
 FAST = Link(latency_ns=100, bandwidth_bytes_per_s=1_000_000_000, overhead_ns=7)
 SLOW = Link(latency_ns=900, bandwidth_bytes_per_s=250_000_000, overhead_ns=30)

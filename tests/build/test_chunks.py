@@ -3,10 +3,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from augury.build.buckets import close_buckets
-from augury.build.chunks import capped_chunks, even_chunks
-from augury.build.pipeline import PipelineSchedule, cut_stages, stage_tasks
-from augury.build.placement import Placement, place
+from augury.build.collectives.chunks import capped_chunks, even_chunks
+from augury.build.collectives.placement import Placement, place
+from augury.build.pipeline_order import PipelineSchedule, cut_stages, stage_tasks
+from augury.build.synthetic.buckets import close_buckets
 
 sizes = st.lists(st.integers(0, 1_000), min_size=1, max_size=30)
 

@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from augury.build import ring, tree, two_level
-from augury.build.algorithms import ALGORITHMS, find_algorithm
-from augury.build.collective import Call
-from augury.build.ports import PortKind
+from augury.build.collectives.algorithms import ALGORITHMS, find_algorithm
+from augury.build.collectives.ports import PortKind
+from augury.build.collectives.scheme import Call
 from augury.core.cluster import Cluster
+from augury.core.enums import OpKind
 from augury.core.errors import UsageError
-from augury.core.kinds import OpKind
-from augury.costs import network
+from augury.costs import closed_forms
 from tests.build.scenes import FAST, SLOW, contributions, one_host, play, rows_of_rank, sent_bytes
 from tests.campaigns import campaign
 
@@ -64,18 +64,18 @@ def test_nobody_is_done_before_the_last_has_come(name, cluster, size_bytes, kind
 @settings(deadline=None)
 def test_ring_all_reduce_takes_the_closed_form(num_ranks, size_bytes, kind):
     played = play(ring.all_reduce, one_host(num_ranks), size_bytes=size_bytes, kind=kind)
-    assert played.took_ns() == network.all_reduce_ring_ns(size_bytes, num_ranks, FAST)
+    assert played.took_ns() == closed_forms.all_reduce_ring_ns(size_bytes, num_ranks, FAST)
 
 
 @pytest.mark.parametrize("kind", PortKind)
 @pytest.mark.parametrize(
     ("collective", "closed_form"),
     [
-        (ring.reduce_scatter, network.reduce_scatter_ns),
-        (ring.all_gather, network.all_gather_ns),
-        (find_algorithm(OpKind.ALL_TO_ALL, "gang").collective, network.all_to_all_ns),
-        (find_algorithm(OpKind.ALL_REDUCE, "gang").collective, network.all_reduce_ring_ns),
-        (find_algorithm(OpKind.BROADCAST, "gang").collective, network.broadcast_ns),
+        (ring.reduce_scatter, closed_forms.reduce_scatter_ns),
+        (ring.all_gather, closed_forms.all_gather_ns),
+        (find_algorithm(OpKind.ALL_TO_ALL, "gang").collective, closed_forms.all_to_all_ns),
+        (find_algorithm(OpKind.ALL_REDUCE, "gang").collective, closed_forms.all_reduce_ring_ns),
+        (find_algorithm(OpKind.BROADCAST, "gang").collective, closed_forms.broadcast_ns),
     ],
 )
 def test_others_take_their_closed_form(collective, closed_form, kind):
@@ -86,7 +86,7 @@ def test_others_take_their_closed_form(collective, closed_form, kind):
 def test_all_to_all_on_fifo_ports_takes_the_closed_form():
     collective = find_algorithm(OpKind.ALL_TO_ALL, "pairwise").collective
     played = play(collective, one_host(6), size_bytes=60_000)
-    assert played.took_ns() == network.all_to_all_ns(60_000, 6, FAST)
+    assert played.took_ns() == closed_forms.all_to_all_ns(60_000, 6, FAST)
 
 
 @given(hosts=st.integers(1, 4), local=st.integers(1, 4), blocks=st.integers(1, 50))
@@ -95,7 +95,7 @@ def test_two_level_takes_the_closed_form(hosts, local, blocks):
     cluster = Cluster(num_hosts=hosts, ranks_per_host=local, intra=FAST, inter=SLOW)
     size_bytes = blocks * hosts * local
     played = play(two_level.all_reduce, cluster, size_bytes=size_bytes)
-    assert played.took_ns() == network.all_reduce_two_level_ns(
+    assert played.took_ns() == closed_forms.all_reduce_two_level_ns(
         size_bytes, num_hosts=hosts, ranks_per_host=local, intra=FAST, inter=SLOW
     )
 
@@ -105,7 +105,7 @@ def test_two_level_takes_the_closed_form(hosts, local, blocks):
 def test_tree_is_near_its_closed_form(num_ranks, size_bytes):
     """The form knows the busiest port, not how chunks interleave on it."""
     played = play(tree.all_reduce, one_host(num_ranks), size_bytes=size_bytes)
-    closed_form = network.all_reduce_tree_ns(size_bytes, num_ranks, FAST)
+    closed_form = closed_forms.all_reduce_tree_ns(size_bytes, num_ranks, FAST)
     assert 0.5 * closed_form <= played.took_ns() <= 1.5 * closed_form
 
 

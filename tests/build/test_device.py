@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from augury.build.recorded import build_recorded
-from augury.core.kinds import OpKind, ResourceKind
-from augury.core.trace import Trace
+from augury.build.recorded.recorded_graph import build_recorded
+from augury.core.enums import OpKind, ResourceKind
+from augury.core.trace.trace import Trace
 from augury.ingest.imported import import_traces
 from augury.replay.run import replay
 

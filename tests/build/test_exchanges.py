@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from augury.build.exchanges import Exchange, transfers_at_once
-from augury.core.kinds import OpKind
+from augury.build.recorded.recorded_collectives import Exchange, transfers_at_once
+from augury.core.enums import OpKind
 
 
 def exchange(sequence: int, called: int, start: int, end: int, *, group: int = 0) -> Exchange:

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from augury.build.main_thread import ACCUMULATES
-from augury.build.recorded import build_recorded
-from augury.build.unplanned import build_unplanned, has_pieces
-from augury.core.graph import Graph
-from augury.core.kinds import OpKind, Phase, StepState
-from augury.core.trace import Events, Gradients, Trace
+from augury.build.recorded.as_stock_ddp import build_unplanned, has_pieces
+from augury.build.recorded.main_thread import ACCUMULATES
+from augury.build.recorded.recorded_graph import build_recorded
+from augury.core.enums import OpKind, Phase, StepState
+from augury.core.graph.graph import Graph
+from augury.core.trace.trace import Events, Gradients, Trace
+from augury.passes.network import change_bandwidth, fit_network
 from augury.replay.run import replay
-from augury.rewrite.network import change_bandwidth, fit_network
 from tests.build.recorded_runs import MS, Item, Job, Run, Send, Transfer, Wait, trace_of
 
 SIZES = (4_000_000, 1_000_000)

@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from augury.build.chunks import capped_chunks
-from augury.build.collective import Call
-from augury.build.parameter_server import open_servers, push_pull
-from augury.build.placement import place
-from augury.build.ports import PortKind, open_ports
-from augury.core.builder import GraphBuilder
+from augury.build.collectives.chunks import capped_chunks
+from augury.build.collectives.parameter_server import open_servers, push_pull
+from augury.build.collectives.placement import place
+from augury.build.collectives.ports import PortKind, open_ports
+from augury.build.collectives.scheme import Call
 from augury.core.cluster import Cluster
-from augury.core.kinds import OpKind, Role
+from augury.core.enums import OpKind, Role
+from augury.core.graph.builder import GraphBuilder
 from tests.build.scenes import FAST, SLOW, Played, contributions
 
 NUM_SERVERS = 2

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from augury.build.recorded import build_recorded
+from augury.build.recorded.recorded_graph import build_recorded
+from augury.core.enums import MemoryKind, OpKind, Phase, ResourceKind, StepState
 from augury.core.errors import InputError
-from augury.core.graph import NONE, RATE_ONE, Graph
-from augury.core.kinds import MemoryKind, OpKind, Phase, ResourceKind, StepState
-from augury.core.spec import verify
-from augury.core.trace import Calibration, MemoryUse, Trace
-from augury.core.trace_spec import problems
+from augury.core.graph.graph import NONE, RATE_ONE, Graph
+from augury.core.graph.graph_spec import verify
+from augury.core.trace.trace import Calibration, MemoryUse, Trace
+from augury.core.trace.trace_spec import problems
 from augury.replay.run import replay
 from tests.build.recorded_runs import MS, DdpRun, Job, Run, Send, Transfer, Wait, ddp_run, trace_of
 

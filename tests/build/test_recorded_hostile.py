@@ -10,12 +10,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from augury.build.recorded import build_recorded
+from augury.build.recorded.recorded_graph import build_recorded
+from augury.core.enums import OpKind, Phase, StepState
 from augury.core.errors import InputError
-from augury.core.kinds import OpKind, Phase, StepState
-from augury.core.spec import check
-from augury.core.trace import Calibration, Trace
-from augury.core.trace_spec import problems
+from augury.core.graph.graph_spec import check
+from augury.core.trace.trace import Calibration, Trace
+from augury.core.trace.trace_spec import problems
 from augury.replay.run import replay
 from tests.build.recorded_runs import ddp_run
 from tests.campaigns import campaign

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from augury.build.recorded_needs import forward_needs
-from augury.core.kinds import Phase, StepState, StreamKind
-from augury.core.strings import StringPool
-from augury.core.trace import Events, Gradients, RankFacts, Steps, Streams, Trace
+from augury.build.recorded.forward_needs import forward_needs
+from augury.core.enums import Phase, StepState, StreamKind
+from augury.core.string_table import StringPool
+from augury.core.trace.trace import Events, Gradients, RankFacts, Steps, Streams, Trace
 from tests.build.recorded_runs import ddp_run, rows
 
 NAMES = ("first.weight", "last.weight", "last.inner.bias", "own", "compiled.0.weight")

@@ -8,10 +8,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from augury.build.contention import compute_work_ns, transfer_work_ns
-from augury.build.pieces import Piece, lay, tile, waiting, without_waits
-from augury.core.intervals import Busy
-from augury.core.kinds import OpKind
+from augury.build.recorded.interference import compute_work_ns, transfer_work_ns
+from augury.build.recorded.thread_segments import Piece, lay, tile, waiting, without_waits
+from augury.core.enums import OpKind
+from augury.core.time_intervals import Busy
 
 times = st.integers(-50, 250)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from augury.build.contention import SLOWEST_RATE
-from augury.build.recorded import build_recorded
-from augury.core.graph import RATE_ONE, Graph
-from augury.core.kinds import OpKind, ResourceKind
-from augury.core.trace import Calibration, RankFacts, Trace
+from augury.build.recorded.interference import SLOWEST_RATE
+from augury.build.recorded.recorded_graph import build_recorded
+from augury.core.enums import OpKind, ResourceKind
+from augury.core.graph.graph import RATE_ONE, Graph
+from augury.core.trace.trace import Calibration, RankFacts, Trace
 from augury.replay.run import replay
 from tests.build.recorded_runs import MS, ddp_run
 

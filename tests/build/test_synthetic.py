@@ -9,16 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from augury.build.layers import MODELS, ModelSize, conv_layers, transformer_layers, uniform_layers
-from augury.build.pipeline import PipelineSchedule
-from augury.build.placement import Placement
-from augury.build.ports import PortKind
-from augury.build.synthetic import PARAMETER_SERVER, SyntheticJob, synthesize
+from augury.build.collectives.placement import Placement
+from augury.build.collectives.ports import PortKind
+from augury.build.pipeline_order import PipelineSchedule
+from augury.build.synthetic.layers import (
+    MODELS,
+    ModelSize,
+    conv_layers,
+    transformer_layers,
+    uniform_layers,
+)
+from augury.build.synthetic.training_run import PARAMETER_SERVER, SyntheticJob, synthesize
 from augury.core.cluster import Cluster, Link
+from augury.core.enums import MemoryKind, OpKind, Role
 from augury.core.errors import UsageError
-from augury.core.graph import Graph
-from augury.core.graph_file import load_graph, save_graph
-from augury.core.kinds import MemoryKind, OpKind, Role
+from augury.core.graph.graph import Graph
+from augury.core.graph.graph_file import load_graph, save_graph
 from augury.replay.reference import simulate
 from tests.build.scenes import contributions, rows_of_rank
 

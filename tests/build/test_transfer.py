@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from augury.build.ports import PortKind, Ports, open_ports
-from augury.build.transfer import Move, Wire
-from augury.core.builder import GraphBuilder
-from augury.core.kinds import OpKind, ResourceKind
+from augury.build.collectives.ports import PortKind, Ports, open_ports
+from augury.build.collectives.transfer import Move, Wire
+from augury.core.enums import OpKind, ResourceKind
+from augury.core.graph.builder import GraphBuilder
 from augury.replay.reference import simulate
 from tests.build.scenes import FAST, one_host
 

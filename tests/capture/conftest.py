@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from augury.capture.wire import LIBRARY_VARIABLE, wire_library
+from augury.capture.wire.preload import LIBRARY_VARIABLE, wire_library
 from augury.core.errors import UsageError
 from tests.capture.wired import build_library
 

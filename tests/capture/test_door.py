@@ -8,8 +8,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from augury.capture.call import Call
-from augury.capture.meeting import Host, Meeting
+from augury.capture.rendezvous.framed_socket import Call
+from augury.capture.rendezvous.rendezvous import Host, Meeting
 
 SECRET = bytes(range(32))
 

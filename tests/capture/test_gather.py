@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from augury.capture.call import Call
-from augury.capture.parcel import is_file_of_rank, receive_files, send_files
+from augury.capture.rendezvous.file_transfer import is_file_of_rank, receive_files, send_files
+from augury.capture.rendezvous.framed_socket import Call
 from tests.capture.jobs import can_unshare, start_ranks, write_training
 
 TOKEN = ".seen-" + "0" * 32
@@ -133,7 +133,7 @@ JOB = """
 import os, sys
 from pathlib import Path
 import torch.distributed as dist
-from augury.capture.gather import gather
+from augury.capture.rendezvous.gather import gather
 
 dist.init_process_group("gloo")
 rank, folder = dist.get_rank(), Path(sys.argv[1])

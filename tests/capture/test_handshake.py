@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from augury.capture.handshake import MAX_EXCHANGES, MIN_EXCHANGES, num_exchanges
+from augury.capture.rendezvous.clock_handshake import MAX_EXCHANGES, MIN_EXCHANGES, num_exchanges
 from tests.capture.jobs import start, start_ranks
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not
 SCRIPT = """
 import json, os, sys, time
 import torch.distributed as dist
-from augury.capture.handshake import exchange
+from augury.capture.rendezvous.clock_handshake import exchange
 
 dist.init_process_group("gloo")
 rank = dist.get_rank()
@@ -51,7 +51,7 @@ def offset_bounds_ns(exchanges: list[list[int]]) -> tuple[int, int]:
 def test_every_other_rank_has_stamps_of_both_moments(tmp_path: Path):
     """One of them with a wrong clock, while a stranger calls too."""
     disturb = f"""
-from augury.capture.meeting import meet
+from augury.capture.rendezvous.rendezvous import meet
 meeting = meet()
 if rank == 1:
     right = time.time_ns
@@ -83,7 +83,8 @@ def test_who_never_comes_holds_nobody(tmp_path: Path):
 
 
 def test_a_process_of_its_own_has_nobody_to_ask():
-    code = "from augury.capture.handshake import exchange; assert exchange('start') == []"
+    module = "augury.capture.rendezvous.clock_handshake"
+    code = f"from {module} import exchange; assert exchange('start') == []"
     done = start([sys.executable, "-c", code])
     assert done.returncode == 0, done.stderr
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from augury.capture.launcher.run_summary import summarize_run
 from augury.capture.settings import parse_ranks
-from augury.capture.summary import summarize_run
 from augury.core.errors import UsageError
 from augury.core.ledger import Ledger
 from tests.capture.jobs import can_unshare, record, start, torchrun, write_training
@@ -97,7 +97,7 @@ def test_an_early_end_and_missing_ranks_are_named(tmp_path: Path):
 
 
 ANOTHER_VERSION = """
-from augury.core.after_import import after_import
+from augury.core.import_hook import after_import
 
 after_import("torch.version", lambda module: setattr(module, "__version__", "2.4.1+cpu"))
 """

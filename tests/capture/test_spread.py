@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from augury.capture.summary import summarize_run
-from augury.core.kinds import StepState
+from augury.capture.launcher.run_summary import summarize_run
+from augury.core.enums import StepState
 from augury.core.measured_step import measured_run
-from augury.ingest.run import open_run
+from augury.ingest.open_run import open_run
 from tests.capture.jobs import record, start, torchrun, write_training
 
 pytestmark = [

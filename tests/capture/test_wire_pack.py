@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from augury.capture.summary import summarize_run
-from augury.capture.wire_pack import drop_former, pack_left, pack_wire, read_header
+from augury.capture.launcher.run_summary import summarize_run
+from augury.capture.wire.pack import drop_former, pack_left, pack_wire, read_header
 from augury.core.ledger import Ledger
 from tests.capture.wired import CONNECTION, EVENT, HEADER, PAIR, np, read_wire, wired
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from augury.capture.settings import Settings
-from augury.capture.wire import LIBRARY_VARIABLE, wire_environment, wire_library
+from augury.capture.wire.preload import LIBRARY_VARIABLE, wire_environment, wire_library
 from augury.core.errors import UsageError
 from tests.capture.jobs import record, start, start_ranks, torchrun, write_training
 from tests.capture.wired import PAIR, Written, read_all

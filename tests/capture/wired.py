@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from augury.capture.wire import LIBRARY, wire_library
+from augury.capture.wire.preload import LIBRARY, wire_library
 
 SOURCE = Path(__file__).parents[2] / "native" / "wire.c"
 

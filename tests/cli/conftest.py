@@ -11,8 +11,8 @@ import pytest
 
 import augury
 from augury.cli.main import main
-from augury.core.builder import GraphBuilder
-from augury.core.graph_file import save_graph
+from augury.core.graph.builder import GraphBuilder
+from augury.core.graph.graph_file import save_graph
 
 
 @dataclass(frozen=True)

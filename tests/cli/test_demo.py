@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from augury.cli import demo_loop
-from augury.core.graph import Graph
-from augury.core.graph_file import load_graph
-from augury.core.plan_file import load_plan
-from augury.core.trace_file import write_trace
+from augury.core.graph.graph import Graph
+from augury.core.graph.graph_file import load_graph
+from augury.core.plan.plan_file import load_plan
+from augury.core.trace.trace_file import write_trace
 from tests.build.recorded_runs import ddp_run
 from tests.cli.conftest import Runner
 

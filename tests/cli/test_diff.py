@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from augury.core.plan import Plan
-from augury.core.plan_file import plan_digest, save_plan
+from augury.core.plan.plan import Plan
+from augury.core.plan.plan_file import plan_digest, save_plan
 from tests.cli.conftest import Runner
 from tests.diagnose.test_compare import faster, plan_of
 from tests.ingest.written import MS, Run

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from augury.core.kinds import OpKind
-from augury.core.plan import Mode, Plan
-from augury.core.plan_file import save_plan
-from augury.core.trace import Trace
-from augury.ingest.run import open_run
-from augury.schedule.policies import find_policy
+from augury.core.enums import OpKind
+from augury.core.plan.plan import Mode, Plan
+from augury.core.plan.plan_file import save_plan
+from augury.core.trace.trace import Trace
+from augury.ingest.open_run import open_run
+from augury.schedule.policies.registry import find_policy
 from tests.capture.jobs import start_ranks, write_training
 from tests.cli.conftest import Runner
 from tests.runtime.plans import plan_for

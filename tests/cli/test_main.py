@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from augury.cli import graphs
-from augury.core.graph import Edges
-from augury.core.graph_file import MAGIC, load_graph, save_graph
+from augury.core.graph.graph import Edges
+from augury.core.graph.graph_file import MAGIC, load_graph, save_graph
 from tests.cli.conftest import Outcome, Runner, environment
 
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from augury.cli.main import main
-from augury.oracle.model_file import save_model_file
+from augury.oracle.model_reader.model_file import save_model_file
 from augury.report import oracle_result
 from tests.oracle.published import FIGURE
 from tests.oracle.small import MODEL

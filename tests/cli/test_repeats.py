@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from augury.cli.repeats import turns
-from augury.core.plan_file import save_plan
+from augury.core.plan.plan_file import save_plan
 from tests.capture.jobs import start, write_training
 from tests.cli.conftest import Runner
 from tests.diagnose.test_compare import plan_of

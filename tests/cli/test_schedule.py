@@ -11,15 +11,15 @@ import msgspec
 import pytest
 from msgspec.structs import replace as changed
 
-from augury.build.recorded import build_recorded
-from augury.core.graph import Graph
-from augury.core.graph_file import save_graph
-from augury.core.plan import Mode, Order
-from augury.core.plan_file import load_plan
-from augury.core.trace_file import write_trace
+from augury.build.recorded.recorded_graph import build_recorded
+from augury.core.graph.graph import Graph
+from augury.core.graph.graph_file import save_graph
+from augury.core.plan.plan import Mode, Order
+from augury.core.plan.plan_file import load_plan
+from augury.core.trace.trace_file import write_trace
+from augury.passes import communication_order
 from augury.report import schedule_result
-from augury.rewrite import scheduled
-from augury.schedule.policies import POLICIES
+from augury.schedule.policies.registry import POLICIES
 from augury.schedule.problem_file import load_problem
 from tests.build.recorded_runs import ddp_run
 from tests.cli.conftest import Outcome, Runner
@@ -149,13 +149,13 @@ def test_no_plan_is_written_where_none_can_pay(
 def test_a_policy_that_cannot_be_replayed_is_marked(
     run: Runner, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = scheduled.apply_order
+    whole = communication_order.apply_order
 
     def broken(graph: Graph, costs: Any, problem: Any, order: Order, **options: Any) -> Graph:
         changed = whole(graph, costs, problem, order, **options)
         return crossed(["AB", "BA"]) if order.policy in ("p3", "prophet") else changed
 
-    monkeypatch.setattr(scheduled, "apply_order", broken)
+    monkeypatch.setattr(communication_order, "apply_order", broken)
     document = asked(run, folder, "--policy", "ddp,p3,augury")
     trouble = {one["policy"]: one["trouble"] for one in document["policies"]}
     assert trouble["ddp"] is trouble["augury"] is None

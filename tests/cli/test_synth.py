@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from augury.core.graph_file import load_graph
+from augury.core.graph.graph_file import load_graph
 from tests.cli.conftest import Runner
 
 SCHEMES = [

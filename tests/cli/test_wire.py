@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from augury.ingest.wire.gloo import all_reduce_lengths
+from augury.ingest.wire.attribution.gloo_messages import all_reduce_lengths
 from tests.ingest.wire_written import Talk, Written, connection, event
 
 SIZES = (10_000_000, 4_004, 2_500_000)

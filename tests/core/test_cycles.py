@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from augury.core.cycles import _unsorted_remainder, find_cycle
-from augury.core.graph import Edges
+from augury.core.graph.cycles import _unsorted_remainder, find_cycle
+from augury.core.graph.graph import Edges
 
 
 def _edges(num_ops: int, *pairs: tuple[int, int]) -> Edges:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from augury.core.builder import GraphBuilder
-from augury.core.graph import Edges, Graph
-from augury.core.kinds import OpKind, Role
+from augury.core.enums import OpKind, Role
+from augury.core.graph.builder import GraphBuilder
+from augury.core.graph.graph import Edges, Graph
 from augury.core.timeline import CriticalPath, RankSteps, ResourceUse, Timeline
 from tests.engines.strategies import graphs
 

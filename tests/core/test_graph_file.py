@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from augury.core.builder import GraphBuilder
+from augury.core.enums import OpKind
 from augury.core.errors import AuguryError, FileFormatError, InputError, LimitError, UsageError
-from augury.core.graph import Graph
-from augury.core.graph_file import MAGIC, SUFFIX, load_graph, save_graph
-from augury.core.kinds import OpKind
+from augury.core.graph.builder import GraphBuilder
+from augury.core.graph.graph import Graph
+from augury.core.graph.graph_file import MAGIC, SUFFIX, load_graph, save_graph
 from augury.core.ledger import Severity
 from tests.campaigns import campaign
 from tests.engines.strategies import graphs, symmetric_graphs
@@ -207,7 +207,7 @@ def run_python(*arguments: str | Path) -> str:
 _FILL_THE_DISK = """
 import resource, sys
 from augury.core.errors import AuguryError
-from augury.core.graph_file import save_graph
+from augury.core.graph.graph_file import save_graph
 from tests.core.test_graph_file import small_graph
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from augury.core.errors import FileFormatError, GraphError, InputError, LimitError
-from augury.core.graph_file import MAGIC, VERSION, load_graph, save_graph
+from augury.core.graph.graph_file import MAGIC, VERSION, load_graph, save_graph
 from tests.campaigns import campaign
 
 from .test_graph_file import run_python, small_graph
@@ -287,7 +287,7 @@ _MEASURE = """
 import resource, sys
 from pathlib import Path
 from augury.core.errors import InputError
-from augury.core.graph_file import load_graph
+from augury.core.graph.graph_file import load_graph
 
 def peak_bytes():
     # Not ru_maxrss: that starts at what the parent process had reached.

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 import pytest
 
-from augury.core.kinds import Discipline, MemoryKind, OpKind, ResourceKind, Role
+from augury.core.enums import Discipline, MemoryKind, OpKind, ResourceKind, Role
 from augury.core.timeline import Reason
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from augury.core.enums import OpKind
 from augury.core.errors import InputError, UsageError
-from augury.core.kinds import OpKind
-from augury.core.plan import Foretold, Mode, Order, Piece, Plan, Slice
-from augury.core.plan_file import decode_plan, encode_plan, load_plan, save_plan
-from augury.core.plan_spec import wrong_with
-from augury.core.problem import Gradient, Network, Problem, Scheme
+from augury.core.plan.plan import Foretold, Mode, Order, Piece, Plan, Slice
+from augury.core.plan.plan_file import decode_plan, encode_plan, load_plan, save_plan
+from augury.core.plan.plan_spec import wrong_with
+from augury.core.plan.problem import Gradient, Network, Problem, Scheme
 
 PROBLEM = Problem(
     gradients=(

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from augury.core.builder import GraphBuilder
+from augury.core.enums import OpKind, Role
 from augury.core.errors import GraphError
-from augury.core.graph import RATE_ONE, Carries, Edges, Graph
-from augury.core.kinds import OpKind, Role
-from augury.core.spec import (
+from augury.core.graph.builder import GraphBuilder
+from augury.core.graph.graph import RATE_ONE, Carries, Edges, Graph
+from augury.core.graph.graph_spec import (
     MAX_SHARED_WIDTH,
     MAX_TOTAL_WORK_NS,
     MAX_WORK_NS,
@@ -22,7 +22,7 @@ from augury.core.spec import (
     check,
     verify,
 )
-from augury.core.strings import StringTable
+from augury.core.string_table import StringTable
 from tests.campaigns import campaign
 from tests.engines.strategies import graphs, symmetric_graphs
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from augury.core.strings import StringPool, StringTable
+from augury.core.string_table import StringPool, StringTable
 
 
 @given(st.lists(st.text()))

@@ -5,8 +5,8 @@ from dataclasses import FrozenInstanceError
 import numpy as np
 import pytest
 
-from augury.core.graph import Carries, Edges, Ops, Ranks
-from augury.core.table import Table
+from augury.core.columns import Table
+from augury.core.graph.graph import Carries, Edges, Ops, Ranks
 
 
 def test_columns_are_converted_on_entry():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from augury.core.tested import TESTED, is_tested
+from augury.core.tested_versions import TESTED, is_tested
 
 ROOT = Path(__file__).parents[2]
 

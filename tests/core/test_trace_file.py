@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from augury.core.enums import MemoryKind, OpKind, Phase, StepState, StreamKind
 from augury.core.errors import InputError, LimitError
-from augury.core.kinds import MemoryKind, OpKind, Phase, StepState, StreamKind
 from augury.core.ledger import Ledger
-from augury.core.strings import StringTable
-from augury.core.trace import (
+from augury.core.string_table import StringTable
+from augury.core.trace.trace import (
     Calibration,
     Clock,
     Events,
@@ -30,8 +30,8 @@ from augury.core.trace import (
     Streams,
     Trace,
 )
-from augury.core.trace_file import read_trace, write_trace
-from augury.core.trace_spec import problems
+from augury.core.trace.trace_file import read_trace, write_trace
+from augury.core.trace.trace_spec import problems
 from tests.campaigns import campaign
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from augury.core.ledger import Ledger
-from augury.costs.interval import (
+from augury.costs.prediction_interval import (
     BETWEEN_RUNS,
     NINE_OF_TEN,
     combined,

@@ -7,11 +7,11 @@ import pytest
 
 from augury.core.cluster import Link
 from augury.core.errors import InputError, UsageError
-from augury.core.strings import StringTable
+from augury.core.string_table import StringTable
 from augury.core.wire import Connections, MessageKind, Messages, Process, Wire
+from augury.costs.closed_forms import all_reduce_ring_ns
+from augury.costs.collective_steps import ring
 from augury.costs.links import Links, fit_links
-from augury.costs.network import all_reduce_ring_ns
-from augury.costs.steps import ring
 
 MIB = 1 << 20
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from augury.core.errors import UsageError
-from augury.core.gloo import segments
-from augury.costs.steps import ALGORITHMS, halving_doubling, ring, tree
+from augury.core.gloo_segments import segments
+from augury.costs.collective_steps import ALGORITHMS, halving_doubling, ring, tree
 
 MIB = 1 << 20
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from augury.costs.transfers import TransferCost, fit_transfers
+from augury.costs.transfer_times import TransferCost, fit_transfers
 
 MIB = 1 << 20
 SIZES = [4_096, 65_536, 262_144, MIB, 4 * MIB, 16 * MIB, 64 * MIB]

@@ -11,17 +11,17 @@ import msgspec
 import numpy as np
 import pytest
 
+from augury.core.enums import OpKind
 from augury.core.errors import InputError
-from augury.core.kinds import OpKind
 from augury.core.measured_step import measured_run
-from augury.core.plan import Foretold, Mode, Order, Piece, Plan, Slice
-from augury.core.plan_file import plan_digest
-from augury.core.plan_status import ModeTime, PlanStatus, Replan, TrainingMode, TrialResult
-from augury.core.problem import Gradient, Network, Problem
-from augury.core.trace import CpuUse, Trace
-from augury.diagnose.compare import compare_runs
-from augury.diagnose.followed import check_followed
-from augury.ingest.run import open_run
+from augury.core.plan.plan import Foretold, Mode, Order, Piece, Plan, Slice
+from augury.core.plan.plan_file import plan_digest
+from augury.core.plan.plan_status import ModeTime, PlanStatus, Replan, TrainingMode, TrialResult
+from augury.core.plan.problem import Gradient, Network, Problem
+from augury.core.trace.trace import CpuUse, Trace
+from augury.diagnose.compare_runs import compare_runs
+from augury.diagnose.plan_followed import check_followed
+from augury.ingest.open_run import open_run
 from tests.ingest.written import MS, NUM_STEPS, STEP_NS, Run
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from augury.core.trace import Trace
-from augury.diagnose.compare import compare_runs
-from augury.diagnose.repeats import compare_repeats
+from augury.core.trace.trace import Trace
+from augury.diagnose.compare_runs import compare_runs
+from augury.diagnose.repeated_runs import compare_repeats
 from tests.diagnose.test_compare import plan_of, run_of
 from tests.ingest.written import MS
 

@@ -13,8 +13,8 @@ import pytest
 
 from augury.cli.app import VERBS
 from augury.cli.main import main
-from augury.core import spec
 from augury.core.cluster import Cluster
+from augury.core.graph.graph import graph_spec
 from augury.report import result
 
 ROOT = Path(__file__).parents[2]
@@ -94,7 +94,7 @@ def test_every_field_of_the_result_is_documented():
 
 
 def test_every_rule_is_documented():
-    source = ast.parse(Path(spec.__file__).read_text("utf-8"))
+    source = ast.parse(Path(graph_spec.__file__).read_text("utf-8"))
     rules = {
         call.args[0].value
         for call in ast.walk(source)

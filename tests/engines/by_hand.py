@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from augury.core.builder import GraphBuilder
-from augury.core.graph import Graph
+from augury.core.graph.builder import GraphBuilder
+from augury.core.graph.graph import Graph
 from augury.replay import kernel, reference
-from augury.replay.schedule import Schedule
+from augury.replay.op_times import Schedule
 
 from . import simpy_model
 

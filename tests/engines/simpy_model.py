@@ -17,8 +17,8 @@ import numpy as np
 import simpy
 from numpy.typing import NDArray
 
-from augury.core.graph import Graph
-from augury.core.kinds import Discipline
+from augury.core.enums import Discipline
+from augury.core.graph.graph import Graph
 
 PENDING = -1
 LATE = 2

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from augury.core.builder import UNLIMITED_WIDTH, GraphBuilder
-from augury.core.graph import NONE, Graph
-from augury.core.kinds import Discipline, MemoryKind, OpKind, ResourceKind, Role
+from augury.core.enums import Discipline, MemoryKind, OpKind, ResourceKind, Role
+from augury.core.graph.builder import UNLIMITED_WIDTH, GraphBuilder
+from augury.core.graph.graph import NONE, Graph
 
 _STREAMS = 3
 """Resources of one rank; the last is the one for gangs where they must not deadlock."""

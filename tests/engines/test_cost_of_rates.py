@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from benchmarks.recorded_graphs import RATED_STYLES, crowded, recorded
 
-from augury.core.builder import GraphBuilder
-from augury.core.graph import NONE, RATE_ONE, Graph
-from augury.core.kinds import OpKind
+from augury.core.enums import OpKind
+from augury.core.graph.builder import GraphBuilder
+from augury.core.graph.graph import NONE, RATE_ONE, Graph
 from augury.replay import reference
 from augury.replay.kernel import Replayer, simulate
 

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from augury.core.builder import GraphBuilder
-from augury.core.graph import NONE, RATE_ONE, Graph, Ops, Resources
+from augury.core.graph.builder import GraphBuilder
+from augury.core.graph.graph import NONE, RATE_ONE, Graph, Ops, Resources
 from augury.replay import kernel, reference
-from augury.replay.schedule import Schedule
+from augury.replay.op_times import Schedule
 from tests.campaigns import campaign
 
 from . import simpy_model

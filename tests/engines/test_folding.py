@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from augury.core.builder import GraphBuilder
-from augury.core.graph import Graph
-from augury.core.kinds import OpKind, Role
-from augury.core.spec import check
+from augury.core.enums import OpKind, Role
+from augury.core.graph.builder import GraphBuilder
+from augury.core.graph.graph import Graph
+from augury.core.graph.graph_spec import check
 from augury.replay import kernel, reference
 from augury.replay.fold import Folded, fold, simulate_folded
 from tests.campaigns import campaign

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 import simpy
 
-from augury.core.graph import Graph
-from augury.core.kinds import Discipline
-from augury.replay.schedule import NO_CAUSE, Schedule, place_cause
+from augury.core.enums import Discipline
+from augury.core.graph.graph import Graph
+from augury.replay.op_times import NO_CAUSE, Schedule, place_cause
 
 from . import simpy_model
 from .by_hand import NEVER, Bench, Engine, every_engine, every_scheduler, simpy_times

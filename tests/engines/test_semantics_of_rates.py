@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from augury.core.kinds import Discipline
+from augury.core.enums import Discipline
 
 from .by_hand import Bench, Engine, every_rated_engine
 

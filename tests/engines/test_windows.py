@@ -8,8 +8,8 @@ from benchmarks.recorded_graphs import RATED_STYLES, recorded
 from hypothesis import given
 from hypothesis import strategies as st
 
-from augury.build.synthetic import SCHEMES, SyntheticJob, synthesize
-from augury.core.graph import Carries, Graph
+from augury.build.synthetic.training_run import SCHEMES, SyntheticJob, synthesize
+from augury.core.graph.graph import Carries, Graph
 from augury.replay import kernel, reference
 from augury.replay.critical_path import critical_path, walk_back_in_python
 from augury.replay.kernel import Replayer

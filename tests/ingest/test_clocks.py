@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from augury.core.ledger import Ledger
-from augury.core.trace import Clock, Trace
-from augury.ingest.clock_fits import from_collectives, robust_line
-from augury.ingest.clocks import Source, align, to_common
+from augury.core.trace.trace import Clock, Trace
+from augury.ingest.clocks.clock_fits import from_collectives, robust_line
+from augury.ingest.clocks.rank_clocks import Source, align, to_common
 from augury.ingest.recorded import read_run
 
 from .written import MS, Run, skewed, true_clock

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from augury.core.gloo import segments
-from augury.costs.steps import ring
-from augury.ingest.wire.gloo import (
+from augury.core.gloo_segments import segments
+from augury.costs.collective_steps import ring
+from augury.ingest.wire.attribution.gloo_messages import (
     all_gather_lengths,
     all_reduce_bytes,
     all_reduce_lengths,

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from augury.core.errors import FileFormatError, InputError, LimitError
 from augury.core.ledger import Ledger
-from augury.core.trace import Trace
-from augury.core.trace_spec import problems
-from augury.ingest.compressed import read_unpacked
+from augury.core.trace.trace import Trace
+from augury.core.trace.trace_spec import problems
+from augury.ingest.formats.gzip_reader import read_unpacked
+from augury.ingest.formats.kineto import nanoseconds, read_kineto
 from augury.ingest.imported import import_traces
-from augury.ingest.kineto import nanoseconds, read_kineto
 from augury.ingest.recorded import read_run
 from tests.campaigns import campaign
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from augury.cli.main import main
+from augury.core.enums import OpKind, Phase, StreamKind
 from augury.core.errors import InputError
-from augury.core.kinds import OpKind, Phase, StreamKind
-from augury.core.trace import Trace
-from augury.core.trace_spec import problems
+from augury.core.trace.trace import Trace
+from augury.core.trace.trace_spec import problems
 from augury.ingest import open_run
 from augury.ingest.imported import import_traces
 

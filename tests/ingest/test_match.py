@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from augury.ingest.match import Match, Sequenced, slide
+from augury.ingest.collectives.sequence_alignment import Match, Sequenced, slide
 
 MS = 1_000_000
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from augury.core.errors import InputError, LimitError
-from augury.core.trace_file import RUN_FILE
+from augury.core.trace.trace_file import RUN_FILE
 from augury.ingest import open_run
 
 from .written import Run

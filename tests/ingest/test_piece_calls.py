@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from augury.build.recorded import build_recorded
-from augury.core.graph import NONE
-from augury.core.kinds import OpKind
-from augury.core.trace import Trace
-from augury.ingest.collectives import Collective, in_order_of_calls, of_calls
-from augury.ingest.piece_calls import spans_of_unseen, step_of_piece
-from augury.ingest.rank_record import Call
+from augury.build.recorded.recorded_graph import build_recorded
+from augury.core.enums import OpKind
+from augury.core.graph.graph import NONE
+from augury.core.trace.trace import Trace
+from augury.ingest.collectives.calls import Collective, in_order_of_calls, of_calls
+from augury.ingest.collectives.piece_collectives import spans_of_unseen, step_of_piece
+from augury.ingest.formats.rank_record import Call
 from augury.ingest.recorded import read_run
 from augury.replay.run import replay
 from tests.ingest.written import EPOCH_NS, MS, STEP_NS, Run

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from augury.core.kinds import OpKind, Phase, StepState, StreamKind
-from augury.core.trace import Trace
-from augury.core.trace_spec import problems
-from augury.ingest.clocks import Source
+from augury.core.enums import OpKind, Phase, StepState, StreamKind
+from augury.core.trace.trace import Trace
+from augury.core.trace.trace_spec import problems
+from augury.ingest.clocks.rank_clocks import Source
 from augury.ingest.recorded import read_run
 from tests.recordings import Recording
 

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from augury.core.enums import MemoryKind, OpKind, Phase, StepState, StreamKind
 from augury.core.errors import InputError
-from augury.core.kinds import MemoryKind, OpKind, Phase, StepState, StreamKind
-from augury.core.plan_status import TrainingMode, WindowMode
-from augury.core.trace import Trace
-from augury.core.trace_file import read_trace, write_trace
-from augury.core.trace_spec import problems
+from augury.core.plan.plan_status import TrainingMode, WindowMode
+from augury.core.trace.trace import Trace
+from augury.core.trace.trace_file import read_trace, write_trace
+from augury.core.trace.trace_spec import problems
 from augury.ingest.recorded import read_run
 
 from .plan_told import DIGEST, PLAN

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from augury.build.recorded import build_recorded
-from augury.core.graph import NONE
-from augury.core.kinds import OpKind
-from augury.core.trace import Trace
-from augury.core.trace_spec import problems
+from augury.build.recorded.recorded_graph import build_recorded
+from augury.core.enums import OpKind
+from augury.core.graph.graph import NONE
+from augury.core.trace.trace import Trace
+from augury.core.trace.trace_spec import problems
 from augury.ingest.recorded import read_run
 from augury.replay.run import replay
 from tests.ingest.written import EPOCH_NS, MS, STEP_NS, Run, skewed

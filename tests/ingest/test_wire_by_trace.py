@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from augury.core.graph import NONE
-from augury.core.kinds import OpKind
-from augury.core.strings import StringTable
-from augury.core.trace import Calibration, Events, RankFacts, Steps, Streams, Trace
+from augury.core.enums import OpKind
+from augury.core.graph.graph import NONE
+from augury.core.string_table import StringTable
+from augury.core.trace.trace import Calibration, Events, RankFacts, Steps, Streams, Trace
 from augury.core.wire import Algorithm, MessageKind, attributed_share
-from augury.ingest.wire.gloo import all_gather_lengths, all_reduce_lengths
-from augury.ingest.wire.read import read_wire
+from augury.ingest.wire.attribution.gloo_messages import all_gather_lengths, all_reduce_lengths
+from augury.ingest.wire.read_wire import read_wire
 from tests.ingest.wire_written import EPOCH_NS, Talk
 
 MS = 1_000_000

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from benchmarks.testbed.skew import Skew, skew_run
 
-from augury.capture.wire import LIBRARY_VARIABLE
-from augury.ingest.clocks import to_common
+from augury.capture.wire.preload import LIBRARY_VARIABLE
+from augury.ingest.clocks.rank_clocks import to_common
 from augury.ingest.recorded import clock_sources, read_run
-from augury.ingest.wire.layout import CONNECTION, HEADER
+from augury.ingest.wire.recorder_files.file_layout import CONNECTION, HEADER
 
 from ..capture.jobs import start_ranks, write_training
 from ..capture.wired import build_library

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from augury.core.ledger import Ledger
-from augury.ingest.wire.file import read_wire_files
+from augury.ingest.wire.recorder_files.wire_file import read_wire_files
 from tests.ingest.wire_written import EPOCH_NS, RECEIVED, STATE, Written, connection, event
 
 HERE, THERE = ("10.0.0.1", 5000), ("10.0.0.2", 6000)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from augury.core.ledger import Ledger
-from augury.core.trace import Clock
-from augury.ingest.wire.ends import End, Pair
-from augury.ingest.wire.file import Calls, Ends, TcpStates, WireFile
-from augury.ingest.wire.flows import clocks_of_files, clocks_of_ranks, flows
-from augury.ingest.wire.layout import RECEIVED, SENT
+from augury.core.trace.trace import Clock
+from augury.ingest.wire.clocks.byte_flows import clocks_of_files, clocks_of_ranks, flows
+from augury.ingest.wire.pair_endpoints import End, Pair
+from augury.ingest.wire.recorder_files.file_layout import RECEIVED, SENT
+from augury.ingest.wire.recorder_files.wire_file import Calls, Ends, TcpStates, WireFile
 
 AT = 10**18
 MS = 1_000_000

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from augury.core.graph import NONE
-from augury.core.kinds import OpKind
+from augury.core.enums import OpKind
+from augury.core.graph.graph import NONE
 from augury.core.wire import MessageKind, attributed_share
-from augury.ingest.wire.gloo import all_reduce_lengths
-from augury.ingest.wire.match import Span, assign
-from augury.ingest.wire.read import read_wire
-from augury.ingest.wire.rings import find_rings
+from augury.ingest.wire.attribution.find_rings import find_rings
+from augury.ingest.wire.attribution.gloo_messages import all_reduce_lengths
+from augury.ingest.wire.attribution.match_messages import Span, assign
+from augury.ingest.wire.read_wire import read_wire
 from tests.ingest.wire_written import Talk, Written, connection
 
 MIB = 1 << 20

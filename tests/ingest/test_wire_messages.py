@@ -9,7 +9,7 @@ import pytest
 
 from augury.core.errors import InputError
 from augury.core.wire import MessageKind
-from augury.ingest.wire.read import has_wire, read_wire
+from augury.ingest.wire.read_wire import has_wire, read_wire
 from tests.ingest.wire_written import (
     EPOCH_NS,
     RECEIVED,

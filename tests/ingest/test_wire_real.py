@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from augury.core.graph import NONE
-from augury.core.kinds import OpKind
-from augury.core.trace import Trace
+from augury.core.enums import OpKind
+from augury.core.graph.graph import NONE
+from augury.core.trace.trace import Trace
 from augury.core.wire import Algorithm, MessageKind, Wire, attributed_share
-from augury.ingest.run import open_run
-from augury.ingest.wire.gloo import all_reduce_lengths
-from augury.ingest.wire.read import read_wire
-from augury.ingest.wire.spans import SLACK_NS, shared_of
+from augury.ingest.open_run import open_run
+from augury.ingest.wire.attribution.collective_spans import SLACK_NS, shared_of
+from augury.ingest.wire.attribution.gloo_messages import all_reduce_lengths
+from augury.ingest.wire.read_wire import read_wire
 from tests.capture.conftest import wire_recorder  # noqa: F401
 from tests.capture.jobs import start_ranks
 from tests.recordings import once

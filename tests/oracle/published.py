@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from augury.core.model import Model
-from augury.oracle.cluster_file import find_machine
-from augury.oracle.device import Precision
-from augury.oracle.layers_cost import Work
-from augury.oracle.validate import works_for
-from augury.oracle.validate_table import Row, read_table
+from augury.oracle.cluster.cluster_file import find_machine
+from augury.oracle.cluster.device import Precision
+from augury.oracle.fitting.measured_table import Row, read_table
+from augury.oracle.fitting.validate import works_for
+from augury.oracle.layer_costs import Work
 
 ABCI = find_machine("abci")
 FIGURE = Path(__file__).parent / "data" / "paradl_fig2.csv"
@@ -26,7 +26,7 @@ def rows(model: str | None = None) -> list[Row]:
 @cache
 def works() -> dict[str, Work]:
     pytest.importorskip("torch")
-    from augury.oracle.reader import load_model
+    from augury.oracle.model_reader.read_model import load_model
 
     return works_for(rows(), load_model, ABCI, Precision.FP32)
 
@@ -34,6 +34,6 @@ def works() -> dict[str, Work]:
 @cache
 def resnet50_224() -> Model:
     pytest.importorskip("torch")
-    from augury.oracle.reader import load_model
+    from augury.oracle.model_reader.read_model import load_model
 
     return load_model("resnet50", input_shapes=["3x224x224"])

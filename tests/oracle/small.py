@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from augury.core.model import LayerKind, Model, ModelLayer
-from augury.oracle.cluster import Level, Machine
-from augury.oracle.device import Device, Precision
-from augury.oracle.fit_constants import BARE, Constants
-from augury.oracle.layers_cost import Work
-from augury.oracle.limits import Judged, judge
-from augury.oracle.strategies.known import find_strategy
+from augury.oracle.cluster.cluster import Level, Machine
+from augury.oracle.cluster.device import Device, Precision
+from augury.oracle.feasibility import Judged, judge
+from augury.oracle.fitting.corrections import BARE, Constants
+from augury.oracle.layer_costs import Work
+from augury.oracle.strategies.registry import find_strategy
 from augury.oracle.strategy import Case, Options
 
 DEVICE = Device(

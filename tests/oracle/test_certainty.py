@@ -8,16 +8,16 @@ from dataclasses import replace
 import pytest
 
 from augury.core.model import LayerKind, Model, ModelLayer
-from augury.oracle.certainty import warnings_of
-from augury.oracle.fit import fit_and_hold_out
-from augury.oracle.fit_constants import Constants
-from augury.oracle.fit_published import PUBLISHED
-from augury.oracle.held_out import Way, num_covered
-from augury.oracle.layers_cost import Work
-from augury.oracle.limits import Judged
+from augury.oracle.feasibility import Judged
+from augury.oracle.fitting.corrections import Constants
+from augury.oracle.fitting.fit_corrections import fit_and_hold_out
+from augury.oracle.fitting.fit_published import PUBLISHED
+from augury.oracle.fitting.held_out import Way, num_covered
+from augury.oracle.layer_costs import Work
 from augury.oracle.recommend import interval_s, recommend_each
-from augury.oracle.strategies.known import STRATEGIES, find_strategy
+from augury.oracle.strategies.registry import STRATEGIES, find_strategy
 from augury.oracle.sweep import Batch, sweep
+from augury.oracle.uncertainty import warnings_of
 from tests.oracle.published import ABCI, rows, works
 from tests.oracle.small import DEVICE, MACHINE, MODEL
 

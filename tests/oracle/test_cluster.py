@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from augury.core.errors import InputError
-from augury.oracle import cluster_file
-from augury.oracle.cluster import Level, Machine
-from augury.oracle.cluster_file import PRESETS, find_machine, load_machine
-from augury.oracle.device import Precision
+from augury.oracle.cluster.cluster import Level, Machine, cluster_file
+from augury.oracle.cluster.cluster_file import PRESETS, find_machine, load_machine
+from augury.oracle.cluster.device import Precision
 
 ABCI, V100 = find_machine("abci"), find_machine("v100").device
 DOCUMENT = Path(__file__).parents[2] / "docs" / "oracle.md"

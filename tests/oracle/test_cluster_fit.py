@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from augury.core.errors import InputError
-from augury.core.trace import Calibration
-from augury.oracle.cluster_fit import Timing, read_timings, timings_of, with_timings
+from augury.core.trace.trace import Calibration
+from augury.oracle.cluster.cluster_fit import Timing, read_timings, timings_of, with_timings
 from tests.build.recorded_runs import ddp_run
 from tests.oracle.small import MACHINE
 

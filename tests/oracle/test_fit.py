@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from augury.core.errors import FileFormatError, InputError
-from augury.oracle.device import Precision
-from augury.oracle.fit import Predictor, fit
-from augury.oracle.fit_constants import BARE, Constants, load_constants, save_constants
-from augury.oracle.layers_cost import Work
+from augury.oracle.cluster.device import Precision
+from augury.oracle.fitting.corrections import BARE, Constants, load_constants, save_constants
+from augury.oracle.fitting.fit_corrections import Predictor, fit
+from augury.oracle.fitting.measured_table import Row, every_other, read_table
+from augury.oracle.fitting.validate import compare, rank, works_for
+from augury.oracle.layer_costs import Work
 from augury.oracle.strategy import Options
-from augury.oracle.validate import compare, rank, works_for
-from augury.oracle.validate_table import Row, every_other, read_table
 from tests.oracle.small import DEVICE, MACHINE, MODEL
 
 WORKS = {"small": Work.of(MODEL, DEVICE)}

@@ -8,17 +8,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from augury.core.enums import OpKind, are_communication
 from augury.core.errors import InputError, LimitError
-from augury.core.graph import Graph
-from augury.core.kinds import OpKind, are_communication
+from augury.core.graph.graph import Graph
 from augury.core.model import LayerKind, Model, ModelLayer
-from augury.oracle.cluster import Level, Machine
-from augury.oracle.fit_constants import BARE, Constants
-from augury.oracle.graphs.known import MAX_WHOLE, graph_of
+from augury.oracle.cluster.cluster import Level, Machine
+from augury.oracle.fitting.corrections import BARE, Constants
 from augury.oracle.graphs.pipeline_order import tasks_of
 from augury.oracle.graphs.program import MAX_OPS
-from augury.oracle.graphs.replayed import replay_each
-from augury.oracle.strategies.known import STRATEGIES, find_strategy
+from augury.oracle.graphs.registry import MAX_WHOLE, graph_of
+from augury.oracle.graphs.replay_sweep import replay_each
+from augury.oracle.strategies.registry import STRATEGIES, find_strategy
 from augury.oracle.strategy import Case
 from augury.replay.run import replay
 from tests.oracle.small import DEVICE, MACHINE, MODEL, case, convolution, judged

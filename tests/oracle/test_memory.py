@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 from benchmarks.oracle.real_step import measure
 
+from augury.core.enums import Phase
 from augury.core.errors import InputError
-from augury.core.kinds import Phase
 from augury.core.model import LayerKind, Model, ModelLayer
 from augury.oracle.memory import Optimizer, step_memory
-from augury.oracle.reader import load_model
+from augury.oracle.model_reader.read_model import load_model
 
 
 def layer(name: str, num_parameters: int, **counts: int) -> ModelLayer:

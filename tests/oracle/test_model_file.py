@@ -9,8 +9,13 @@ from hypothesis import strategies as st
 
 from augury.core.errors import AuguryError, FileFormatError, InputError
 from augury.core.model import LayerKind, Model, ModelLayer
-from augury.oracle.model_file import decode_model, encode_model, load_model_file, save_model_file
-from augury.oracle.reader import load_model
+from augury.oracle.model_reader.model_file import (
+    decode_model,
+    encode_model,
+    load_model_file,
+    save_model_file,
+)
+from augury.oracle.model_reader.read_model import load_model
 
 MODEL = Model(
     name="two",

@@ -4,8 +4,8 @@ import pytest
 
 from augury.core.errors import InputError
 from augury.core.model import LayerKind, Model
-from augury.oracle.models import BUILT_IN, built_in
-from augury.oracle.reader import load_model
+from augury.oracle.model_reader.read_model import load_model
+from augury.oracle.models.registry import BUILT_IN, built_in
 
 pytest.importorskip("torch")
 

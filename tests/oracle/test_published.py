@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from augury.oracle.cluster_file import find_machine
-from augury.oracle.device import Precision
-from augury.oracle.fit import fit
-from augury.oracle.fit_constants import BARE, Constants
-from augury.oracle.fit_published import PUBLISHED
-from augury.oracle.layers_cost import Work
+from augury.oracle.cluster.cluster_file import find_machine
+from augury.oracle.cluster.device import Precision
+from augury.oracle.fitting.corrections import BARE, Constants
+from augury.oracle.fitting.fit_corrections import fit
+from augury.oracle.fitting.fit_published import PUBLISHED
+from augury.oracle.fitting.measured_table import every_other, read_table
+from augury.oracle.fitting.validate import Compared, compare, project, rank
+from augury.oracle.layer_costs import Work
 from augury.oracle.strategy import Options
-from augury.oracle.validate import Compared, compare, project, rank
-from augury.oracle.validate_table import every_other, read_table
 from tests.oracle.published import ABCI, FIGURE, resnet50_224, rows, works
 
 

@@ -9,7 +9,7 @@ import pytest
 from augury.cli.main import main
 from augury.core.errors import InputError
 from augury.core.model import LayerKind, Model
-from augury.oracle.reader import load_model, parse_shape, read_module
+from augury.oracle.model_reader.read_model import load_model, parse_shape, read_module
 
 torch = pytest.importorskip("torch")
 nn = torch.nn

@@ -6,17 +6,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from augury.core.enums import MemoryKind, OpKind, Phase, StepState, StreamKind
 from augury.core.errors import InputError, UsageError
-from augury.core.graph import NONE
-from augury.core.kinds import MemoryKind, OpKind, Phase, StepState, StreamKind
+from augury.core.graph.graph import NONE
 from augury.core.model import LayerKind, Model, ModelLayer
-from augury.core.strings import StringPool
-from augury.core.trace import Events, MemoryUse, RankFacts, Steps, Streams, Trace
-from augury.ingest.run import open_run
-from augury.ingest.vocabulary import MODULE_RANGE
-from augury.oracle.reader import load_model
-from augury.oracle.reader_run import model_from_run, with_times
-from augury.oracle.reader_times import layer_times
+from augury.core.string_table import StringPool
+from augury.core.trace.trace import Events, MemoryUse, RankFacts, Steps, Streams, Trace
+from augury.ingest.open_run import open_run
+from augury.ingest.rank.event_names import MODULE_RANGE
+from augury.oracle.model_reader.layer_times import layer_times
+from augury.oracle.model_reader.model_from_run import model_from_run, with_times
+from augury.oracle.model_reader.read_model import load_model
 from tests.build.recorded_runs import rows
 from tests.capture.jobs import record
 

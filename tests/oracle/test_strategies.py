@@ -7,8 +7,8 @@ import pytest
 
 from augury.core.errors import UsageError
 from augury.core.model import Model
-from augury.oracle.fit_constants import BARE, Constants
-from augury.oracle.strategies.known import STRATEGIES, find_strategy
+from augury.oracle.fitting.corrections import BARE, Constants
+from augury.oracle.strategies.registry import STRATEGIES, find_strategy
 from augury.oracle.strategies.stages import stages_of
 from augury.oracle.strategies.tiles import tiling_of
 from augury.oracle.strategy import Reason

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from augury.core.errors import UsageError
-from augury.oracle.certainty import DEVICE_SPREAD
-from augury.oracle.fit_constants import BARE_SPREAD, Constants
-from augury.oracle.layers_cost import Work
-from augury.oracle.limits import REASONS
+from augury.oracle.feasibility import REASONS
+from augury.oracle.fitting.corrections import BARE_SPREAD, Constants
+from augury.oracle.layer_costs import Work
 from augury.oracle.recommend import interval_s, recommend, recommend_each
-from augury.oracle.strategies.known import find_strategy
+from augury.oracle.strategies.registry import find_strategy
 from augury.oracle.strategy import Reason
 from augury.oracle.sweep import Batch, parse_devices, sweep
+from augury.oracle.uncertainty import DEVICE_SPREAD
 from tests.oracle.small import DEVICE, MACHINE, MODEL, case, judged
 
 

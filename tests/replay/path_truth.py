@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from augury.core.graph import NONE, Graph
+from augury.core.graph.graph import NONE, Graph
 from augury.core.timeline import CriticalPath, Reason, Timeline
 from augury.replay import kernel
-from augury.replay.schedule import Schedule
-from augury.replay.steady import find_steady_state
+from augury.replay.op_times import Schedule
+from augury.replay.steady_state import find_steady_state
 
 
 def assert_tiles(path: CriticalPath, begin_ns: int, end_ns: int) -> None:

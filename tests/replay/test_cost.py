@@ -8,12 +8,12 @@ import pytest
 from benchmarks.graphs import training
 from benchmarks.recorded_graphs import RATED_STYLES, recorded
 
-from augury.core.builder import GraphBuilder
-from augury.core.graph import Graph
+from augury.core.graph.builder import GraphBuilder
+from augury.core.graph.graph import Graph
 from augury.replay import kernel, memory, run, steady
 from augury.replay.fold import may_pay
+from augury.replay.op_times import Schedule
 from augury.replay.run import replay
-from augury.replay.schedule import Schedule
 
 NUM_WINDOWS = 4
 BYTES_OF_RESULT = NUM_WINDOWS * (8 + 8 + 4)

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from augury.core.builder import GraphBuilder
-from augury.core.graph import Graph
+from augury.core.graph.builder import GraphBuilder
+from augury.core.graph.graph import Graph
 from augury.core.timeline import CriticalPath, Reason
 from augury.replay import critical_path as module
 from augury.replay import kernel, reference
 from augury.replay.critical_path import critical_path, last_to_end, walk_back_in_python
-from augury.replay.schedule import Schedule
+from augury.replay.op_times import Schedule
 from tests.engines.strategies import COARSE, graphs, large_graph, pipelines, symmetric_graphs
 
 from .path_truth import assert_path_is_true, assert_tiles

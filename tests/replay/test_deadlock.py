@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from augury.core.builder import GraphBuilder
+from augury.core.enums import Discipline
 from augury.core.errors import DeadlockError
-from augury.core.graph import Graph
-from augury.core.graph_file import save_graph
-from augury.core.kinds import Discipline
+from augury.core.graph.builder import GraphBuilder
+from augury.core.graph.graph import Graph
+from augury.core.graph.graph_file import save_graph
 from augury.replay import kernel, reference
 from augury.replay.deadlock import explain_deadlock
 from augury.replay.engine import EngineName

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 
 import augury
-from augury.core.builder import GraphBuilder
 from augury.core.errors import DeadlockError, UsageError
-from augury.core.graph import Graph
+from augury.core.graph.builder import GraphBuilder
+from augury.core.graph.graph import Graph
 from augury.replay import critical_path, engine, fold, kernel, reference
 from augury.replay.engine import find_engine, is_native_built
 from augury.replay.run import replay

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from augury.build.layers import ModelSize, conv_layers, uniform_layers
-from augury.build.pipeline import PipelineSchedule
-from augury.build.ports import PortKind
-from augury.build.synthetic import NOMINAL_CLUSTER, SCHEMES, SyntheticJob, synthesize
-from augury.core.builder import GraphBuilder
+from augury.build.collectives.ports import PortKind
+from augury.build.pipeline_order import PipelineSchedule
+from augury.build.synthetic.layers import ModelSize, conv_layers, uniform_layers
+from augury.build.synthetic.training_run import NOMINAL_CLUSTER, SCHEMES, SyntheticJob, synthesize
 from augury.core.cluster import Cluster
+from augury.core.enums import MemoryKind
 from augury.core.errors import DeadlockError
-from augury.core.graph import RATE_ONE, Graph
-from augury.core.kinds import MemoryKind
+from augury.core.graph.builder import GraphBuilder
+from augury.core.graph.graph import RATE_ONE, Graph
 from augury.core.timeline import Timeline
 from augury.replay.fold import fold
 from augury.replay.run import replay

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from augury.core.builder import GraphBuilder
-from augury.core.graph import NONE, RATE_ONE, Edges, Graph, Ops, Ranks, Resources
-from augury.core.spec import MAX_SLOWED_NS, MAX_TOTAL_WORK_NS, MAX_WORK_NS, verify
-from augury.core.strings import StringTable
+from augury.core.graph.builder import GraphBuilder
+from augury.core.graph.graph import NONE, RATE_ONE, Edges, Graph, Ops, Ranks, Resources
+from augury.core.graph.graph_spec import MAX_SLOWED_NS, MAX_TOTAL_WORK_NS, MAX_WORK_NS, verify
+from augury.core.string_table import StringTable
 from augury.core.timeline import Reason
 from augury.replay import kernel, reference
 from augury.replay.critical_path import critical_path, walk_back_in_python

@@ -8,13 +8,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from augury.core.builder import GraphBuilder
-from augury.core.graph import NONE, Buffers, Graph
-from augury.core.kinds import MemoryKind
+from augury.core.enums import MemoryKind
+from augury.core.graph.builder import GraphBuilder
+from augury.core.graph.graph import NONE, Buffers, Graph
 from augury.core.timeline import Holder, PeakMemory
 from augury.replay import kernel, reference
-from augury.replay.memory import peak_memory, peak_memory_in_python
-from augury.replay.schedule import Schedule
+from augury.replay.op_times import Schedule
+from augury.replay.peak_memory import peak_memory, peak_memory_in_python
 from augury.replay.unroll import unroll
 from tests.campaigns import campaign
 from tests.engines.strategies import graphs

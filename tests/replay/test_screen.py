@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from augury.build.layers import ModelSize, conv_layers
-from augury.build.ports import PortKind
-from augury.build.synthetic import SyntheticJob, synthesize
-from augury.core.builder import GraphBuilder
+from augury.build.collectives.ports import PortKind
+from augury.build.synthetic.layers import ModelSize, conv_layers
+from augury.build.synthetic.training_run import SyntheticJob, synthesize
 from augury.core.errors import UsageError
+from augury.core.graph.builder import GraphBuilder
 from augury.replay import screen as screening
 from augury.replay.engine import find_engine
 from augury.replay.kernel import Replayer, simulate

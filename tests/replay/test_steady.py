@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from augury.core.builder import GraphBuilder
-from augury.core.graph import NONE, Graph
-from augury.core.kinds import MemoryKind, Role
+from augury.core.enums import MemoryKind, Role
+from augury.core.graph.builder import GraphBuilder
+from augury.core.graph.graph import NONE, Graph
 from augury.core.timeline import Reason
 from augury.replay import kernel, reference, steady
 from augury.replay.engine import EngineName
 from augury.replay.run import replay
-from augury.replay.steady import find_steady_state
+from augury.replay.steady_state import find_steady_state
 
 from .path_truth import assert_steady_path_is_true, assert_tiles
 

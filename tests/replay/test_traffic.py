@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from augury.core.graph import Graph
+from augury.core.graph.graph import Graph
 from augury.replay import kernel, reference
 
 from .traffic import traffic, varied

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from augury.core.builder import GraphBuilder
+from augury.core.enums import MemoryKind, OpKind
 from augury.core.errors import GraphError
-from augury.core.graph import NONE, Graph
-from augury.core.kinds import MemoryKind, OpKind
-from augury.core.spec import check
+from augury.core.graph.builder import GraphBuilder
+from augury.core.graph.graph import NONE, Graph
+from augury.core.graph.graph_spec import check
 from augury.replay import kernel
 from augury.replay.unroll import unroll
 from tests.campaigns import campaign

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from augury.core.builder import GraphBuilder
-from augury.core.graph import NONE, Graph, Ops
+from augury.core.graph.builder import GraphBuilder
+from augury.core.graph.graph import NONE, Graph, Ops
 from augury.core.timeline import ResourceUse
 from augury.replay import kernel, reference
-from augury.replay.schedule import Schedule
-from augury.replay.use import progress_start_ns, rank_steps, resource_use
+from augury.replay.op_times import Schedule
+from augury.replay.utilization import progress_start_ns, rank_steps, resource_use
 from tests.campaigns import campaign
 from tests.engines.strategies import COARSE, graphs
 

@@ -7,9 +7,9 @@ from random import Random
 
 import numpy as np
 
-from augury.core.builder import GraphBuilder
-from augury.core.graph import NONE, Graph, Ops, Resources
-from augury.core.kinds import Discipline
+from augury.core.enums import Discipline
+from augury.core.graph.builder import GraphBuilder
+from augury.core.graph.graph import NONE, Graph, Ops, Resources
 
 WORKS = (
     (1, 2, 3, 1, 5),

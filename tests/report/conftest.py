@@ -2,11 +2,11 @@
 
 import pytest
 
-from augury.build.layers import ModelSize, conv_layers
-from augury.build.ports import PortKind
-from augury.build.synthetic import PARAMETER_SERVER, SyntheticJob, synthesize
-from augury.core.builder import GraphBuilder
-from augury.core.kinds import MemoryKind, OpKind
+from augury.build.collectives.ports import PortKind
+from augury.build.synthetic.layers import ModelSize, conv_layers
+from augury.build.synthetic.training_run import PARAMETER_SERVER, SyntheticJob, synthesize
+from augury.core.enums import MemoryKind, OpKind
+from augury.core.graph.builder import GraphBuilder
 from augury.core.timeline import Timeline
 from augury.replay.run import replay
 

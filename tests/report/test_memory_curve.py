@@ -4,7 +4,7 @@ from collections import defaultdict
 
 import pytest
 
-from augury.core.builder import GraphBuilder
+from augury.core.graph.builder import GraphBuilder
 from augury.core.timeline import Timeline
 from augury.replay.run import replay
 from augury.report.memory_curve import memory_curve

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from augury.core.builder import GraphBuilder
-from augury.core.graph import Graph
-from augury.core.kinds import MemoryKind, OpKind, ResourceKind, Role
+from augury.core.enums import MemoryKind, OpKind, ResourceKind, Role
+from augury.core.graph.builder import GraphBuilder
+from augury.core.graph.graph import Graph
 from augury.core.timeline import Timeline
 from augury.replay.run import replay
 from augury.report.result import ReplayResult

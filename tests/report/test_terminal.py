@@ -3,8 +3,8 @@ import re
 
 import pytest
 
-from augury.build.layers import ModelSize, conv_layers
-from augury.build.synthetic import SyntheticJob, synthesize
+from augury.build.synthetic.layers import ModelSize, conv_layers
+from augury.build.synthetic.training_run import SyntheticJob, synthesize
 from augury.core.cluster import Cluster, Link
 from augury.core.timeline import Timeline
 from augury.replay.run import replay

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from augury.core.graph import NONE
-from augury.core.kinds import OpKind, Phase, StepState, StreamKind
-from augury.core.strings import StringTable
-from augury.core.trace import Events, RankFacts, Steps, Streams, Trace
+from augury.core.enums import OpKind, Phase, StepState, StreamKind
+from augury.core.graph.graph import NONE
+from augury.core.string_table import StringTable
+from augury.core.trace.trace import Events, RankFacts, Steps, Streams, Trace
 from augury.report.wire_use import SLICES, sparkline, time_of_collectives, use_over_step
 from tests.costs.test_links import wire_of
 

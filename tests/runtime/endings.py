@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from augury.runtime.torch_scheduled import schedule_training
+from augury.runtime.torch.training import schedule_training
 from tests.runtime.trainings import Net, Training, plan_of
 
 

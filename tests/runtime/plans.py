@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from augury.core.kinds import OpKind
-from augury.core.plan import Mode, Order, Piece, Plan, Slice
-from augury.core.problem import Gradient, Network, Problem
+from augury.core.enums import OpKind
+from augury.core.plan.plan import Mode, Order, Piece, Plan, Slice
+from augury.core.plan.problem import Gradient, Network, Problem
 
 
 def plan_for(

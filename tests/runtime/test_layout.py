@@ -7,10 +7,10 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from augury.core.kinds import OpKind
-from augury.core.plan import Order, Piece, Slice
-from augury.core.problem import Gradient, Network, Problem
-from augury.runtime.layout import lay_out
+from augury.core.enums import OpKind
+from augury.core.plan.plan import Order, Piece, Slice
+from augury.core.plan.problem import Gradient, Network, Problem
+from augury.runtime.piece_layout import lay_out
 
 
 def _problem(num_items: list[int], item_bytes: int) -> Problem:

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from augury.core.plan import Plan
-from augury.core.plan_spec import wrong_with
+from augury.core.plan.plan import Plan
+from augury.core.plan.plan_spec import wrong_with
 from augury.runtime.meter import Meter, StepLog
 from augury.runtime.replan import PAUSE_STEPS, Replanner, better_plan
-from augury.schedule.candidates import piece_candidates
 from augury.schedule.evaluate import step_ns
+from augury.schedule.search.candidates import piece_candidates
 from tests.runtime.plans import plan_for
 
 PLAN = plan_for({"a": 800_000, "b": 400_000, "c": 800_000})

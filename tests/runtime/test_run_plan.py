@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from augury.cli.main import main
-from augury.core.plan import Mode, Plan
-from augury.core.plan_file import plan_digest, save_plan
-from augury.core.plan_status import PlanStatus, TrainingMode
-from augury.ingest.run import open_run
+from augury.core.plan.plan import Mode, Plan
+from augury.core.plan.plan_file import plan_digest, save_plan
+from augury.core.plan.plan_status import PlanStatus, TrainingMode
+from augury.ingest.open_run import open_run
 from tests.capture.jobs import TRAINING, start_ranks, write_training
 from tests.runtime.plans import plan_for
 
@@ -169,7 +169,7 @@ def test_a_rank_that_cannot_read_the_plan(tmp_path: Path, losses: list[list[str]
     launcher.write_text(
         "import os, runpy, sys\n"
         "if os.environ['RANK'] == '1':\n    os.environ['AUGURY_PLAN'] += '.none'\n"
-        "from augury.runtime.inject import arrange\narrange()\n"
+        "from augury.runtime.torch.injection import arrange\narrange()\n"
         f"runpy.run_path({str(script)!r}, run_name='__main__')\n"
     )
     environment = {"AUGURY_PLAN": str(tmp_path / "plan.json"), "AUGURY_PLAN_TRIAL": "0"}

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from augury.core.plan_status import TrainingMode, TrialResult
+from augury.core.plan.plan_status import TrainingMode, TrialResult
 from augury.runtime.trial import Trial, TrialRules
 
 STOCK, PLANNED, BUCKETS = TrainingMode.STOCK, TrainingMode.PLANNED, TrainingMode.BUCKETS

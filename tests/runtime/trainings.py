@@ -12,11 +12,11 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from augury.core.kinds import OpKind
-from augury.core.plan import Mode, Order, Piece, Plan, Slice
-from augury.core.problem import Gradient, Network, Problem
-from augury.runtime.torch_names import trained_parameters
-from augury.runtime.torch_scheduled import Scheduled, schedule_training
+from augury.core.enums import OpKind
+from augury.core.plan.plan import Mode, Order, Piece, Plan, Slice
+from augury.core.plan.problem import Gradient, Network, Problem
+from augury.runtime.torch.parameter_names import trained_parameters
+from augury.runtime.torch.training import Scheduled, schedule_training
 from augury.runtime.trial import TrialRules
 
 STEPS = 3

@@ -6,10 +6,10 @@ from itertools import pairwise
 
 from hypothesis import strategies as st
 
-from augury.core.kinds import OpKind
-from augury.core.plan import Order, Piece, Slice
-from augury.core.plan_spec import verify_order
-from augury.core.problem import Problem, Scheme
+from augury.core.enums import OpKind
+from augury.core.plan.plan import Order, Piece, Slice
+from augury.core.plan.plan_spec import verify_order
+from augury.core.plan.problem import Problem, Scheme
 
 
 @st.composite

@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from augury.core.kinds import OpKind
-from augury.core.plan import Order
-from augury.core.problem import Gradient, Network, Problem
-from augury.schedule.bound import lower_bound
+from augury.core.enums import OpKind
+from augury.core.plan.plan import Order
+from augury.core.plan.problem import Gradient, Network, Problem
 from augury.schedule.evaluate import Outcome, evaluate
-from augury.schedule.policies import POLICIES
-from augury.schedule.policy import Policy
+from augury.schedule.lower_bound import lower_bound
+from augury.schedule.policies.policy import Policy
+from augury.schedule.policies.registry import POLICIES
 
 DOCUMENT = Path(__file__).parents[2] / "docs/scheduling.md"
 MS = 1_000_000

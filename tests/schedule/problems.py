@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from augury.core.problem import Gradient, Network, Problem, Scheme
+from augury.core.plan.problem import Gradient, Network, Problem, Scheme
 
 _SCHEMES = st.sampled_from(Scheme)
 _TIMES_NS = st.integers(0, 40)

@@ -10,16 +10,16 @@ from benchmarks.schedule.instances import instance
 from hypothesis import given
 from hypothesis import strategies as st
 
-from augury.core.plan_spec import verify_order
-from augury.core.problem import Scheme
-from augury.schedule.augury import Augury
-from augury.schedule.bound import lower_bound
+from augury.core.plan.plan_spec import verify_order
+from augury.core.plan.problem import Scheme
 from augury.schedule.evaluate import Evaluator, step_ns
-from augury.schedule.judging import what_may_be
-from augury.schedule.line import Line, flat_line
-from augury.schedule.optimum import optimum
-from augury.schedule.rivals import RIVALS
-from augury.schedule.searching import Search
+from augury.schedule.exact import optimum
+from augury.schedule.lower_bound import lower_bound
+from augury.schedule.policies.augury import Augury
+from augury.schedule.policies.baselines import RIVALS
+from augury.schedule.search.byte_line import Line, flat_line
+from augury.schedule.search.robust_cost import what_may_be
+from augury.schedule.search.search import Search
 from tests.campaigns import campaign
 
 from .problems import problem_of, problems

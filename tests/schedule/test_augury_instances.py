@@ -9,8 +9,8 @@ from benchmarks.schedule import random as random_problems
 from benchmarks.schedule.instances import instance
 from benchmarks.schedule.models import MODELS
 
-from augury.core.problem import Scheme
-from augury.schedule.bursts import find_bursts
+from augury.core.plan.problem import Scheme
+from augury.schedule.search.bursts import find_bursts
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from augury.core.problem import Scheme
+from augury.core.plan.problem import Scheme
 from augury.schedule import least_step as least_step_module
-from augury.schedule.bound import lower_bound
 from augury.schedule.evaluate import step_ns
-from augury.schedule.optimum import optimum
-from augury.schedule.policies import POLICIES
+from augury.schedule.exact import optimum
+from augury.schedule.lower_bound import lower_bound
+from augury.schedule.policies.registry import POLICIES
 from tests.campaigns import campaign
 
 from .orders import orders

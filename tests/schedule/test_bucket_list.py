@@ -7,13 +7,13 @@ from itertools import combinations, pairwise
 
 from hypothesis import given, settings
 
-from augury.core.plan_spec import verify_order
-from augury.core.problem import Network, Problem
-from augury.schedule.bucket_list import BucketList, bucket_caps
-from augury.schedule.ddp import order_of_buckets
+from augury.core.plan.plan_spec import verify_order
+from augury.core.plan.problem import Network, Problem
 from augury.schedule.evaluate import step_ns
-from augury.schedule.making import exchanged, release_order, whole
-from augury.schedule.policies import POLICIES
+from augury.schedule.order_parts import exchanged, release_order, whole
+from augury.schedule.policies.bucket_list import BucketList, bucket_caps
+from augury.schedule.policies.ddp import order_of_buckets
+from augury.schedule.policies.registry import POLICIES
 from tests.schedule.problems import problems
 
 

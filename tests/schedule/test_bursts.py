@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from augury.core.problem import Problem
-from augury.schedule.bursts import find_bursts
-from augury.schedule.prophet import Prophet
+from augury.core.plan.problem import Problem
+from augury.schedule.policies.prophet import Prophet
+from augury.schedule.search.bursts import find_bursts
 
 from .problems import problem_of
 

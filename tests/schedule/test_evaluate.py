@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 import augury
 from augury.build.scheduled import build_scheduled
+from augury.core.enums import OpKind
 from augury.core.errors import InputError
-from augury.core.kinds import OpKind
-from augury.core.plan import Order, Piece
-from augury.core.problem import Problem, Scheme
+from augury.core.plan.plan import Order, Piece
+from augury.core.plan.problem import Problem, Scheme
 from augury.schedule.evaluate import Evaluator, evaluate, step_ns
-from augury.schedule.flat import flat_order, flat_problem
-from augury.schedule.making import whole
-from augury.schedule.policies import POLICIES
-from augury.schedule.reference import times_of
+from augury.schedule.evaluate_reference import times_of
+from augury.schedule.flat_arrays import flat_order, flat_problem
+from augury.schedule.order_parts import whole
+from augury.schedule.policies.registry import POLICIES
 from tests.campaigns import campaign
 
 from .orders import orders

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from augury.core.errors import UsageError
-from augury.core.plan import Order, Slice
-from augury.core.plan_spec import verify_order
-from augury.schedule.bound import lower_bound
+from augury.core.plan.plan import Order, Slice
+from augury.core.plan.plan_spec import verify_order
 from augury.schedule.evaluate import step_ns
-from augury.schedule.fifo import Fifo
-from augury.schedule.making import exchanged, whole
-from augury.schedule.optimum import optimum
+from augury.schedule.exact import optimum
+from augury.schedule.lower_bound import lower_bound
+from augury.schedule.order_parts import exchanged, whole
+from augury.schedule.policies.fifo import Fifo
 
 from .problems import problem_of, problems
 

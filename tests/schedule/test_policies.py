@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from augury.core.graph import NONE
-from augury.core.kinds import OpKind
-from augury.core.plan import LAST_OPS, Order
-from augury.core.plan_spec import verify_order
-from augury.core.problem import Problem, Scheme
-from augury.schedule.bound import lower_bound
-from augury.schedule.bytescheduler import ByteScheduler
-from augury.schedule.ddp import Ddp, DdpBest
-from augury.schedule.dear import Dear
+from augury.core.enums import OpKind
+from augury.core.graph.graph import NONE
+from augury.core.plan.plan import LAST_OPS, Order
+from augury.core.plan.plan_spec import verify_order
+from augury.core.plan.problem import Problem, Scheme
 from augury.schedule.evaluate import Outcome, evaluate
-from augury.schedule.p3 import P3
-from augury.schedule.policies import POLICIES, find_policy
-from augury.schedule.policy import Policy
-from augury.schedule.prophet import Prophet
+from augury.schedule.lower_bound import lower_bound
+from augury.schedule.policies.bytescheduler import ByteScheduler
+from augury.schedule.policies.ddp import Ddp, DdpBest
+from augury.schedule.policies.dear import Dear
+from augury.schedule.policies.p3 import P3
+from augury.schedule.policies.policy import Policy
+from augury.schedule.policies.prophet import Prophet
+from augury.schedule.policies.registry import POLICIES, find_policy
 from tests.campaigns import campaign
 from tests.schedule.problems import problems
 

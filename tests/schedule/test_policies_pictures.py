@@ -7,8 +7,8 @@ import re
 import pytest
 
 from augury.schedule.evaluate import step_ns
-from augury.schedule.policies import find_policy
-from augury.schedule.rivals import RIVALS
+from augury.schedule.policies.baselines import RIVALS
+from augury.schedule.policies.registry import find_policy
 from tests.schedule.pictures import DOCUMENT, EXAMPLE, MS, illustrated
 
 TEXT = DOCUMENT.read_text("utf-8")

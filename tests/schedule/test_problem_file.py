@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from augury.core.errors import FileFormatError, InputError
-from augury.core.problem import Problem
+from augury.core.plan.problem import Problem
 from augury.schedule.problem_file import (
     Stated,
     decode_problem,

@@ -15,8 +15,8 @@ from benchmarks.schedule.resnet50 import (
     tensors,
 )
 
-from augury.core.problem import Scheme
-from augury.schedule.prophet import Prophet
+from augury.core.plan.problem import Scheme
+from augury.schedule.policies.prophet import Prophet
 
 
 def test_the_architecture_has_the_published_tensors():

@@ -6,19 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from augury.core.kinds import OpKind
-from augury.core.plan import Order, Piece
-from augury.core.problem import Problem, Scheme
-from augury.schedule.bound import lower_bound
-from augury.schedule.bytescheduler import ByteScheduler
-from augury.schedule.ddp import Ddp, DdpBest
-from augury.schedule.dear import Dear
+from augury.core.enums import OpKind
+from augury.core.plan.plan import Order, Piece
+from augury.core.plan.problem import Problem, Scheme
 from augury.schedule.evaluate import evaluate, step_ns
-from augury.schedule.fifo import Fifo
-from augury.schedule.making import MEBIBYTE, by_priority, cut, gather, whole
-from augury.schedule.mg_wfbp import MgWfbp
-from augury.schedule.p3 import P3
-from augury.schedule.prophet import Prophet
+from augury.schedule.lower_bound import lower_bound
+from augury.schedule.order_parts import MEBIBYTE, by_priority, cut, gather, whole
+from augury.schedule.policies.bytescheduler import ByteScheduler
+from augury.schedule.policies.ddp import Ddp, DdpBest
+from augury.schedule.policies.dear import Dear
+from augury.schedule.policies.fifo import Fifo
+from augury.schedule.policies.mg_wfbp import MgWfbp
+from augury.schedule.policies.p3 import P3
+from augury.schedule.policies.prophet import Prophet
 from tests.schedule.problems import problem_of, problems
 
 MILLION = 1_000_000

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from benchmarks.validate.jax_job import PYTHON, jax_checks, payload_of_ring
 
-from augury.capture.wire import wire_library
+from augury.capture.wire.preload import wire_library
 from augury.core.errors import UsageError
 
 

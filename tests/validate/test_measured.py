@@ -157,7 +157,7 @@ def test_no_two_changes_of_a_setting_make_the_same_buckets():
     pytest.importorskip("torch")
     from benchmarks.testbed.models import WORKLOADS
 
-    from augury.schedule.making import MEBIBYTE, fill_buckets
+    from augury.schedule.order_parts import MEBIBYTE, fill_buckets
 
     def buckets(model: str, caps: str) -> str:
         sizes_bytes = [4 * one.numel() for one in WORKLOADS[model].build().parameters()]

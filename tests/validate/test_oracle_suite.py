@@ -20,7 +20,7 @@ from benchmarks.validate.oracle_suite import SETTINGS, checks
 from benchmarks.validate.progress import Progress
 from benchmarks.validate.revision import Revision
 
-from augury.core.builder import GraphBuilder
+from augury.core.graph.builder import GraphBuilder
 from augury.replay.run import replay
 
 CNN = CNNS["tiny"]

@@ -17,10 +17,10 @@ from benchmarks.validate.policy_settings import ALL, CASES, FEW
 from benchmarks.validate.policy_suite import SCHEDULE, over_all
 from benchmarks.validate.rows import Row, summarize
 
-from augury.core.plan import Mode, Plan
-from augury.core.plan_file import save_plan
-from augury.core.problem import Gradient, Network, Problem
-from augury.schedule.policies import find_policy
+from augury.core.plan.plan import Mode, Plan
+from augury.core.plan.plan_file import save_plan
+from augury.core.plan.problem import Gradient, Network, Problem
+from augury.schedule.policies.registry import find_policy
 
 MS = 1_000_000
 

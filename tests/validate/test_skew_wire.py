@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 from benchmarks.testbed.skew import skew_run
 
-from augury.ingest.wire.layout import CONNECTION, EVENT, HEADER, SENT, STATE_OF_TCP
+from augury.ingest.wire.recorder_files.file_layout import (
+    CONNECTION,
+    EVENT,
+    HEADER,
+    SENT,
+    STATE_OF_TCP,
+)
 
 AT = 10**18
 MS = 1_000_000

@@ -17,11 +17,11 @@ from benchmarks.testbed.loopback import Loopback
 from benchmarks.testbed.network import Network, can_make_networks
 from benchmarks.validate.measured import leftover_hooks
 
-from augury.core.plan import Mode, Plan
-from augury.core.plan_file import save_plan
-from augury.core.problem import Gradient, Problem
-from augury.core.problem import Network as Link
-from augury.schedule.policies import find_policy
+from augury.core.plan.plan import Mode, Plan
+from augury.core.plan.plan_file import save_plan
+from augury.core.plan.problem import Gradient, Problem
+from augury.core.plan.problem import Network as Link
+from augury.schedule.policies.registry import find_policy
 
 torch = pytest.importorskip("torch")
 

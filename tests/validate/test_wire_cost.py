@@ -9,7 +9,7 @@ import pytest
 from benchmarks.validate.settings import Setting
 from benchmarks.validate.wire_cost import Cost, cost_of_wire, noise_pct
 
-from augury.capture.wire import LIBRARY_VARIABLE
+from augury.capture.wire.preload import LIBRARY_VARIABLE
 from tests.capture.wired import build_library
 
 SETTING = Setting(name="short", model="last", mbit=None)

@@ -14,10 +14,10 @@ from benchmarks.validate.wire_checks import bytes_of_wire, not_received, off_by
 from benchmarks.validate.wire_settings import WIRE_SETTINGS
 from benchmarks.validate.wire_suite import WIRE, better_than_coarse
 
-from augury.core.graph import NONE
-from augury.core.kinds import OpKind
-from augury.core.strings import StringTable
-from augury.core.trace import Events, Steps, Streams, Trace
+from augury.core.enums import OpKind
+from augury.core.graph.graph import NONE
+from augury.core.string_table import StringTable
+from augury.core.trace.trace import Events, Steps, Streams, Trace
 from augury.core.wire import Connections, MessageKind, Messages, Process, Wire
 
 

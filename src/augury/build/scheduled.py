@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from augury.core.builder import GraphBuilder
-from augury.core.graph import NONE, Graph
-from augury.core.kinds import OpKind, ResourceKind
-from augury.core.plan import LAST_OPS, Order
-from augury.core.problem import Problem
-from augury.schedule.flat import FlatOrder, flat_order
+from augury.core.enums import OpKind, ResourceKind
+from augury.core.graph.builder import GraphBuilder
+from augury.core.graph.graph import NONE, Graph
+from augury.core.plan.plan import LAST_OPS, Order
+from augury.core.plan.problem import Problem
+from augury.schedule.flat_arrays import FlatOrder, flat_order
 
 ALONE = (OpKind.PUSH, OpKind.PULL)
 """What a rank does without the others."""

@@ -10,9 +10,9 @@ import shlex
 import sys
 from pathlib import Path
 
-from augury.capture.in_process import arrange_here, is_rank
+from augury.capture.launcher.in_process import arrange_here, is_rank
+from augury.capture.launcher.run_folder import prepare_folder
 from augury.capture.rank_record import own_rank
-from augury.capture.run_folder import prepare_folder
 from augury.capture.settings import Settings, parse_ranks, parse_windows
 from augury.core.errors import UsageError
 
@@ -75,7 +75,7 @@ def _tell(pid: int, folder: Path, out: str) -> None:
     there."""
     if os.getpid() != pid:
         return
-    from augury.capture.summary import summarize_run
+    from augury.capture.launcher.run_summary import summarize_run
 
     try:
         summary = summarize_run(folder)

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 from augury.capture.settings import Settings
-from augury.core.after_import import after_import
+from augury.core.import_hook import after_import
 
 _TOLD = "AUGURY_TORCH_VERSION"
 
@@ -20,7 +20,7 @@ def arrange(settings: Settings | None = None) -> None:
     if settings is None:
         return
     if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0":
-        from augury.capture.run_folder import remove_earlier_start
+        from augury.capture.launcher.run_folder import remove_earlier_start
 
         with suppress(OSError):
             remove_earlier_start(Path(settings.out))
@@ -28,7 +28,7 @@ def arrange(settings: Settings | None = None) -> None:
     def start(module: ModuleType) -> None:
         _tell_untested()
         try:
-            from augury.capture.torch_recorder import StepRecorder
+            from augury.capture.torch.recorder import StepRecorder
 
             module.register_optimizer_step_post_hook(StepRecorder(settings).on_step)
         except Exception as error:
@@ -40,7 +40,7 @@ def arrange(settings: Settings | None = None) -> None:
 def _tell_untested() -> None:
     """One line, by the first process of the job that imports torch. Those that it starts, and
     ranks other than 0, say nothing."""
-    from augury.core.tested import is_tested, tested_versions
+    from augury.core.tested_versions import is_tested, tested_versions
 
     version = str(getattr(sys.modules.get("torch"), "__version__", ""))
     is_told = _TOLD in os.environ or os.environ.get("RANK", "0") != "0"

@@ -15,11 +15,11 @@ from augury.cli.options import Force, Json
 from augury.cli.progress import working
 from augury.cli.say import next_command, say
 from augury.core.errors import AuguryError, UsageError
-from augury.core.tested import TESTED
+from augury.core.tested_versions import TESTED
 from augury.report.formats import DEFAULT_MAX_EVENTS
 
 if TYPE_CHECKING:
-    from augury.core.graph import Graph
+    from augury.core.graph.graph import Graph
     from augury.report.result import ReplayResult
 
 _STRAGGLER = 5
@@ -133,9 +133,9 @@ def _show(summary: ReplayResult, source: Path) -> None:
 
 
 def _made_up(out: Path, *, force: bool) -> tuple[Graph, Path]:
-    from augury.build.layers import ModelSize, conv_layers
-    from augury.build.synthetic import SyntheticJob, synthesize
-    from augury.core.graph_file import save_graph
+    from augury.build.synthetic.layers import ModelSize, conv_layers
+    from augury.build.synthetic.training_run import SyntheticJob, synthesize
+    from augury.core.graph.graph_file import save_graph
 
     path = out / "run.augury"
     with working("making up a run"):

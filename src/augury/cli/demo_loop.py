@@ -21,7 +21,7 @@ from augury.core.errors import AuguryError
 
 if TYPE_CHECKING:
     from augury.core.comparison import Comparison
-    from augury.core.graph import Graph
+    from augury.core.graph.graph import Graph
     from augury.report.schedule_result import ScheduleResult
 
 WINDOWS = "10:20,30:40"
@@ -60,7 +60,7 @@ class Demo:
 
         from augury.cli.schedule_assess import assess
         from augury.cli.schedule_case import open_case, other_network
-        from augury.schedule.policies import POLICIES
+        from augury.schedule.policies.registry import POLICIES
 
         case = open_case(self.run, max_bytes=None, changes=[], other=other_network(None, None))
         assessment = assess(case, POLICIES)
@@ -69,10 +69,10 @@ class Demo:
 
     def follow_plan(self) -> Comparison:
         """Held against the plan, unless the trial in the job kept stock DDP."""
-        from augury.core.plan_file import load_plan
-        from augury.diagnose.compare import compare_runs
-        from augury.ingest.run import open_run
-        from augury.runtime.inject import VARIABLE
+        from augury.core.plan.plan_file import load_plan
+        from augury.diagnose.compare_runs import compare_runs
+        from augury.ingest.open_run import open_run
+        from augury.runtime.torch.injection import VARIABLE
 
         folder = self._train(
             self.planned_run,
@@ -90,8 +90,8 @@ class Demo:
     def _train(
         self, out: Path, num_steps: int, what: str, told: dict[str, str] | None = None
     ) -> Path:
-        from augury.capture.launcher import launch
-        from augury.capture.run_folder import prepare_folder
+        from augury.capture.launcher.launch import launch
+        from augury.capture.launcher.run_folder import prepare_folder
         from augury.capture.settings import Settings, parse_windows
 
         folder = prepare_folder(out, force=self.force, rank=None)

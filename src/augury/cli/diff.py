@@ -14,7 +14,7 @@ from augury.cli.progress import working
 from augury.core.errors import GateError, InputError
 
 if TYPE_CHECKING:
-    from augury.core.trace import Trace
+    from augury.core.trace.trace import Trace
 
 
 def diff(
@@ -37,9 +37,9 @@ def diff(
 ) -> None:
     """Compare two runs with each other, and with what a plan predicted."""
     import_numpy()
-    from augury.core.plan_file import load_plan
-    from augury.diagnose.followed import check_followed
-    from augury.diagnose.repeats import compare_repeats
+    from augury.core.plan.plan_file import load_plan
+    from augury.diagnose.plan_followed import check_followed
+    from augury.diagnose.repeated_runs import compare_repeats
 
     predicted = load_plan(plan) if plan is not None else None
     pairs = [(_read(first), _read(second)) for first, second in _pairs(before, after)]
@@ -92,7 +92,7 @@ def _numbered(folder: Path) -> dict[int, Path]:
 
 
 def _read(run: Path) -> Trace:
-    from augury.ingest.run import open_run
+    from augury.ingest.open_run import open_run
 
     if not run.is_dir():
         raise InputError(f"{run} is not a run's folder", remedy="give what `augury run` wrote")

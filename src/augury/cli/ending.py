@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from augury.capture.summary import RankSummary, RunSummary
-    from augury.capture.wire_summary import WireSummary
+    from augury.capture.launcher.run_summary import RankSummary, RunSummary
+    from augury.capture.launcher.wire_summary import WireSummary
 
 MAX_NAMED = 3
 """Traces of a rank that are named one by one."""
@@ -30,7 +30,7 @@ class Ending:
     exit_code: int = 0
 
     def tell(self) -> RunSummary:
-        from augury.capture.summary import summarize_run
+        from augury.capture.launcher.run_summary import summarize_run
 
         # Rank 0 ends last, so it can speak for all.
         summary = summarize_run(self.folder, rank=self.rank or None, wire=self.wire)

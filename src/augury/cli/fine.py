@@ -11,10 +11,10 @@ from augury.cli.progress import working
 from augury.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from augury.core.graph import Graph
-    from augury.core.trace import Calibration
+    from augury.core.graph.graph import Graph
+    from augury.core.trace.trace import Calibration
     from augury.costs.links import Links
-    from augury.rewrite.expand import Topology
+    from augury.passes.expand_collectives import Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class FineRun:
     links: Links
 
     def expanded(self) -> Graph:
-        from augury.rewrite.expand import expand
+        from augury.passes.expand_collectives import expand
 
         with working("expanding collectives"):
             return expand(self.graph, self.links)
@@ -39,10 +39,10 @@ def read_fine(path: Path, *, max_bytes: str | None = None) -> FineRun:
             remedy="give the folder of a run recorded with `augury run --wire`",
         )
     import_numpy()
-    from augury.build.recorded import build_recorded
+    from augury.build.recorded.recorded_graph import build_recorded
     from augury.costs.links import fit_links
-    from augury.ingest.run import open_run
-    from augury.ingest.wire.read import read_wire
+    from augury.ingest.open_run import open_run
+    from augury.ingest.wire.read_wire import read_wire
 
     with working(f"reading {path}"):
         trace = open_run(path, max_bytes=run_cap(max_bytes))
@@ -61,7 +61,7 @@ def topology_of(
     """None if nothing is to be otherwise."""
     if algorithm is None and ring_order is None and not half_duplex:
         return None
-    from augury.rewrite.expand import RECORDED, Topology
+    from augury.passes.expand_collectives import RECORDED, Topology
 
     order = None
     if ring_order is not None:
@@ -75,7 +75,7 @@ def topology_of(
 
 
 def words_of(topology: Topology) -> list[str]:
-    from augury.rewrite.expand import RECORDED
+    from augury.passes.expand_collectives import RECORDED
 
     words = []
     if topology.algorithm != RECORDED.algorithm:

@@ -11,11 +11,11 @@ from augury.core.units import parse_bytes
 
 if TYPE_CHECKING:
     from augury.core.errors import DeadlockError
-    from augury.core.graph import Graph
+    from augury.core.graph.graph import Graph
     from augury.core.ledger import Ledger
     from augury.core.timeline import Timeline
-    from augury.core.trace import Calibration
-    from augury.costs.interval import Representation
+    from augury.core.trace.trace import Calibration
+    from augury.costs.prediction_interval import Representation
 
 
 def read_graph(path: Path, *, max_bytes: str | None) -> Graph:
@@ -28,7 +28,7 @@ def read_calibrated(path: Path, *, max_bytes: str | None) -> tuple[Graph, list[C
     if path.is_dir():
         return read_recorded(path, max_bytes=max_bytes)
     import_numpy()
-    from augury.core.graph_file import DEFAULT_MAX_BYTES, load_graph
+    from augury.core.graph.graph_file import DEFAULT_MAX_BYTES, load_graph
 
     cap = DEFAULT_MAX_BYTES if max_bytes is None else parse_bytes(max_bytes)
     with working(f"reading {path}"):
@@ -37,8 +37,8 @@ def read_calibrated(path: Path, *, max_bytes: str | None) -> tuple[Graph, list[C
 
 def read_recorded(folder: Path, *, max_bytes: str | None = None) -> tuple[Graph, list[Calibration]]:
     import_numpy()
-    from augury.build.recorded import build_recorded
-    from augury.ingest.run import open_run
+    from augury.build.recorded.recorded_graph import build_recorded
+    from augury.ingest.open_run import open_run
 
     with working(f"reading {folder}"):
         trace = open_run(folder, max_bytes=run_cap(max_bytes))
@@ -48,7 +48,7 @@ def read_recorded(folder: Path, *, max_bytes: str | None = None) -> tuple[Graph,
 
 def run_cap(max_bytes: str | None) -> int:
     """Bytes that all files of a run may unpack to."""
-    from augury.ingest.sources import MAX_RUN_BYTES
+    from augury.ingest.run_files import MAX_RUN_BYTES
 
     return MAX_RUN_BYTES if max_bytes is None else parse_bytes(max_bytes)
 
@@ -105,8 +105,8 @@ def representation_of(replayed: Timeline) -> Representation | None:
     if graph.num_steps < 2 or len(graph.carries):
         return None
     from augury.core.measured_step import over_ranks, worker_steps
-    from augury.costs.interval import representation
-    from augury.replay.use import step_durations_ns
+    from augury.costs.prediction_interval import representation
+    from augury.replay.utilization import step_durations_ns
 
     slowest = max(range(len(replayed.rank_step_ns)), key=replayed.rank_step_ns.__getitem__)
     steps = replayed.rank_steps.of_rank(slowest)
@@ -117,7 +117,7 @@ def representation_of(replayed: Timeline) -> Representation | None:
 
 def warnings_of(run: Representation | None) -> Ledger:
     from augury.core.ledger import Ledger
-    from augury.costs.interval import note_unrepresentative
+    from augury.costs.prediction_interval import note_unrepresentative
 
     ledger = Ledger()
     if run is not None:
@@ -132,7 +132,7 @@ def predicted_interval(
     starts from."""
     if run is None:
         return None
-    from augury.costs.interval import interval_ns
+    from augury.costs.prediction_interval import interval_ns
 
     return interval_ns(timeline.step_ns, run, model_error=model_error)
 

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from augury.core.errors import AuguryError
-from augury.core.tested import is_tested, tested_versions
+from augury.core.tested_versions import is_tested, tested_versions
 from augury.core.units import format_bytes
 
 if TYPE_CHECKING:
-    from augury.core.graph import Graph
+    from augury.core.graph.graph import Graph
 
 MIN_PYTHON = (3, 11)
 DEPENDENCIES = ("numpy", "msgspec", "isal", "polars", "rich", "typer")
@@ -135,7 +135,7 @@ def _kernel() -> Check:
 
 def _wire() -> Check:
     """Not only that it is there: a process has to start with it."""
-    from augury.capture.wire import wire_library
+    from augury.capture.wire.preload import wire_library
 
     try:
         library = wire_library()
@@ -164,8 +164,8 @@ def _wire() -> Check:
 
 def _small_graph() -> Graph:
     """Has some of everything that the engines treat differently."""
-    from augury.core.builder import GraphBuilder
-    from augury.core.kinds import OpKind, ResourceKind
+    from augury.core.enums import OpKind, ResourceKind
+    from augury.core.graph.builder import GraphBuilder
 
     builder = GraphBuilder()
     link = builder.shared_resource("link")

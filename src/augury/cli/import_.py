@@ -13,7 +13,7 @@ from augury.cli.say import next_command, say
 from augury.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from augury.core.trace import Trace
+    from augury.core.trace.trace import Trace
 
 
 def import_(
@@ -36,7 +36,7 @@ def import_(
 ) -> None:
     """Read traces of all ranks: one clock, collectives matched, oddities counted."""
     from augury.cli.graphs import run_cap
-    from augury.core.trace_file import write_trace
+    from augury.core.trace.trace_file import write_trace
     from augury.ingest.imported import import_traces
 
     _refuse_runs(traces)
@@ -86,7 +86,7 @@ def summary(trace: Trace) -> dict[str, Any]:
 
 
 def _refuse_runs(traces: list[Path]) -> None:
-    from augury.ingest.rank_record import is_rank_record
+    from augury.ingest.formats.rank_record import is_rank_record
 
     for path in traces:
         inside = sorted(path.glob("rank-*.json")) if path.is_dir() else [path]

@@ -16,8 +16,8 @@ from augury.core.errors import UsageError
 from augury.core.files import ensure_writable, new_file
 
 if TYPE_CHECKING:
-    from augury.oracle.cluster import Machine
-    from augury.oracle.fit_constants import Constants
+    from augury.oracle.cluster.cluster import Machine
+    from augury.oracle.fitting.corrections import Constants
 
 
 def oracle(
@@ -122,12 +122,12 @@ def oracle(
     if out is not None:
         ensure_writable(out, force=force)
     from augury.core.units import parse_bytes
-    from augury.oracle.device import Precision
-    from augury.oracle.layers_cost import Work
+    from augury.oracle.cluster.device import Precision
+    from augury.oracle.layer_costs import Work
     from augury.oracle.memory import Optimizer
-    from augury.oracle.reader import load_model
-    from augury.oracle.reader_run import with_times
-    from augury.oracle.strategies.known import STRATEGIES, find_strategy
+    from augury.oracle.model_reader.model_from_run import with_times
+    from augury.oracle.model_reader.read_model import load_model
+    from augury.oracle.strategies.registry import STRATEGIES, find_strategy
     from augury.oracle.strategy import Options
     from augury.oracle.sweep import Batch, parse_devices, sweep
 
@@ -176,15 +176,15 @@ def oracle(
 
     notes: list[str] = []
     if fidelity == "replay":
-        from augury.oracle.graphs.replayed import replay_each
+        from augury.oracle.graphs.replay_sweep import replay_each
 
         with working(f"replaying {len(chosen) * len(numbers)} configurations"):
             judged, notes = replay_each(judged, chosen)
     result = result_of(judged, samples=samples, notes=notes)
     if result.recommended is not None:
         if out is not None:
-            from augury.core.graph_file import save_graph
-            from augury.oracle.graphs.known import graph_of
+            from augury.core.graph.graph_file import save_graph
+            from augury.oracle.graphs.registry import graph_of
 
             save_graph(graph_of(chosen[0], judged[0].case, whole=True), out, force=force)
         if plot is not None:
@@ -213,22 +213,22 @@ def oracle(
 
 def measured_machine(cluster: str, collectives: Path | None) -> Machine:
     """With its levels as fast as collectives were timed on them."""
-    from augury.oracle.cluster_file import find_machine
-    from augury.oracle.cluster_fit import read_timings, timings_of, with_timings
+    from augury.oracle.cluster.cluster_file import find_machine
+    from augury.oracle.cluster.cluster_fit import read_timings, timings_of, with_timings
 
     machine = find_machine(cluster)
     if collectives is None:
         return machine
     if collectives.is_dir():
-        from augury.ingest.run import open_run
+        from augury.ingest.open_run import open_run
 
         return with_timings(machine, timings_of(open_run(collectives)))
     return with_timings(machine, read_timings(collectives))
 
 
 def find_constants(name: str) -> Constants:
-    from augury.oracle.fit_constants import BARE, load_constants
-    from augury.oracle.fit_published import PUBLISHED
+    from augury.oracle.fitting.corrections import BARE, load_constants
+    from augury.oracle.fitting.fit_published import PUBLISHED
 
     if name == "bare":
         return BARE

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from augury.core.errors import InfeasibleError
-from augury.oracle.certainty import warnings_of
-from augury.oracle.limits import REASONS
+from augury.oracle.feasibility import REASONS
 from augury.oracle.recommend import Choice, interval_s, recommend, recommend_each
 from augury.oracle.strategy import Reason
+from augury.oracle.uncertainty import warnings_of
 from augury.report.oracle_result import OracleResult, OracleRow, PartResult, Recommendation
 
 if TYPE_CHECKING:
-    from augury.oracle.limits import Judged
+    from augury.oracle.feasibility import Judged
 
 
 def result_of(

@@ -37,10 +37,10 @@ def run_in_turns(
     as_json: bool,
 ) -> int:
     """The exit code of the first run that failed, or of which nothing was recorded; else 0."""
-    from augury.capture.launcher import launch
-    from augury.capture.run_folder import prepare_folder
+    from augury.capture.launcher.launch import launch
+    from augury.capture.launcher.run_folder import prepare_folder
     from augury.report.safe_text import safe
-    from augury.runtime.inject import VARIABLE
+    from augury.runtime.torch.injection import VARIABLE
 
     places = [(name, out / name / place) for name, place in turns(number)]
     folders = [prepare_folder(place, force=force) for _, place in places]

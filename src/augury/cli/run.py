@@ -88,12 +88,12 @@ def run(
     json: Json = False,
 ) -> None:
     """Record a PyTorch job: traces of windows of steps, and the time of every step."""
-    from augury.capture.in_process import is_python, is_rank
-    from augury.capture.launcher import as_program, launch
+    from augury.capture.launcher.in_process import is_python, is_rank
+    from augury.capture.launcher.launch import as_program, launch
+    from augury.capture.launcher.run_folder import prepare_folder
     from augury.capture.rank_record import own_rank
-    from augury.capture.run_folder import prepare_folder
     from augury.capture.settings import Settings, parse_ranks, parse_windows
-    from augury.capture.wire import become_wired, wire_environment
+    from augury.capture.wire.preload import become_wired, wire_environment
 
     windows, chosen = parse_windows(steps), parse_ranks(ranks)
     _announce(plan, has_trial=not no_trial)
@@ -159,8 +159,8 @@ def _job(command: list[str], module: str | None) -> list[str]:
 
 def _announce(plan: Path | None, *, has_trial: bool) -> None:
     """To the job's processes, which read it themselves; what is wrong with it is said now."""
-    from augury.core.plan_file import load_plan
-    from augury.runtime.inject import TRIAL_VARIABLE, VARIABLE
+    from augury.core.plan.plan_file import load_plan
+    from augury.runtime.torch.injection import TRIAL_VARIABLE, VARIABLE
 
     if plan is None:
         if not has_trial:
@@ -175,9 +175,14 @@ def _run_here(words: list[str], settings: Settings, ending: Ending) -> NoReturn:
     """A launcher has started this process as one rank: it becomes the job's."""
     import atexit
 
-    from augury.capture.in_process import arrange_here, exit_code_of, run_python, tell_uncaught
-    from augury.runtime.inject import arrange as arrange_plan
+    from augury.capture.launcher.in_process import (
+        arrange_here,
+        exit_code_of,
+        run_python,
+        tell_uncaught,
+    )
     from augury.runtime.refusals import tell_refusals
+    from augury.runtime.torch.injection import arrange as arrange_plan
 
     if ending.rank == 0:
         # Called after what the recorder does at the end, being registered before it.
@@ -200,7 +205,7 @@ def _run_here(words: list[str], settings: Settings, ending: Ending) -> NoReturn:
 
 def _pack_unless_forked(pid: int, ending: Ending) -> None:
     """No launcher of ours is left to do it."""
-    from augury.capture.wire_pack import pack_left
+    from augury.capture.wire.pack import pack_left
 
     if os.getpid() == pid:
         pack_left(ending.folder, rank=ending.rank)

@@ -23,7 +23,7 @@ from augury.core.files import ensure_writable, new_file
 if TYPE_CHECKING:
     from augury.cli.schedule_case import Case
     from augury.report.schedule_result import ScheduleResult
-    from augury.schedule.policy import Policy
+    from augury.schedule.policies.policy import Policy
 
 
 def schedule(
@@ -108,10 +108,10 @@ def schedule(
 
 
 def _policies(names: str, *, low_risk: bool) -> list[Policy]:
-    from augury.schedule.policies import POLICIES, find_policy
+    from augury.schedule.policies.registry import POLICIES, find_policy
 
     if low_risk:
-        from augury.schedule.bucket_list import BucketList
+        from augury.schedule.policies.bucket_list import BucketList
 
         if names != "all":
             raise UsageError("--low-risk chooses the policies", remedy="leave --policy out")

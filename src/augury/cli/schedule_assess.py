@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from augury.cli.graphs import predicted_interval, replay_changed
 from augury.cli.progress import working
+from augury.core.enums import OpKind, ResourceKind
 from augury.core.errors import AuguryError
-from augury.core.kinds import OpKind, ResourceKind
-from augury.core.plan import FIRST_OPS, LAST_OPS, Foretold, Mode, Order, Plan, is_swapped
-from augury.core.plan_spec import verify_order
+from augury.core.plan.plan import FIRST_OPS, LAST_OPS, Foretold, Mode, Order, Plan, is_swapped
+from augury.core.plan.plan_spec import verify_order
 from augury.report.schedule_result import (
     Curve,
     PieceResult,
@@ -22,10 +22,10 @@ from augury.report.schedule_result import (
 
 if TYPE_CHECKING:
     from augury.cli.schedule_case import Case
-    from augury.core.problem import Problem
+    from augury.core.plan.problem import Problem
     from augury.core.timeline import Timeline
     from augury.schedule.evaluate import Outcome
-    from augury.schedule.policy import Policy
+    from augury.schedule.policies.policy import Policy
 
 ASSUMES = {True: 0.02, False: 0.03}
 """What a prediction of another order may be off by beyond what the run shows, with and without a
@@ -83,7 +83,7 @@ class Assessment:
 
     def write_plan(self, path: Path, *, force: bool) -> Path | None:
         """The path; None where no plan can pay: then nothing is written, nor replaced."""
-        from augury.core.plan_file import save_plan
+        from augury.core.plan.plan_file import save_plan
 
         if not self.can_pay:
             return None
@@ -117,7 +117,7 @@ def _assess_all(case: Case, policies: Sequence[Policy]) -> list[Assessed]:
 
 def _families(case: Case, ours: Policy) -> dict[Order, list[str]]:
     """Orders to choose from, each once, with the families of candidates that it is of."""
-    from augury.schedule.candidates import piece_candidates, stock_candidates
+    from augury.schedule.search.candidates import piece_candidates, stock_candidates
 
     found: dict[Order, list[str]] = {}
     for one in (
@@ -130,7 +130,7 @@ def _families(case: Case, ours: Policy) -> dict[Order, list[str]]:
 
 def compiled(case: Case, policy: Policy) -> Order:
     """Made for the way by which it will travel: buckets of stock DDP are large for their costs."""
-    from augury.schedule.bucket_list import bucket_caps
+    from augury.schedule.policies.bucket_list import bucket_caps
 
     order = policy.compile(case.stock)
     if case.problem is case.stock or bucket_caps(case.stock, order) is not None:
@@ -143,8 +143,8 @@ def compiled(case: Case, policy: Policy) -> Order:
 
 
 def _assess(case: Case, order: Order) -> Assessed:
-    from augury.schedule.bucket_list import bucket_caps
     from augury.schedule.evaluate import evaluate
+    from augury.schedule.policies.bucket_list import bucket_caps
 
     problem = case.problem_of(order)
     verify_order(order, problem)
@@ -203,7 +203,7 @@ def _replayed(case: Case, order: Order) -> tuple[Timeline | None, str | None]:
 
 
 def _evaluated_interval(case: Case, order: Order, outcome: Outcome) -> tuple[int, int]:
-    from augury.costs.interval import NINE_OF_TEN
+    from augury.costs.prediction_interval import NINE_OF_TEN
 
     share = NINE_OF_TEN * (ASSUMES[order.has_barrier] ** 2 + case.noise**2) ** 0.5
     return round(outcome.step_ns * (1 - share)), round(outcome.step_ns * (1 + share))
@@ -279,7 +279,7 @@ def best_of(assessed: Sequence[Assessed]) -> Assessed:
 
 def plan_of(case: Case, best: Assessed, bound_ns: int) -> Plan:
     """Where a list of bucket sizes does it, stock DDP stays."""
-    from augury.schedule.bucket_list import bucket_caps
+    from augury.schedule.policies.bucket_list import bucket_caps
 
     caps = bucket_caps(case.problem, best.order)
     step_ns = best.result.step_ns

@@ -16,16 +16,16 @@ from augury.cli.graphs import (
 )
 from augury.cli.progress import working
 from augury.core.ledger import Ledger
-from augury.core.problem import Problem, Scheme
+from augury.core.plan.problem import Problem, Scheme
 from augury.core.units import parse_bandwidth, parse_time_ns
 
 if TYPE_CHECKING:
     from augury.cli.changes import Change
-    from augury.core.graph import Graph
-    from augury.core.plan import Order
-    from augury.core.trace import Calibration, Trace
-    from augury.costs.interval import Representation
-    from augury.rewrite.network import Costs
+    from augury.core.graph.graph import Graph
+    from augury.core.plan.plan import Order
+    from augury.core.trace.trace import Calibration, Trace
+    from augury.costs.prediction_interval import Representation
+    from augury.passes.network import Costs
 
 OtherNetwork = Callable[[Problem, int], Problem]
 """Of a problem and its number of ranks."""
@@ -61,8 +61,8 @@ class Case:
 
     def problem_of(self, order: Order) -> Problem:
         """As it is for whoever follows the order."""
-        from augury.core.plan import is_swapped
-        from augury.schedule.bucket_list import bucket_caps
+        from augury.core.plan.plan import is_swapped
+        from augury.schedule.policies.bucket_list import bucket_caps
 
         is_stock = bucket_caps(self.problem, order) is not None
         return self.stock if is_stock or not is_swapped(order, self.num_ranks) else self.problem
@@ -93,9 +93,9 @@ def _stated(path: Path, other: OtherNetwork) -> Case:
 
 def _bare(problem: Problem, num_ranks: int) -> Case:
     """Held against what PyTorch does by default."""
-    from augury.schedule.bound import lower_bound
     from augury.schedule.evaluate import step_ns
-    from augury.schedule.policies import find_policy
+    from augury.schedule.lower_bound import lower_bound
+    from augury.schedule.policies.registry import find_policy
 
     order = find_policy("ddp").compile(problem)
     return Case(
@@ -111,16 +111,16 @@ def _bare(problem: Problem, num_ranks: int) -> Case:
 
 
 def _layered(graph: Graph, other: OtherNetwork) -> Case:
-    from augury.rewrite.layer_problem import layer_problem
+    from augury.passes.layer_problem import layer_problem
 
     return _bare(other(layer_problem(graph), graph.num_ranks), graph.num_ranks)
 
 
 def _recorded(folder: Path, changes: Sequence[Change], max_bytes: int) -> Case:
-    from augury.build.recorded import build_recorded
-    from augury.build.recorded_needs import forward_needs
-    from augury.build.unplanned import build_unplanned, has_pieces
-    from augury.ingest.run import open_run
+    from augury.build.recorded.as_stock_ddp import build_unplanned, has_pieces
+    from augury.build.recorded.forward_needs import forward_needs
+    from augury.build.recorded.recorded_graph import build_recorded
+    from augury.ingest.open_run import open_run
 
     with working(f"reading {folder}"):
         trace = open_run(folder, max_bytes=max_bytes)
@@ -149,18 +149,18 @@ def _of_graph(
 ) -> Case:
     """``recorded``: what gains are counted from, where that is another graph: orders are put in
     place of stock DDP's buckets, which a run that followed a plan has not."""
-    from augury.build.exchanges import TRANSFERS_AT_ONCE
+    from augury.build.recorded.recorded_collectives import TRANSFERS_AT_ONCE
     from augury.core.measured_step import measured_step_ns
-    from augury.core.plan import is_swapped
-    from augury.rewrite.following import NOTHING, Following
-    from augury.rewrite.network import fit_network
-    from augury.rewrite.piece_costs import extra_beside, piece_costs
-    from augury.rewrite.replay_bound import Ways, replay_bound
-    from augury.rewrite.scheduled import apply_order
-    from augury.rewrite.scheduled_problem import recorded_order, recorded_problem
-    from augury.rewrite.swaps import swaps_of
-    from augury.schedule.bound import lower_bound
-    from augury.schedule.bucket_list import bucket_caps
+    from augury.core.plan.plan import is_swapped
+    from augury.passes.communication_order import apply_order
+    from augury.passes.network import fit_network
+    from augury.passes.p2p_exchange import swaps_of
+    from augury.passes.piece_costs import extra_beside, piece_costs
+    from augury.passes.recorded_problem import recorded_order, recorded_problem
+    from augury.passes.replay_bound import Ways, replay_bound
+    from augury.passes.runtime_overhead import NOTHING, Following
+    from augury.schedule.lower_bound import lower_bound
+    from augury.schedule.policies.bucket_list import bucket_caps
 
     ledger = Ledger()
     costs: Costs = fit_network(graph, calibration)
@@ -225,7 +225,7 @@ def _of_graph(
 def noise_of(run: Representation | None) -> float:
     """Of gains, which compare replays of the same windows: how sure the level of these is. What
     differs from run to run is in both."""
-    from augury.costs.interval import NINE_OF_TEN
+    from augury.costs.prediction_interval import NINE_OF_TEN
 
     return max(QUIET_NOISE, NINE_OF_TEN * run.recorded.error) if run is not None else QUIET_NOISE
 

@@ -95,10 +95,10 @@ def synth(
     from augury.cli.graphs import import_numpy
 
     import_numpy()
-    from augury.build.layers import MODELS, ModelSize
-    from augury.build.pipeline import PipelineSchedule
-    from augury.build.synthetic import PARAMETER_SERVER, SyntheticJob, synthesize
-    from augury.core.graph_file import save_graph
+    from augury.build.pipeline_order import PipelineSchedule
+    from augury.build.synthetic.layers import MODELS, ModelSize
+    from augury.build.synthetic.training_run import PARAMETER_SERVER, SyntheticJob, synthesize
+    from augury.core.graph.graph_file import save_graph
 
     where = _cluster(cluster, ranks, ranks_per_host, bandwidth, latency)
     num_stages = (stages or where.num_ranks) if scheme == "pipeline" else 1
@@ -153,7 +153,7 @@ def _cluster(
     bandwidth: str | None,
     latency: str | None,
 ) -> Cluster:
-    from augury.build.synthetic import NOMINAL_CLUSTER
+    from augury.build.synthetic.training_run import NOMINAL_CLUSTER
     from augury.core.cluster import Cluster, Link
 
     if path is not None:

@@ -15,7 +15,7 @@ from augury.cli.say import next_command, say
 from augury.core.errors import GateError, InputError, UsageError
 
 if TYPE_CHECKING:
-    from augury.oracle.validate_table import Row
+    from augury.oracle.fitting.measured_table import Row
 
 
 def validate(
@@ -79,14 +79,14 @@ def validate(
         raise UsageError("--every-other says what to fit on", remedy="give --fit as well")
     from augury.cli.oracle import find_constants, measured_machine
     from augury.cli.validate_result import result_of
-    from augury.oracle.device import Precision
-    from augury.oracle.fit import fit_and_hold_out
-    from augury.oracle.fit_constants import save_constants
-    from augury.oracle.reader import load_model
+    from augury.oracle.cluster.device import Precision
+    from augury.oracle.fitting.corrections import save_constants
+    from augury.oracle.fitting.fit_corrections import fit_and_hold_out
+    from augury.oracle.fitting.measured_table import every_other as half_of
+    from augury.oracle.fitting.measured_table import read_table
+    from augury.oracle.fitting.validate import compare, project, rank, works_for
+    from augury.oracle.model_reader.read_model import load_model
     from augury.oracle.strategy import Options
-    from augury.oracle.validate import compare, project, rank, works_for
-    from augury.oracle.validate_table import every_other as half_of
-    from augury.oracle.validate_table import read_table
 
     machine = measured_machine(cluster, collectives)
     compared = _of_model(read_table(measured), model, measured)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from augury.oracle.fit_constants import CONSTANTS
-from augury.oracle.held_out import num_covered
+from augury.oracle.fitting.corrections import CONSTANTS
+from augury.oracle.fitting.held_out import num_covered
 from augury.report.oracle_result import (
     HeldOutResult,
     ProjectionResult,
@@ -18,11 +18,11 @@ from augury.report.oracle_result import (
 )
 
 if TYPE_CHECKING:
-    from augury.oracle.cluster import Machine
-    from augury.oracle.fit_constants import Constants
-    from augury.oracle.held_out import HeldOut
-    from augury.oracle.validate import Compared, Projection, Ranking
-    from augury.oracle.validate_table import Row
+    from augury.oracle.cluster.cluster import Machine
+    from augury.oracle.fitting.corrections import Constants
+    from augury.oracle.fitting.held_out import HeldOut
+    from augury.oracle.fitting.measured_table import Row
+    from augury.oracle.fitting.validate import Compared, Projection, Ranking
 
 
 def result_of(

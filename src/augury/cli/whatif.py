@@ -102,7 +102,7 @@ def whatif(
     is_fine = fine or topology is not None or bool(link_bandwidth)
     if not wanted and topology is None:
         raise UsageError("no change is named", remedy="name one, such as --bandwidth 2x")
-    from augury.rewrite.network import fit_network
+    from augury.passes.network import fit_network
 
     if is_fine:
         recorded = read_fine(run, max_bytes=max_bytes)

@@ -15,7 +15,7 @@ from augury.cli.say import next_command
 from augury.core.errors import InputError
 
 if TYPE_CHECKING:
-    from augury.core.trace import Trace
+    from augury.core.trace.trace import Trace
 
 
 def wire(
@@ -33,7 +33,7 @@ def wire(
         )
     import_numpy()
     trace = _trace(run)
-    from augury.ingest.wire.read import read_wire
+    from augury.ingest.wire.read_wire import read_wire
     from augury.report.wire_summary import summarize_wire
 
     with working("reading what went over the wire"):
@@ -52,8 +52,8 @@ def wire(
 
 def _trace(run: Path) -> Trace | None:
     """None where only the wire was recorded, as of frameworks that are not followed inside."""
-    from augury.core.trace_file import RUN_FILE
-    from augury.ingest.run import open_run
+    from augury.core.trace.trace_file import RUN_FILE
+    from augury.ingest.open_run import open_run
 
     if not (run / RUN_FILE).exists() and not any(run.glob("rank-*.json")):
         return None

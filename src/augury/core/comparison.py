@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from augury.core.measured_step import MeasuredRun
-from augury.core.plan_status import TrialResult
+from augury.core.plan.plan_status import TrialResult
 
 
 class ComputeChange(msgspec.Struct, frozen=True, kw_only=True):

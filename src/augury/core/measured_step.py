@@ -21,11 +21,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from augury.core.columns import I4, I8
+from augury.core.enums import Role, StepState
 from augury.core.errors import InputError
-from augury.core.graph import Graph, MeasuredSteps
-from augury.core.kinds import Role, StepState
-from augury.core.table import I4, I8
-from augury.core.trace import CpuUse, Steps, Trace
+from augury.core.graph.graph import Graph, MeasuredSteps
+from augury.core.trace.trace import CpuUse, Steps, Trace
 
 MAX_STRETCHES = 10
 MIN_STRETCH_STEPS = 8

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from augury.core.graph import Graph
-from augury.core.kinds import MemoryKind
+from augury.core.columns import I4, I8, U1, Table, column
+from augury.core.enums import MemoryKind
+from augury.core.graph.graph import Graph
 from augury.core.ledger import Ledger
-from augury.core.table import I4, I8, U1, Table, column
 
 
 class Reason(IntEnum):

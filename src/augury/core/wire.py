@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from augury.core.columns import I4, I8, U1, Table, column
 from augury.core.ledger import Ledger
-from augury.core.strings import StringTable
-from augury.core.table import I4, I8, U1, Table, column
-from augury.core.trace import Clock
+from augury.core.string_table import StringTable
+from augury.core.trace.trace import Clock
 
 
 class MessageKind(IntEnum):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from augury.core.errors import InputError, UsageError
 from augury.core.wire import MessageKind, Messages, Wire
-from augury.costs.steps import Send
+from augury.costs.collective_steps import Send
 
 LARGE_BYTES = 32 << 10
 """From here on a message is about bandwidth."""

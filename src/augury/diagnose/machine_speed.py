@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from augury.core.measured_step import stretches_of
-from augury.core.trace import Trace
+from augury.core.trace.trace import Trace
 
 MIN_PROBES = 8
 """Of a run. Fewer say nothing of its stretches."""

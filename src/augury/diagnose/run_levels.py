@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from augury.core.graph import NONE
-from augury.core.kinds import OpKind, StepState, StreamKind
+from augury.core.enums import OpKind, StepState, StreamKind
+from augury.core.graph.graph import NONE
 from augury.core.measured_step import Level, judged_rows, level_of_windows, over_ranks
-from augury.core.trace import Trace
+from augury.core.trace.trace import Trace
 from augury.diagnose.machine_speed import TimedSteps
 
 COMPUTE_KINDS = (OpKind.DATA, OpKind.FORWARD, OpKind.BACKWARD, OpKind.UPDATE)

@@ -1,5 +1,5 @@
 """What profilers and our recorder wrote, read as one Trace."""
 
-from augury.ingest.run import open_run
+from augury.ingest.open_run import open_run
 
 __all__ = ["open_run"]

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import numpy as np
 
+from augury.core.enums import OpKind
 from augury.core.errors import InputError
-from augury.core.kinds import OpKind
 from augury.core.ledger import Ledger, Severity
-from augury.core.trace import Clock, RankFacts, Steps, Trace
-from augury.ingest.clocks import Source, align, to_common
-from augury.ingest.draft import Workshop
-from augury.ingest.imported_rank import Found, ImportedRank, import_rank
-from augury.ingest.kineto import KinetoTrace, read_kineto
-from augury.ingest.match import Sequenced, slide
-from augury.ingest.pipeline_table import SUFFIX, read_pipeline_table
-from augury.ingest.sources import MAX_RUN_BYTES, ReadBudget
+from augury.core.trace.trace import Clock, RankFacts, Steps, Trace
+from augury.ingest.clocks.rank_clocks import Source, align, to_common
+from augury.ingest.collectives.sequence_alignment import Sequenced, slide
+from augury.ingest.formats.kineto import KinetoTrace, read_kineto
+from augury.ingest.formats.pipeline_table import SUFFIX, read_pipeline_table
+from augury.ingest.rank.imported_rank import Found, ImportedRank, import_rank
+from augury.ingest.run_files import MAX_RUN_BYTES, ReadBudget
+from augury.ingest.trace_builder import Workshop
 
 MAX_RANKS = 1 << 14
 _RANK = re.compile(r"rank[-_ ]?0*(\d{1,5})", re.IGNORECASE)

@@ -7,21 +7,21 @@ from pathlib import Path
 import numpy as np
 
 from augury.core.errors import InputError
-from augury.core.graph import NONE
+from augury.core.graph.graph import NONE
 from augury.core.ledger import Ledger, Severity
-from augury.core.trace import Clock, Trace
-from augury.ingest.clocks import Source, align, fits
-from augury.ingest.collectives import PIECES
-from augury.ingest.draft import Workshop
-from augury.ingest.facts import calibration_of, gradients_of, memory_of, rank_facts
-from augury.ingest.numbering import number
-from augury.ingest.rank_record import RankRecord, read_records, world_size
-from augury.ingest.recorded_rank import RecordedRank, read_rank
-from augury.ingest.sources import MAX_RUN_BYTES, ReadBudget
-from augury.ingest.steps import steps_of
-from augury.ingest.swaps import draft_swaps
-from augury.ingest.waits import draft_waits
-from augury.ingest.wire.flows import clocks_of_ranks
+from augury.core.trace.trace import Clock, Trace
+from augury.ingest.clocks.rank_clocks import Source, align, fits
+from augury.ingest.collectives.calls import PIECES
+from augury.ingest.collectives.collective_ids import number
+from augury.ingest.collectives.p2p_exchanges import draft_swaps
+from augury.ingest.formats.rank_record import RankRecord, read_records, world_size
+from augury.ingest.rank.recorded_rank import RecordedRank, read_rank
+from augury.ingest.rank.steps import steps_of
+from augury.ingest.rank.waits import draft_waits
+from augury.ingest.run_facts import calibration_of, gradients_of, memory_of, rank_facts
+from augury.ingest.run_files import MAX_RUN_BYTES, ReadBudget
+from augury.ingest.trace_builder import Workshop
+from augury.ingest.wire.clocks.byte_flows import clocks_of_ranks
 
 
 def read_run(folder: Path, *, clocks: Source = "auto", max_bytes: int = MAX_RUN_BYTES) -> Trace:

@@ -12,10 +12,10 @@ from math import prod
 
 import numpy as np
 
+from augury.core.columns import I8
+from augury.core.enums import Phase
 from augury.core.errors import InputError
-from augury.core.kinds import Phase
 from augury.core.model import Model, ModelLayer
-from augury.core.table import I8
 
 
 class Optimizer(StrEnum):

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from augury.oracle.certainty import common_spread, own_spread
-from augury.oracle.held_out import SURE_Z
-from augury.oracle.limits import Judged
+from augury.oracle.feasibility import Judged
+from augury.oracle.fitting.held_out import SURE_Z
+from augury.oracle.uncertainty import common_spread, own_spread
 
 MOST_SURE = 0.99
 """No comparison of two predictions is surer."""

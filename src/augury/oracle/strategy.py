@@ -10,9 +10,9 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from augury.oracle.cluster import F8, I8, Machine
-from augury.oracle.fit_constants import Constants
-from augury.oracle.layers_cost import Work
+from augury.oracle.cluster.cluster import F8, I8, Machine
+from augury.oracle.fitting.corrections import Constants
+from augury.oracle.layer_costs import Work
 
 Mask = NDArray[np.bool_]
 

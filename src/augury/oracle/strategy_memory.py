@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from augury.oracle.cluster import F8
-from augury.oracle.layers_cost import WEIGHT_BYTES, Work
+from augury.oracle.cluster.cluster import F8
+from augury.oracle.layer_costs import WEIGHT_BYTES, Work
 from augury.oracle.memory import HeldItems
 from augury.oracle.strategy import Case
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from augury.core.errors import UsageError
-from augury.oracle.cluster import MAX_DEVICES, Machine
-from augury.oracle.fit_constants import BARE, Constants
-from augury.oracle.layers_cost import Work
-from augury.oracle.limits import Judged, judge
-from augury.oracle.strategies.known import STRATEGIES
+from augury.oracle.cluster.cluster import MAX_DEVICES, Machine
+from augury.oracle.feasibility import Judged, judge
+from augury.oracle.fitting.corrections import BARE, Constants
+from augury.oracle.layer_costs import Work
+from augury.oracle.strategies.registry import STRATEGIES
 from augury.oracle.strategy import Case, Options, Strategy
 
 MAX_BATCH = 1 << 30

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from augury.core.graph import NONE, Graph
+from augury.core.graph.graph import NONE, Graph
 from augury.core.timeline import CriticalPath, Reason
 from augury.replay.engine import is_native_built
-from augury.replay.schedule import NO_CAUSE, Schedule
+from augury.replay.op_times import NO_CAUSE, Schedule
 
 
 def last_to_end(schedule: Schedule) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 from augury.core.errors import DeadlockError
-from augury.core.graph import NONE, Graph
-from augury.replay.schedule import PENDING, Schedule
+from augury.core.graph.graph import NONE, Graph
+from augury.replay.op_times import PENDING, Schedule
 
 
 def explain_deadlock(graph: Graph, schedule: Schedule, *, num_ops: int) -> DeadlockError:

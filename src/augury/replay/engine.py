@@ -6,8 +6,8 @@ from importlib.util import find_spec
 from typing import Literal, Protocol
 
 from augury.core.errors import UsageError
-from augury.core.graph import Graph
-from augury.replay.schedule import Schedule
+from augury.core.graph.graph import Graph
+from augury.replay.op_times import Schedule
 
 EngineName = Literal["auto", "native", "reference"]
 

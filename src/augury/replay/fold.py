@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from augury.core.graph import (
+from augury.core.columns import I4
+from augury.core.graph.graph import (
     NONE,
     Buffers,
     Carries,
@@ -25,9 +26,8 @@ from augury.core.graph import (
     Ranks,
     Resources,
 )
-from augury.core.table import I4
 from augury.replay.engine import Engine, is_native_built
-from augury.replay.schedule import Schedule
+from augury.replay.op_times import Schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

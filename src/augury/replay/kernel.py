@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from augury import _native
+from augury.core.columns import I8
 from augury.core.errors import UsageError
-from augury.core.graph import Graph
-from augury.core.table import I8
-from augury.replay.schedule import Schedule
+from augury.core.graph.graph import Graph
+from augury.replay.op_times import Schedule
 
 
 def simulate(graph: Graph, num_windows: int = 1) -> Schedule:

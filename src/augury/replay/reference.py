@@ -11,9 +11,9 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from augury.core.graph import NONE, RATE_ONE, Graph
-from augury.core.kinds import Discipline
-from augury.replay.schedule import NO_CAUSE, PENDING, Schedule, place_cause
+from augury.core.enums import Discipline
+from augury.core.graph.graph import NONE, RATE_ONE, Graph
+from augury.replay.op_times import NO_CAUSE, PENDING, Schedule, place_cause
 from augury.replay.unroll import unroll
 
 

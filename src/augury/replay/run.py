@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from augury.core.errors import DeadlockError
-from augury.core.graph import Graph
+from augury.core.graph.graph import Graph
 from augury.core.timeline import PeakMemory, Timeline
 from augury.replay.deadlock import explain_deadlock
 from augury.replay.engine import Engine, EngineName, find_engine
 from augury.replay.fold import fold as fold_ranks
 from augury.replay.fold import may_pay
-from augury.replay.schedule import Schedule
+from augury.replay.op_times import Schedule
 from augury.replay.unfold_path import unfold_path
 from augury.replay.unroll import unroll
-from augury.replay.use import rank_steps, resource_use
+from augury.replay.utilization import rank_steps, resource_use
 from augury.replay.window import replay_window
 
 

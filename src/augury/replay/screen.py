@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from augury.core.cycles import data_order
-from augury.core.graph import Graph, Ops
-from augury.core.table import I4, I8
+from augury.core.columns import I4, I8
+from augury.core.graph.cycles import data_order
+from augury.core.graph.graph import Graph, Ops
 from augury.replay.engine import EngineName, find_engine, is_native_built
+from augury.replay.op_times import Schedule
 from augury.replay.run import refusing_deadlocks
-from augury.replay.schedule import Schedule
-from augury.replay.steady import find_steady_state
-from augury.replay.use import progress_start_ns
+from augury.replay.steady_state import find_steady_state
+from augury.replay.utilization import progress_start_ns
 from augury.replay.window import replay_window
 
 

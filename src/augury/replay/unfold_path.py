@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from augury.core.graph import Edges, Graph
-from augury.core.table import I4
+from augury.core.columns import I4
+from augury.core.graph.graph import Edges, Graph
 from augury.core.timeline import CriticalPath, Reason
 from augury.replay.fold import Folded
 

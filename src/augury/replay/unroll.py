@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from augury.core.columns import I4
 from augury.core.errors import GraphError
-from augury.core.graph import NONE, Buffers, Carries, Edges, Graph, Ops
-from augury.core.table import I4
+from augury.core.graph.graph import NONE, Buffers, Carries, Edges, Graph, Ops
 
 
 def unroll(graph: Graph, times: int) -> Graph:

@@ -6,16 +6,16 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from augury.core.graph import Graph
+from augury.core.columns import I8
+from augury.core.graph.graph import Graph
 from augury.core.ledger import Ledger
-from augury.core.table import I8
 from augury.core.timeline import CriticalPath, PeakMemory
 from augury.replay.critical_path import critical_path
 from augury.replay.engine import Engine
-from augury.replay.memory import peak_memory
-from augury.replay.schedule import Schedule
-from augury.replay.steady import find_steady_state
-from augury.replay.use import rank_steps, step_durations_ns
+from augury.replay.op_times import Schedule
+from augury.replay.peak_memory import peak_memory
+from augury.replay.steady_state import find_steady_state
+from augury.replay.utilization import rank_steps, step_durations_ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

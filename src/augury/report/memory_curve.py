@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from augury.core.graph import NONE
+from augury.core.graph.graph import NONE
 from augury.core.timeline import Timeline
 
 _NEVER = np.iinfo(np.int64).max

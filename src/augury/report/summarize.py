@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from augury.core.graph import MeasuredSteps
-from augury.core.kinds import OpKind, ResourceKind, Role
+from augury.core.enums import OpKind, ResourceKind, Role
+from augury.core.graph.graph import MeasuredSteps
 from augury.core.ledger import Ledger
 from augury.core.measured_step import measured_step_ns, worker_steps
 from augury.core.timeline import Holder, PeakMemory, Reason, Timeline

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from augury.core.enums import OpKind
 from augury.core.files import new_file
-from augury.core.kinds import OpKind
 from augury.core.timeline import Reason, Timeline
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from augury.core.kinds import OpKind
+from augury.core.enums import OpKind
 from augury.core.timeline import Reason, Timeline
 from augury.report.memory_curve import MemoryCurve
 from augury.report.safe_text import safe

@@ -9,8 +9,8 @@ from heapq import heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
-from augury.core.graph import Graph
-from augury.core.kinds import Role
+from augury.core.enums import Role
+from augury.core.graph.graph import Graph
 from augury.core.timeline import Timeline
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from augury.core.ledger import Anomaly
-from augury.core.trace import Clock
+from augury.core.trace.trace import Clock
 from augury.report.formats import SCHEMA_VERSION
 
 

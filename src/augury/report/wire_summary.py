@@ -7,9 +7,9 @@ from collections import defaultdict
 import numpy as np
 from numpy.typing import NDArray
 
-from augury.core.graph import NONE
-from augury.core.kinds import OpKind
-from augury.core.trace import Trace
+from augury.core.enums import OpKind
+from augury.core.graph.graph import NONE
+from augury.core.trace.trace import Trace
 from augury.core.wire import Algorithm, MessageKind, Messages, Wire, attributed_share
 from augury.report.wire import (
     CollectiveResult,

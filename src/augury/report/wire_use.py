@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from augury.core.graph import NONE
-from augury.core.intervals import Busy, Interval
-from augury.core.kinds import StepState, are_communication
-from augury.core.trace import Trace
+from augury.core.enums import StepState, are_communication
+from augury.core.graph.graph import NONE
+from augury.core.time_intervals import Busy, Interval
+from augury.core.trace.trace import Trace
 from augury.core.wire import MessageKind, Messages, Wire
 from augury.report.wire import TimeOfCollectives
 

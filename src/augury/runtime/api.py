@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from augury.core.plan import Plan
-from augury.core.plan_file import load_plan
+from augury.core.plan.plan import Plan
+from augury.core.plan.plan_file import load_plan
 
 if TYPE_CHECKING:
-    from augury.runtime.torch_scheduled import Scheduled
+    from augury.runtime.torch.training import Scheduled
 
 
 def apply(
@@ -25,7 +25,7 @@ def apply(
     optimizer is made. With ``trial``, blocks of stock and planned steps alternate first, and the
     faster mode stays. Where the plan does not fit, training goes on as it is, and ``reason`` of
     what is returned says why."""
-    from augury.runtime.torch_scheduled import schedule_training  # noqa: PLC0415
+    from augury.runtime.torch.training import schedule_training  # noqa: PLC0415
     from augury.runtime.trial import TrialRules  # noqa: PLC0415
 
     plan = plan if isinstance(plan, Plan) else load_plan(Path(plan))

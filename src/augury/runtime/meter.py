@@ -9,7 +9,7 @@ from functools import cache
 from statistics import median
 from typing import Any
 
-from augury.core.plan_board import board
+from augury.core.plan.plan_board import board
 
 
 @dataclass(slots=True, kw_only=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from augury.core.kinds import OpKind
-from augury.core.plan import Plan
-from augury.core.problem import Problem
+from augury.core.enums import OpKind
+from augury.core.plan.plan import Plan
+from augury.core.plan.problem import Problem
 from augury.runtime.meter import StepLog
 
 MUCH = 1.35

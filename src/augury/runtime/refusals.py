@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from augury.core.plan_board import board
+from augury.core.plan.plan_board import board
 
 
 def tell_refusals() -> None:
@@ -16,7 +16,7 @@ def tell_refusals() -> None:
 def _refusals(models: Sequence[Any], optimizers: Sequence[Any]) -> list[str]:
     """Why no plan of pieces would be followed, each as the end of a sentence; ``models``: those
     that DistributedDataParallel wraps."""
-    from augury.runtime.torch_fit import why_never  # noqa: PLC0415
+    from augury.runtime.torch.compatibility import why_never  # noqa: PLC0415
 
     if len(models) != 1:
         number = "several models are" if models else "no model is"

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from augury.core.plan import Plan
-from augury.core.plan_file import decode_plan, encode_plan
-from augury.core.problem import Problem
+from augury.core.plan.plan import Plan
+from augury.core.plan.plan_file import decode_plan, encode_plan
+from augury.core.plan.problem import Problem
 from augury.runtime.meter import Meter
 from augury.runtime.monitor import Drift, observe
 from augury.runtime.say import say
@@ -119,9 +119,9 @@ class Replanner:
 
 def better_plan(plan: Plan, problem: Problem) -> Plan | None:
     """For the problem, by the policy that made the plan; None where it promises too little."""
-    from augury.schedule.candidates import Candidate, piece_candidates  # noqa: PLC0415
     from augury.schedule.evaluate import step_ns  # noqa: PLC0415
-    from augury.schedule.policies import find_policy  # noqa: PLC0415
+    from augury.schedule.policies.registry import find_policy  # noqa: PLC0415
+    from augury.schedule.search.candidates import Candidate, piece_candidates  # noqa: PLC0415
 
     ratios = plan.replay_ratios
 

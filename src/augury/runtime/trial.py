@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from statistics import fmean, median, stdev
 
 from augury.core.measured_step import student
-from augury.core.plan_status import ModeTime, TrainingMode, TrialResult
+from augury.core.plan.plan_status import ModeTime, TrainingMode, TrialResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from augury.core.plan import Order
-from augury.core.problem import Problem, Scheme
-from augury.core.table import I8
-from augury.schedule.flat import FlatOrder, flat_order, flat_problem
-from augury.schedule.line import Line, flat_line
-from augury.schedule.reference import times_of
+from augury.core.columns import I8
+from augury.core.plan.plan import Order
+from augury.core.plan.problem import Problem, Scheme
+from augury.schedule.evaluate_reference import times_of
+from augury.schedule.flat_arrays import FlatOrder, flat_order, flat_problem
+from augury.schedule.search.byte_line import Line, flat_line
 
 try:
     from augury import _native

@@ -10,7 +10,7 @@ import msgspec
 
 from augury.core.errors import FileFormatError, InputError
 from augury.core.files import load_whole, new_file
-from augury.core.problem import Problem
+from augury.core.plan.problem import Problem
 
 SCHEMA_VERSION = 1
 KIND = "augury-problem"

@@ -7,12 +7,12 @@ from itertools import pairwise
 from random import Random
 from typing import Any
 
-from augury.core.kinds import OpKind
-from augury.core.plan import Mode, Order, Piece, Plan, Slice
-from augury.core.plan_spec import verify_order
-from augury.core.problem import Gradient, Network, Problem
-from augury.runtime.torch_names import own_parameters
-from augury.schedule.policies import find_policy
+from augury.core.enums import OpKind
+from augury.core.plan.plan import Mode, Order, Piece, Plan, Slice
+from augury.core.plan.plan_spec import verify_order
+from augury.core.plan.problem import Gradient, Network, Problem
+from augury.runtime.torch.parameter_names import own_parameters
+from augury.schedule.policies.registry import find_policy
 from tests.runtime.fuzz.program import PlanChoice
 
 OWN_KINDS = ("random", "halves", "mixed", "buckets")

@@ -10,8 +10,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from augury.core.plan import Plan
-from augury.runtime.torch_scheduled import Scheduled, schedule_training
+from augury.core.plan.plan import Plan
+from augury.runtime.torch.training import Scheduled, schedule_training
 from augury.runtime.trial import TrialRules
 from tests.runtime.fuzz.blocks import NUM_TOKENS
 from tests.runtime.fuzz.nets import NUM_CLASSES, Net

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from augury.runtime.torch_scheduled import schedule_training
+from augury.runtime.torch.training import schedule_training
 from tests.runtime.trainings import (
     STEPS,
     Training,

@@ -10,11 +10,11 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from augury.core.plan import Mode, Plan
-from augury.core.problem import Network
+from augury.core.plan.plan import Mode, Plan
+from augury.core.plan.problem import Network
 from augury.runtime.monitor import MUCH
 from augury.runtime.replan import PAUSE_STEPS
-from augury.runtime.torch_scheduled import Scheduled, schedule_training
+from augury.runtime.torch.training import Scheduled, schedule_training
 from tests.runtime.trainings import (
     Small,
     Training,

@@ -14,7 +14,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from augury.runtime.torch_scheduled import schedule_training
+from augury.runtime.torch.training import schedule_training
 from tests.runtime.trainings import (
     STEPS,
     Small,

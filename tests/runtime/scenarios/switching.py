@@ -11,7 +11,7 @@ from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from augury.runtime.torch_scheduled import schedule_training
+from augury.runtime.torch.training import schedule_training
 from tests.runtime.trainings import (
     Net,
     Small,

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from augury.core.graph import NONE
+from augury.core.graph.graph import NONE
 from augury.core.ledger import Ledger, Severity
-from augury.core.strings import StringPool
+from augury.core.string_table import StringPool
 from augury.core.wire import Connections
-from augury.ingest.wire.ends import End, Pair
-from augury.ingest.wire.file import WireFile
+from augury.ingest.wire.pair_endpoints import End, Pair
+from augury.ingest.wire.recorder_files.wire_file import WireFile
 
 Leads = Callable[[int, int], int]
 """From a file's number and a time by its clock to the common time."""

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from augury.core.graph import NONE
+from augury.core.columns import I8
+from augury.core.graph.graph import NONE
 from augury.core.ledger import Ledger, Severity
-from augury.core.table import I8
-from augury.ingest.wire.ends import End, Pair
-from augury.ingest.wire.file import WireFile
-from augury.ingest.wire.gloo import HEADER_BYTES
-from augury.ingest.wire.layout import RECEIVED, SENT
+from augury.ingest.wire.attribution.gloo_messages import HEADER_BYTES
+from augury.ingest.wire.pair_endpoints import End, Pair
+from augury.ingest.wire.recorder_files.file_layout import RECEIVED, SENT
+from augury.ingest.wire.recorder_files.wire_file import WireFile
 
 Columns = dict[str, NDArray[Any]]
 _MOST_ASKED = (1 << 32) - 1

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from augury.core.graph import NONE
-from augury.core.kinds import OpKind
-from augury.oracle.cluster import F8
-from augury.oracle.graphs.held import Moments, Shares, buffers_of
+from augury.core.enums import OpKind
+from augury.core.graph.graph import NONE
+from augury.oracle.cluster.cluster import F8
+from augury.oracle.graphs.memory_buffers import Moments, Shares, buffers_of
 from augury.oracle.graphs.program import DEVICE, Fellows, Program
 from augury.oracle.strategy import Case, Mask, waiting_s
 

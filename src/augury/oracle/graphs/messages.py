@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from augury.core.kinds import OpKind
-from augury.oracle.cluster import F8
+from augury.core.enums import OpKind
+from augury.oracle.cluster.cluster import F8
 from augury.oracle.graphs.layered import Message
 from augury.oracle.graphs.program import Fellows
-from augury.oracle.layers_cost import WEIGHT_BYTES
+from augury.oracle.layer_costs import WEIGHT_BYTES
 from augury.oracle.strategy import Case
 
 Seconds = Callable[..., F8]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from augury.core.builder import GraphBuilder
-from augury.core.graph import Graph
-from augury.core.kinds import Discipline, MemoryKind, OpKind, ResourceKind
+from augury.core.enums import Discipline, MemoryKind, OpKind, ResourceKind
+from augury.core.graph.builder import GraphBuilder
+from augury.core.graph.graph import Graph
+from augury.oracle.graphs.input_reading import Reading
 from augury.oracle.graphs.pipeline_cut import Cut
 from augury.oracle.graphs.pipeline_order import Task, tasks_of
 from augury.oracle.graphs.program import DEVICE, check_size, whole_ns
-from augury.oracle.graphs.reading import Reading
-from augury.oracle.layers_cost import WEIGHT_BYTES
+from augury.oracle.layer_costs import WEIGHT_BYTES
 from augury.oracle.strategy import Case, waiting_s
 
 

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from augury.core.kinds import OpKind
-from augury.oracle.cluster import F8
+from augury.core.enums import OpKind
+from augury.oracle.cluster.cluster import F8
 from augury.oracle.graphs.program import whole_ns
 from augury.oracle.strategies.pipeline import micro_batches
 from augury.oracle.strategies.stages import first_layers

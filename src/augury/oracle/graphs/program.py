@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 
-from augury.core.builder import GraphBuilder
+from augury.core.enums import OpKind, ResourceKind
 from augury.core.errors import LimitError
-from augury.core.graph import NONE, Graph
-from augury.core.kinds import OpKind, ResourceKind
-from augury.core.spec import MAX_WORK_NS
+from augury.core.graph.builder import GraphBuilder
+from augury.core.graph.graph import NONE, Graph
+from augury.core.graph.graph_spec import MAX_WORK_NS
 from augury.core.units import NS_PER_S
-from augury.oracle.graphs.held import Buffer
-from augury.oracle.graphs.reading import Reading
+from augury.oracle.graphs.input_reading import Reading
+from augury.oracle.graphs.memory_buffers import Buffer
 from augury.oracle.strategy import Case
 
 MAX_OPS = 1 << 20

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from augury.core.kinds import OpKind
-from augury.oracle.cluster import F8
-from augury.oracle.graphs.held import Shares
+from augury.core.enums import OpKind
+from augury.oracle.cluster.closed_forms import all_gather_s, all_reduce_s
+from augury.oracle.cluster.cluster import F8
 from augury.oracle.graphs.layered import LayeredStep, Message
+from augury.oracle.graphs.memory_buffers import Shares
 from augury.oracle.graphs.messages import link_of, of_weights
 from augury.oracle.graphs.program import Fellows
-from augury.oracle.network import all_gather_s, all_reduce_s
 from augury.oracle.strategies.alone import Alone
 from augury.oracle.strategies.exchange import gradient_link, layer_link
 from augury.oracle.strategies.grouped import Grouped, between_groups, group_messages

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from augury.oracle.cluster import F8, I8
-from augury.oracle.network import all_reduce_s
+from augury.oracle.cluster.closed_forms import all_reduce_s
+from augury.oracle.cluster.cluster import F8, I8
 from augury.oracle.strategy import Case, Part, Reason, hidden_behind_backward
 
 

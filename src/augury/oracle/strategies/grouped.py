@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from augury.oracle.cluster import F8
-from augury.oracle.network import all_reduce_s
+from augury.oracle.cluster.closed_forms import all_reduce_s
+from augury.oracle.cluster.cluster import F8
 from augury.oracle.strategies.exchange import gradient_exchange
 from augury.oracle.strategies.split import Split, memory_shares, split_compute
 from augury.oracle.strategy import (

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from augury.oracle.cluster import F8
-from augury.oracle.layers_cost import Work
+from augury.oracle.cluster.cluster import F8
+from augury.oracle.layer_costs import Work
 from augury.oracle.strategies.exchange import layer_exchange, pieces_s
 from augury.oracle.strategies.split import Exchange, Figures
 from augury.oracle.strategy import Case

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from augury.oracle.cluster import F8
-from augury.oracle.layers_cost import WEIGHT_BYTES
+from augury.oracle.cluster.cluster import F8
+from augury.oracle.layer_costs import WEIGHT_BYTES
 from augury.oracle.strategies.stages import stages_of
 from augury.oracle.strategy import Case, Estimate, Part, Reason, sample_compute_s, waiting_s
 

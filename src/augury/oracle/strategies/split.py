@@ -8,8 +8,8 @@ from typing import Protocol
 
 import numpy as np
 
-from augury.oracle.cluster import F8
-from augury.oracle.layers_cost import Work
+from augury.oracle.cluster.cluster import F8
+from augury.oracle.layer_costs import Work
 from augury.oracle.strategy import Case, Mask, Part, sample_compute_s
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from augury.oracle.cluster import F8
-from augury.oracle.layers_cost import Work
+from augury.oracle.cluster.cluster import F8
+from augury.oracle.layer_costs import Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

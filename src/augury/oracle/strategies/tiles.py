@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from augury.core.model import LayerKind, ModelLayer
-from augury.oracle.layers_cost import Work
+from augury.oracle.layer_costs import Work
 
 MAX_EXTENTS = 3
 

@@ -1,0 +1,1 @@
+"""Communication as operations, one file per scheme."""

@@ -1,0 +1,93 @@
+"""Collectives as one operation per member, which progress together on the ranks' streams.
+
+Ranks must take their gangs in the same order: a priority that overtakes on one rank but not yet
+on another is a deadlock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from augury.build.collectives.ports import Ports
+from augury.build.collectives.scheme import Call
+from augury.core.cluster import Link
+from augury.core.enums import OpKind
+from augury.costs import closed_forms
+
+WorkOf = Callable[[int, Ports], int]
+"""Nanoseconds, of the bytes and the members."""
+
+
+@dataclass(frozen=True)
+class OverWidestLink:
+    """A closed form of bytes, members and one link, with the link that holds all of them up."""
+
+    closed_form: Callable[[int, int, Link], int]
+
+    def __call__(self, size_bytes: int, ports: Ports) -> int:
+        return self.closed_form(size_bytes, len(ports), ports.widest_link())
+
+
+def two_level_ns(size_bytes: int, ports: Ports) -> int:
+    hosts = ports.by_host()
+    return closed_forms.all_reduce_two_level_ns(
+        size_bytes,
+        num_hosts=len(hosts),
+        ranks_per_host=max(map(len, hosts)),
+        intra=ports.cluster.intra,
+        inter=ports.cluster.inter,
+    )
+
+
+@dataclass(frozen=True)
+class Gang:
+    """A Collective of one kind whose work a closed form tells."""
+
+    kind: OpKind
+    work_of: WorkOf
+
+    def __call__(self, call: Call) -> list[int]:
+        if len(call.ports) == 1:
+            return list(call.after)
+        gang = call.builder.gang()
+        work_ns = self.work_of(call.size_bytes, call.ports)
+        return [
+            call.op(
+                self.kind,
+                rank=port.rank,
+                resource=port.stream,
+                work_ns=work_ns,
+                after=(before,),
+                gang=gang,
+            )
+            for port, before in zip(call.ports.members, call.after, strict=True)
+        ]
+
+
+def broadcast(call: Call, *, root: int = 0) -> list[int]:
+    """No gang: the root does not wait for those who listen, and they wait only for it."""
+    ports, after = call.ports, call.after
+    if len(ports) == 1:
+        return list(after)
+    link = ports.widest_link()
+    whole_ns = closed_forms.broadcast_ns(call.size_bytes, len(ports), link)
+    sent = call.op(
+        OpKind.BROADCAST,
+        rank=ports[root].rank,
+        resource=ports[root].stream,
+        work_ns=whole_ns - link.latency_ns,
+        after=(after[root],),
+    )
+    return [
+        sent
+        if position == root
+        else call.op(
+            OpKind.BROADCAST,
+            rank=port.rank,
+            resource=port.stream,
+            work_ns=link.latency_ns,
+            after=(sent, after[position]),
+        )
+        for position, port in enumerate(ports.members)
+    ]

@@ -1,0 +1,100 @@
+"""The network ports of every rank, as resources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from augury.core.cluster import Cluster, Link
+from augury.core.enums import ResourceKind
+from augury.core.graph.builder import GraphBuilder
+from augury.core.units import NS_PER_S
+
+
+class PortKind(StrEnum):
+    """How the messages of one port share it."""
+
+    FIFO = "fifo"
+    """One at a time, by priority: what a sender that queues gets."""
+    FAIR = "fair"
+    """All at once, each at its share: what TCP flows get."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Port:
+    """Sending and receiving are resources of their own: links are full duplex."""
+
+    rank: int
+    host: int
+    sends_on: int
+    receives_on: int
+    stream: int
+    """Where the rank's collectives run when each is one operation."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ports:
+    """The members of a communication, in the order of their group."""
+
+    cluster: Cluster
+    kind: PortKind
+    members: tuple[Port, ...]
+    reduce_bytes_per_s: int = 0
+    """How fast a receiver adds what arrives to what it has; 0 is at once."""
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def __getitem__(self, position: int) -> Port:
+        return self.members[position]
+
+    def group(self, positions: Sequence[int]) -> Ports:
+        return replace(self, members=tuple(self.members[i] for i in positions))
+
+    def link(self, a: Port, b: Port) -> Link:
+        return self.cluster.link_of_hosts(a.host, b.host)
+
+    def by_host(self) -> list[list[int]]:
+        """Positions on each host, hosts in the order of their first member."""
+        hosts: dict[int, list[int]] = {}
+        for position, port in enumerate(self.members):
+            hosts.setdefault(port.host, []).append(position)
+        return list(hosts.values())
+
+    def widest_link(self) -> Link:
+        """The one between the members farthest apart."""
+        return self.cluster.intra if len(self.by_host()) == 1 else self.cluster.inter
+
+    def reduce_ns(self, size_bytes: int) -> int:
+        if not self.reduce_bytes_per_s:
+            return 0
+        return -(-size_bytes * NS_PER_S // self.reduce_bytes_per_s)
+
+
+def open_ports(
+    builder: GraphBuilder,
+    cluster: Cluster,
+    ranks: Sequence[int],
+    *,
+    kind: PortKind = PortKind.FIFO,
+    hosts: Sequence[int] | None = None,
+    reduce_bytes_per_s: int = 0,
+) -> Ports:
+    """Ports of ``ranks``, which stand on ``hosts`` or else where the cluster has them."""
+    where = [cluster.host_of(rank) for rank in ranks] if hosts is None else hosts
+    members = tuple(
+        _open(builder, rank, host, kind) for rank, host in zip(ranks, where, strict=True)
+    )
+    return Ports(cluster=cluster, kind=kind, members=members, reduce_bytes_per_s=reduce_bytes_per_s)
+
+
+def _open(builder: GraphBuilder, rank: int, host: int, kind: PortKind) -> Port:
+    one_way = builder.resource if kind is PortKind.FIFO else builder.shared_resource
+    return Port(
+        rank=rank,
+        host=host,
+        sends_on=one_way("out", rank=rank, kind=ResourceKind.LINK_OUT),
+        receives_on=one_way("in", rank=rank, kind=ResourceKind.LINK_IN),
+        stream=builder.resource("communication", rank=rank, kind=ResourceKind.COMMUNICATION),
+    )

@@ -1,0 +1,46 @@
+"""All-reduce in two levels: the fast links inside hosts first, the slow ones with less data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from augury.build.collectives import ring, tree
+from augury.build.collectives.chunks import even_chunks
+from augury.build.collectives.scheme import Call, Collective
+
+
+def all_reduce(call: Call, *, across: Collective = ring.all_reduce) -> list[int]:
+    """Every local rank reduces its shard with its like on the other hosts; where hosts have
+    different numbers of members, one leader per host does it for all."""
+    hosts = call.ports.by_host()
+    peers: list[Sequence[int]]
+    reduce: Collective
+    spread: Collective
+    if len({len(positions) for positions in hosts}) == 1:
+        reduce, spread = ring.reduce_scatter, ring.all_gather
+        peers = list(zip(*hosts, strict=True))
+        shards = even_chunks(call.size_bytes, len(hosts[0]))
+    else:
+        reduce, spread = tree.reduce, tree.broadcast
+        peers = [[positions[0] for positions in hosts]]
+        shards = [call.size_bytes]
+    whole = [call.size_bytes] * len(hosts)
+    have = _in_groups(call.stage("inside"), hosts, whole, reduce)
+    have = _in_groups(replace(call.stage("across"), after=have), peers, shards, across)
+    return _in_groups(replace(call.stage("inside"), after=have), hosts, whole, spread)
+
+
+def _in_groups(
+    call: Call,
+    groups: Sequence[Sequence[int]],
+    sizes_bytes: Sequence[int],
+    collective: Collective,
+) -> list[int]:
+    """Each group runs ``collective`` by itself; returns what all members have then."""
+    have = list(call.after)
+    for positions, size_bytes in zip(groups, sizes_bytes, strict=True):
+        results = collective(call.among(positions, size_bytes=size_bytes))
+        for position, result in zip(positions, results, strict=True):
+            have[position] = result
+    return have

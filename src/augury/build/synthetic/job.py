@@ -1,0 +1,129 @@
+"""What a made-up training run is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from augury.build.collectives.algorithms import ALGORITHMS, find_algorithm
+from augury.build.collectives.placement import Placement
+from augury.build.collectives.ports import PortKind
+from augury.build.pipeline_order import PipelineSchedule
+from augury.build.synthetic.layers import Layer, ModelSize, conv_layers
+from augury.core.cluster import Cluster, Link
+from augury.core.enums import OpKind
+from augury.core.errors import UsageError
+
+PARAMETER_SERVER = "parameter-server"
+SCHEMES = (*(a.name for a in ALGORITHMS if a.kind is OpKind.ALL_REDUCE), PARAMETER_SERVER)
+"""How gradients can be reduced."""
+
+NOMINAL_CLUSTER = Cluster(
+    num_hosts=2,
+    ranks_per_host=4,
+    intra=Link(latency_ns=3_000, bandwidth_bytes_per_s=100_000_000_000),
+    inter=Link(latency_ns=15_000, bandwidth_bytes_per_s=10_000_000_000, overhead_ns=2_000),
+)
+
+_COUNTS = (
+    "num_stages",
+    "num_micro_batches",
+    "num_steps",
+    "num_servers",
+    "bucket_bytes",
+    "partition_bytes",
+)
+
+
+def _default_layers() -> tuple[Layer, ...]:
+    return conv_layers(ModelSize())
+
+
+@dataclass(frozen=True, kw_only=True)
+class SyntheticJob:
+    """Model, cluster and execution. Every rank of the cluster trains: those of one pipeline
+    stage are a data-parallel group of consecutive ranks; servers have hosts of their own."""
+
+    layers: tuple[Layer, ...] = field(default_factory=_default_layers)
+    cluster: Cluster = NOMINAL_CLUSTER
+
+    algorithm: str = "gang"
+    """How gradients are reduced: one of SCHEMES."""
+    ports: PortKind = PortKind.FIFO
+    bucket_bytes: int = 25 << 20
+    urgent_first: bool = False
+    """What the next forward needs first goes first, instead of what is ready first."""
+    num_servers: int = 2
+    partition_bytes: int = 4_000_000
+    placement: Placement = Placement.BALANCED
+
+    num_stages: int = 1
+    num_micro_batches: int = 1
+    schedule: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B
+
+    num_steps: int = 1
+    has_barrier: bool = True
+    """All gradients are reduced before the first update; all updates end before the next
+    forward. Without it each layer waits for its own only."""
+    optimizer_bytes_per_parameter_byte: int = 2
+
+    jitter: float = 0.0
+    """Sigma of the log-normal factor of every compute operation."""
+    stragglers: tuple[tuple[int, float], ...] = ()
+    """Ranks with the factor by which their compute takes longer."""
+    compute_rate: float = 1.0
+    """What is left of the speed of compute while communication progresses beside it."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in _COUNTS:
+            _require(getattr(self, name) >= 1, f"{name} is {getattr(self, name)}", "at least 1")
+        if self.num_stages > len(self.layers) or self.cluster.num_ranks % self.num_stages:
+            raise UsageError(
+                f"{len(self.layers)} layers on {self.cluster.num_ranks} ranks do not make"
+                f" {self.num_stages} pipeline stages",
+                remedy="choose stages that divide the ranks, not more than layers",
+            )
+        _require(
+            self.algorithm in SCHEMES,
+            f"the algorithm is {self.algorithm!r}",
+            f"one of {', '.join(SCHEMES)}",
+        )
+        if self.uses_gangs and self.urgent_first:
+            raise UsageError(
+                "gangs by priority deadlock when ranks are not in step",
+                remedy="expand the collectives: ring, tree, two-level or parameter-server",
+            )
+        _require(0 <= self.jitter <= 2, f"jitter is {self.jitter}", "0 to 2")
+        _require(
+            0.001 <= self.compute_rate <= 1, f"compute_rate is {self.compute_rate}", "0.001 to 1"
+        )
+        optimizer = self.optimizer_bytes_per_parameter_byte
+        _require(optimizer >= 0, f"optimizer_bytes_per_parameter_byte is {optimizer}", "0 or more")
+        for rank, factor in self.stragglers:
+            _require(
+                0 <= rank < self.cluster.num_ranks,
+                f"the straggler is rank {rank}",
+                f"one of {self.cluster.num_ranks} ranks",
+            )
+            _require(
+                0.001 <= factor <= 1000, f"rank {rank} is slower {factor}-fold", "0.001 to 1,000"
+            )
+
+    @property
+    def uses_servers(self) -> bool:
+        return self.algorithm == PARAMETER_SERVER
+
+    @property
+    def uses_gangs(self) -> bool:
+        """Each reduction is one operation per rank."""
+        return not self.uses_servers and find_algorithm(OpKind.ALL_REDUCE, self.algorithm).is_gang
+
+    @property
+    def num_replicas(self) -> int:
+        """Ranks of one pipeline stage."""
+        return self.cluster.num_ranks // self.num_stages
+
+
+def _require(is_fine: bool, cause: str, remedy: str) -> None:
+    if not is_fine:
+        raise UsageError(cause, remedy=f"make it {remedy}")

@@ -1,0 +1,99 @@
+"""How the gradients of a step become the parameters of the next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from augury.build.collectives.scheme import Call
+from augury.build.synthetic.stage import Bucket, PerReplica, Stage
+from augury.build.synthetic.world import World
+from augury.core.enums import MemoryKind, OpKind
+
+
+class Update:
+    """Of one stage: reduces buckets as backward fills them, then updates layer by layer."""
+
+    def __init__(self, world: World, stage: Stage, step: int) -> None:
+        self.world = world
+        self.stage = stage
+        self.step = step
+        self._reduced: list[tuple[Bucket, list[int]]] = []
+
+    def reduce(self, bucket: Bucket, after: Sequence[int]) -> None:
+        call = Call(
+            builder=self.world.builder,
+            ports=self.stage.ports,
+            size_bytes=bucket.size_bytes,
+            after=after,
+            name=f"gradients.{bucket.layers.start}-{bucket.layers[-1]}",
+            step=self.step,
+            priority=bucket.priority,
+        )
+        self._reduced.append((bucket, bucket.collective(call)))
+
+    def emit(
+        self, gradients: Mapping[int, Sequence[int]], last: Sequence[int]
+    ) -> dict[int, list[int]]:
+        """By layer, the operation after which each replica has the new parameters.
+        ``gradients`` are those that first wrote a layer's gradient, ``last`` is what each
+        replica computed last."""
+        job = self.world.job
+        updated = self._pulled() if job.uses_servers else self._computed(last)
+        for i, ops in updated.items():
+            layer = job.layers[i]
+            self.stage.hold(
+                self.world.builder,
+                layer,
+                MemoryKind.GRADIENT,
+                layer.parameter_bytes,
+                taken_by=gradients[i],
+                given_by=ops,
+            )
+        return updated
+
+    def _pulled(self) -> dict[int, list[int]]:
+        """Servers have updated what comes back from them."""
+        return {i: results for bucket, results in self._reduced for i in bucket.layers}
+
+    def _computed(self, last: Sequence[int]) -> dict[int, list[int]]:
+        """With a barrier the first update comes after backward, as the program says, and waits
+        for all results; each other waits for the one before."""
+        has_barrier = self.world.job.has_barrier
+        updated: dict[int, list[int]] = {}
+        waits = [list(ops) for ops in zip(last, *(ops for _, ops in self._reduced), strict=True)]
+        for bucket, results in self._reduced:
+            for i in bucket.layers:
+                layer = self.world.job.layers[i]
+                updated[i] = self.world.compute(
+                    self.stage,
+                    layer,
+                    OpKind.UPDATE,
+                    name=f"{layer.name}.update",
+                    work_ns=layer.update_ns,
+                    waits=waits if has_barrier else [[op] for op in results],
+                    step=self.step,
+                )
+                waits = [[op] for op in updated[i]]
+        return updated
+
+
+def awaited_by_next(world: World, updated: Mapping[int, Sequence[int]]) -> list[PerReplica]:
+    """For every layer and replica, what its first forward of the next step waits for."""
+    job = world.job
+    awaited: list[PerReplica] = [[[] for _ in range(job.num_replicas)] for _ in job.layers]
+    for stage in world.stages:
+        for waiting, i in _hand_over(world, stage):
+            for ops, op in zip(awaited[waiting], updated[i], strict=True):
+                ops.append(op)
+    return awaited
+
+
+def _hand_over(world: World, stage: Stage) -> list[tuple[int, int]]:
+    """Which layer's forward waits for which layer's update."""
+    if not world.job.has_barrier:
+        return [(i, i) for i in stage.layers]
+    first = stage.layers[0]
+    if world.job.uses_servers:
+        return [(first, i) for i in stage.layers]
+    # With a barrier updates are a chain: the last one stands for all.
+    return [(first, stage.buckets[-1].layers[-1])]

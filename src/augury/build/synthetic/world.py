@@ -1,0 +1,116 @@
+"""Who takes part in a made-up training run: ranks, streams, ports, servers, noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from augury.build.collectives.parameter_server import Servers, open_servers
+from augury.build.collectives.ports import Port, open_ports
+from augury.build.synthetic.job import SyntheticJob
+from augury.build.synthetic.layers import Layer
+from augury.build.synthetic.stage import PerReplica, Stage, make_stages
+from augury.core.enums import MemoryKind, OpKind, ResourceKind, Role
+from augury.core.graph.builder import GraphBuilder
+
+
+class World:
+    def __init__(self, job: SyntheticJob) -> None:
+        self.job = job
+        self.builder = GraphBuilder(meta=_meta(job))
+        cluster = job.cluster
+        ranks = [
+            self.builder.rank(host=f"host{cluster.host_of(rank)}")
+            for rank in range(cluster.num_ranks)
+        ]
+        ports = open_ports(self.builder, cluster, ranks, kind=job.ports)
+        streams = [
+            self.builder.resource("compute", rank=rank, kind=ResourceKind.COMPUTE) for rank in ranks
+        ]
+        servers = self._open_servers() if job.uses_servers else None
+        self.stages = make_stages(job, ports, streams, servers)
+        if job.compute_rate < 1:
+            for port, stream in zip(ports.members, streams, strict=True):
+                self._interfere(port, stream)
+        self._hold_model()
+        self._slowness = [1.0] * cluster.num_ranks
+        for rank, factor in job.stragglers:
+            self._slowness[rank] *= factor
+        self._noise = _noise(job.jitter, job.seed)
+
+    def compute(
+        self,
+        stage: Stage,
+        layer: Layer,
+        kind: OpKind,
+        *,
+        name: str,
+        work_ns: int,
+        waits: PerReplica,
+        step: int,
+    ) -> list[int]:
+        """One operation on every replica; ``work_ns`` as on a rank without trouble."""
+        return [
+            self.builder.op(
+                name,
+                kind=kind,
+                rank=port.rank,
+                resource=stream,
+                work_ns=round(work_ns * self._slowness[port.rank] * next(self._noise)),
+                after=after,
+                layer=layer.name,
+                step=step,
+            )
+            for port, stream, after in zip(stage.ports.members, stage.streams, waits, strict=True)
+        ]
+
+    def _open_servers(self) -> Servers:
+        job = self.job
+        numbers = range(job.num_servers)
+        ranks = [self.builder.rank(role=Role.SERVER, host=f"server{n}") for n in numbers]
+        hosts = [job.cluster.num_hosts + n for n in numbers]
+        ports = open_ports(self.builder, job.cluster, ranks, kind=job.ports, hosts=hosts)
+        return open_servers(self.builder, ports, partition_bytes=job.partition_bytes)
+
+    def _interfere(self, port: Port, stream: int) -> None:
+        """Only sending counts of the two directions: both at once are one disturbance."""
+        job = self.job
+        aggressors = []
+        if job.uses_gangs and job.num_replicas > 1:
+            aggressors.append(port.stream)
+        if not job.uses_gangs or job.num_stages > 1:
+            aggressors.append(port.sends_on)
+        for aggressor in aggressors:
+            self.builder.interfere(victim=stream, aggressor=aggressor, rate=job.compute_rate)
+
+    def _hold_model(self) -> None:
+        """Parameters, and what the optimizer keeps of them unless servers do it."""
+        job = self.job
+        for stage in self.stages:
+            for i in stage.layers:
+                layer = job.layers[i]
+                size_bytes = layer.parameter_bytes
+                stage.hold(self.builder, layer, MemoryKind.PARAMETER, size_bytes)
+                size_bytes *= job.optimizer_bytes_per_parameter_byte
+                if size_bytes and not job.uses_servers:
+                    stage.hold(self.builder, layer, MemoryKind.OPTIMIZER, size_bytes)
+
+
+def _noise(sigma: float, seed: int) -> Iterator[float]:
+    """Log-normal factors with mean 1; exactly 1 without jitter."""
+    if sigma == 0:
+        while True:
+            yield 1.0
+    rng = np.random.default_rng(seed)
+    while True:
+        yield from rng.lognormal(-sigma * sigma / 2, sigma, 4096).tolist()
+
+
+def _meta(job: SyntheticJob) -> dict[str, str]:
+    return {
+        "source": "synthetic",
+        "algorithm": job.algorithm,
+        "ports": job.ports.value,
+        "seed": str(job.seed),
+    }

@@ -1,0 +1,1 @@
+"""Starts a job with the recorder, and summarizes the folder it leaves."""

@@ -1,0 +1,63 @@
+"""Starts a job so that its processes record themselves, and hands its exit code on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from augury.capture.launcher.in_process import is_python
+from augury.capture.settings import Settings
+from augury.capture.wire.pack import pack_left
+from augury.capture.wire.preload import wire_environment
+from augury.core.errors import UsageError
+
+INJECTED = Path(__file__).parents[2] / "inject"
+
+
+def as_program(command: Sequence[str]) -> list[str]:
+    """A script that is no program by itself, or a module, is for the Python that runs this."""
+    is_program = os.path.dirname(command[0]) and os.access(command[0], os.X_OK)
+    return [sys.executable, *command] if is_python(command) and not is_program else [*command]
+
+
+def launch(command: Sequence[str], settings: Settings) -> int:
+    """The child's own exit code, or 128 + the signal that ended it, as shells say it."""
+    code = _run(command, environment(settings))
+    if settings.wire:
+        pack_left(Path(settings.out))
+    return code if code >= 0 else 128 - code
+
+
+def _run(command: Sequence[str], environment: dict[str, str]) -> int:
+    try:
+        child = subprocess.Popen(command, env=environment)  # noqa: S603
+    except FileNotFoundError as error:
+        raise UsageError(
+            f"there is no command {command[0]!r}", remedy="check its name and PATH"
+        ) from error
+    except OSError as error:
+        raise UsageError(
+            f"cannot start {command[0]!r}: {error.strerror}", remedy="check that it is a program"
+        ) from error
+    # A terminal's interrupt reaches the child too, which decides what it means.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ended = signal.signal(signal.SIGTERM, lambda number, _: child.send_signal(number))
+    try:
+        return child.wait()
+    finally:
+        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGTERM, ended)
+
+
+def environment(settings: Settings) -> dict[str, str]:
+    changed = dict(os.environ)
+    path = changed.get("PYTHONPATH")
+    changed["PYTHONPATH"] = os.pathsep.join([str(INJECTED), *([path] if path else [])])
+    changed[Settings.VARIABLE] = settings.to_environment()
+    # Else torch's profiler reports its starts and stops on the job's stderr.
+    changed.setdefault("KINETO_LOG_LEVEL", "99")
+    return changed | wire_environment(settings)

@@ -1,0 +1,241 @@
+"""What a recorded run's folder holds: read from the ranks' own records, which may be anything."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from augury.capture.launcher.wire_summary import WireSummary, summarize_wire
+from augury.capture.rank_record import rank_name
+from augury.capture.rendezvous.file_transfer import GATHERED
+from augury.core.enums import StepState
+from augury.core.errors import InputError
+from augury.core.files import DISK_IS_FULL, open_regular
+from augury.core.ledger import Anomaly, Ledger, Severity
+
+MAX_RECORD_BYTES = 16 << 20
+MAX_PLACE_BYTES = 1 << 16
+MIN_FREE_BYTES = 1 << 16
+"""With less than this no record of any length can be written."""
+
+
+class WindowRecord(msgspec.Struct, frozen=True):
+    first: int
+    last: int
+    mode: str
+    trace: str | None = None
+
+
+class PlanRecord(msgspec.Struct, frozen=True):
+    settled_step: int | None = None
+    """As in ``core.plan_status``."""
+
+
+class RankRecord(msgspec.Struct, frozen=True):
+    rank: int
+    world_size: int
+    host: str
+    step_end_ns: list[int]
+    job: str = ""
+    windows: list[WindowRecord] = []
+    resumed: list[tuple[int, int]] = []
+    trouble: str | None = None
+    plan: PlanRecord | None = None
+
+
+class RankSummary(msgspec.Struct, frozen=True, kw_only=True):
+    rank: int
+    host: str
+    num_steps: int
+    traces: list[str]
+    recorded_step_ns: int | None
+    """Median of the steps in windows for timing; the first of each waits for other ranks."""
+    plain_step_ns: int | None
+    """Median of the steps outside windows."""
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    host: str
+    folder: str
+
+
+class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
+    ranks: list[RankSummary]
+    ledger: list[Anomaly]
+    gathered: Place | None = None
+    """Where rank 0 keeps the whole run, if this is only another host's part of it."""
+    wire: WireSummary | None = None
+    """None if that was not to be recorded."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.ranks or self.gathered or (self.wire and self.wire.num_processes))
+
+
+def summarize_run(folder: Path, *, rank: int | None = None, wire: bool = False) -> RunSummary:
+    """Of all ranks whose records are there, or only of the one given; ``wire`` says whether what
+    went over the wire should be there too."""
+    ledger = Ledger()
+    pattern = "rank-*.json" if rank is None else f"{rank_name(rank)}.json"
+    paths = sorted(folder.glob(pattern))
+    records = [record for path in paths if (record := _read(path, ledger))]
+    gathered = _gathered(folder)
+    if rank is None and gathered is None:
+        _note_missing_ranks(records, ledger)
+    of_wire = None
+    if wire:
+        talking = [record.rank for record in records if record.world_size > 1]
+        of_wire = summarize_wire(folder, ledger, rank=rank, expected=talking)
+    has_no_space = _has_no_space(folder)
+    is_full = any(map(_met_full_disk, records)) or (has_no_space and not records)
+    if is_full or has_no_space:
+        ledger.note(
+            "disk-full",
+            "there is no space left where the record goes: what is missing was not written",
+            severity=Severity.ERROR if is_full else Severity.WARNING,
+            remedy="make space, or give another --out",
+            example=str(folder),
+        )
+    if not records and not is_full and of_wire is not None and of_wire.num_processes:
+        ledger.note(
+            "only-wire",
+            "no optimizer of torch stepped in any process of the job: only the wire was recorded",
+            severity=Severity.INFO,
+        )
+    elif not folder.is_dir():
+        ledger.note(
+            "folder-gone",
+            "the folder of the record is gone, so nothing is left of it",
+            severity=Severity.ERROR,
+            remedy="see that the job does not remove or rename it, or give another --out",
+            example=str(folder),
+        )
+    elif not records and not is_full:
+        ledger.note(
+            "no-steps",
+            "no optimizer stepped in any process of the job, so nothing was recorded",
+            severity=Severity.ERROR,
+            remedy="record a job that trains with torch.optim",
+        )
+    for record in records:
+        if record.trouble:
+            ledger.note(
+                "not-recorded",
+                "a rank has no trace of a window",
+                severity=Severity.ERROR,
+                remedy=""
+                if is_full or has_no_space
+                else "choose a window within the job with --steps",
+                example=f"rank {record.rank}: {record.trouble}",
+            )
+        elif not record.windows:
+            ledger.note(
+                "not-profiled",
+                "a rank was not to be profiled (--ranks): only its steps are known",
+                severity=Severity.INFO,
+                example=f"rank {record.rank}",
+            )
+    _note_drift(records, ledger)
+    return RunSummary(
+        ranks=[_of_rank(record) for record in records],
+        ledger=list(ledger),
+        gathered=gathered,
+        wire=of_wire,
+    )
+
+
+def _note_missing_ranks(records: list[RankRecord], ledger: Ledger) -> None:
+    sizes = {record.world_size: record.rank for record in records}
+    world_size = max(sizes, default=0)
+    missing = sorted(set(range(min(world_size, 1 << 20))) - {record.rank for record in records})
+    ledger.note(
+        "missing-rank",
+        "a rank left no record",
+        count=len(missing),
+        severity=Severity.ERROR,
+        remedy="look at that rank's output: it may have been killed",
+        example=f"rank {missing[0]}" if missing else "",
+    )
+    ledger.note(
+        "world-sizes-differ",
+        "ranks disagree on how many there are",
+        count=len(sizes) - 1,
+        severity=Severity.ERROR,
+        remedy="give every job a folder of its own",
+        example=", ".join(f"rank {rank} says {size}" for size, rank in sorted(sizes.items())[:3]),
+    )
+    jobs = {record.job: record.rank for record in reversed(records) if record.job}
+    ledger.note(
+        "two-jobs",
+        "the folder holds the files of two jobs",
+        count=len(jobs) - 1,
+        severity=Severity.ERROR,
+        remedy="give every job a folder of its own",
+        example=f"ranks {' and '.join(map(str, sorted(jobs.values())[:2]))} never met",
+    )
+
+
+def _met_full_disk(record: RankRecord) -> bool:
+    return any(os.strerror(number) in (record.trouble or "") for number in DISK_IS_FULL)
+
+
+def _has_no_space(folder: Path) -> bool:
+    try:
+        return shutil.disk_usage(folder).free < MIN_FREE_BYTES
+    except OSError:
+        return False
+
+
+def _gathered(folder: Path) -> Place | None:
+    path = folder / GATHERED
+    try:
+        return msgspec.json.decode(_content(path, MAX_PLACE_BYTES), type=Place)
+    except (OSError, ValueError, InputError):
+        return None
+
+
+def _content(path: Path, max_bytes: int) -> bytes:
+    with open_regular(path) as file:
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise ValueError("it is too large")
+    return content
+
+
+def _read(path: Path, ledger: Ledger) -> RankRecord | None:
+    try:
+        return msgspec.json.decode(_content(path, MAX_RECORD_BYTES), type=RankRecord)
+    except (OSError, ValueError, InputError) as error:
+        ledger.note(
+            "unreadable-record",
+            "a rank's record cannot be read",
+            severity=Severity.ERROR,
+            example=f"{path.name}: {error}",
+        )
+        return None
+
+
+def _of_rank(record: RankRecord) -> RankSummary:
+    from augury.capture.launcher.step_times import typical_ns
+
+    return RankSummary(
+        rank=record.rank,
+        host=record.host,
+        num_steps=len(record.step_end_ns),
+        traces=[w.trace for w in record.windows if w.trace],
+        recorded_step_ns=typical_ns(record, StepState.TIMED),
+        plain_step_ns=typical_ns(record, StepState.PLAIN),
+    )
+
+
+def _note_drift(records: list[RankRecord], ledger: Ledger) -> None:
+    from augury.capture.launcher.step_times import representation_of
+    from augury.costs.prediction_interval import note_unrepresentative
+
+    profiled = [record for record in records if record.windows]
+    run = representation_of(profiled) if profiled else None
+    if run is not None:
+        note_unrepresentative(run, ledger)

@@ -1,0 +1,66 @@
+"""Step times of the ranks of a run, from their own records: recorded steps and plain ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from augury.core.columns import I4, I8
+from augury.core.enums import StepState
+from augury.core.measured_step import over_ranks
+from augury.core.trace.step_states import step_starts, step_states
+from augury.costs.prediction_interval import Representation, representation
+
+if TYPE_CHECKING:
+    from augury.capture.launcher.run_summary import RankRecord
+
+
+def durations_in(record: RankRecord, state: StepState) -> tuple[I4, I8]:
+    """Numbers and durations of a rank's steps that were recorded in this way. Steps of a trial, in
+    which modes of training alternate, do not count."""
+    windows = [
+        (
+            window.first,
+            window.last,
+            StepState.DISTURBED
+            if window.trace is None
+            else StepState.DETAILED
+            if window.mode == "detail"
+            else StepState.TIMED,
+        )
+        for window in record.windows
+    ]
+    size = len(record.step_end_ns)
+    states = step_states(size, windows, [step for step, _ in record.resumed])
+    ends = np.array(record.step_end_ns, dtype=np.int64)
+    dur_ns = ends - step_starts(record.step_end_ns, record.resumed)
+    first = (record.plan.settled_step if record.plan is not None else None) or 0
+    is_judged = np.arange(1, size + 1) >= first
+    chosen = np.flatnonzero((states == state) & (dur_ns > 0) & is_judged)
+    return (chosen + 1).astype(np.int32), dur_ns[chosen]
+
+
+def typical_ns(record: RankRecord, state: StepState) -> int | None:
+    _, dur_ns = durations_in(record, state)
+    return round(float(np.median(dur_ns))) if len(dur_ns) else None
+
+
+def representation_of(records: Sequence[RankRecord]) -> Representation | None:
+    """How well the windows stand for the run; None where nothing was recorded."""
+    recorded_step, recorded_ns = _over_ranks(records, StepState.TIMED)
+    if not len(recorded_step):
+        return None
+    return representation(recorded_step, recorded_ns, *_over_ranks(records, StepState.PLAIN))
+
+
+def _over_ranks(records: Sequence[RankRecord], state: StepState) -> tuple[I4, NDArray[np.float64]]:
+    each = [durations_in(record, state) for record in records]
+    rank = [np.full(len(step), i, dtype=np.int32) for i, (step, _) in enumerate(each)]
+    return over_ranks(
+        np.concatenate(rank),
+        np.concatenate([step for step, _ in each]),
+        np.concatenate([dur_ns for _, dur_ns in each]),
+    )

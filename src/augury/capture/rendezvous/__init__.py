@@ -1,0 +1,1 @@
+"""Connection between ranks beside their training: clocks, agreement, file transfer."""

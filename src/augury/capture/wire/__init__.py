@@ -1,0 +1,1 @@
+"""The wire recorder: preloading it, and packing its files."""

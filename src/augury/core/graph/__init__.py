@@ -1,0 +1,1 @@
+"""The Graph, its builder, its rules and its file."""

@@ -1,0 +1,109 @@
+"""Whether a run followed its Plan: from which step, why not, and what the trial in the job said.
+
+The runtime publishes the status inside the training process; the recorder stores it with the
+rank's record. Steps are exchanges of gradients, counted from 1; ``settled_step`` alone counts steps
+of the optimizer, as the recorder does: a program may exchange several times per step.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+
+from augury.core.plan.plan import Mode, Plan
+
+MAX_STEP = 1 << 40
+MAX_REASON_CHARS = 2000
+
+_Step = Annotated[int, msgspec.Meta(ge=0, le=MAX_STEP)]
+_Time = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
+_Share = Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)]
+_Text = Annotated[str, msgspec.Meta(max_length=MAX_REASON_CHARS)]
+_Digest = Annotated[str, msgspec.Meta(max_length=64, pattern="^([0-9a-f]{64})?$")]
+
+
+class TrainingMode(StrEnum):
+    """How gradients are exchanged in a step."""
+
+    STOCK = "stock"
+    """DDP as the program made it."""
+    PLANNED = "planned"
+    """The plan's pieces, without DDP's own reduction."""
+    BUCKETS = "buckets"
+    """DDP with the plan's bucket sizes."""
+
+
+def mode_of(plan: Plan) -> TrainingMode:
+    """The mode of training that follows this plan."""
+    return TrainingMode.PLANNED if plan.mode is Mode.PIECES else TrainingMode.BUCKETS
+
+
+class ModeTime(msgspec.Struct, frozen=True, kw_only=True):
+    """One mode in a trial."""
+
+    mode: TrainingMode
+    num_blocks: _Count
+    step_ns: _Time
+    """Median over its blocks of each block's median step."""
+    gain_pct: _Share = 0.0
+    """Of the stock step; positive: faster than stock. From neighbouring blocks, so it need not be
+    the ratio of the two medians. 0 for stock itself."""
+    interval_pct: tuple[_Share, _Share] = (0.0, 0.0)
+    """Of the gain, 90 %."""
+
+
+class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
+    """A trial in the job: blocks of steps in alternating modes."""
+
+    first_step: _Step
+    last_step: _Step
+    is_decided: bool
+    """Whether an interval excluded zero. A tie, or a job that ended before, keeps stock."""
+    winner: TrainingMode
+    times: Annotated[list[ModeTime], msgspec.Meta(max_length=16)] = []
+    digest: _Digest = ""
+    """Of the plan that was tried."""
+
+
+class Replan(msgspec.Struct, frozen=True, kw_only=True):
+    """A search for a better plan in the job, because conditions had changed."""
+
+    step: _Step
+    reason: _Text
+    digest: _Digest = ""
+    """Of the new plan; empty where the search found no better one."""
+
+
+class PlanStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the plan that a job was given."""
+
+    digest: _Digest = ""
+    """Of the plan as given: ``plan_digest``; empty where it could not be read."""
+    mode: TrainingMode = TrainingMode.STOCK
+    """The mode in force."""
+    is_followed: bool = False
+    """Whether that is what the plan says, and not only for a block of a trial."""
+    from_step: _Step | None = None
+    """The first step that is followed for good."""
+    settled_step: _Step | None = None
+    """The first step of the optimizer that is trained in the mode that was kept; None: the mode
+    never changed, or the recorder did not say."""
+    reason: _Text | None = None
+    """Why the plan is not followed."""
+    is_on_trial: bool = False
+    """Whether modes still alternate."""
+    has_trial: bool = True
+    """False: the plan is followed regardless (``--no-trial``)."""
+    trials: Annotated[list[TrialResult], msgspec.Meta(max_length=1000)] = []
+    replans: Annotated[list[Replan], msgspec.Meta(max_length=1000)] = []
+
+
+class WindowMode(msgspec.Struct, frozen=True, kw_only=True):
+    """The mode that a recorded window of steps saw; ``first + 1`` to ``last`` are inside."""
+
+    first: _Step
+    last: _Step
+    mode: TrainingMode

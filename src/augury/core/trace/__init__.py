@@ -1,0 +1,1 @@
+"""The Trace, its rules and its files."""

@@ -1,0 +1,191 @@
+"""Two runs of one job compared, and compared with what a Plan predicted of the change.
+
+Two runs differ by more than their own steps show: the machine is in another state. The level of a
+run is therefore a random effect. Its variance is what the levels of stretches within the runs show,
+and what runs on a quiet machine differ by besides.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from augury.core.comparison import Comparison, ComputeChange
+from augury.core.enums import OpKind
+from augury.core.errors import InputError
+from augury.core.measured_step import (
+    Level,
+    MeasuredRun,
+    level,
+    level_of,
+    measured_run,
+    stretches_of,
+    student,
+)
+from augury.core.plan.plan import Plan
+from augury.core.plan.plan_status import ModeTime, TrainingMode, TrialResult, mode_of
+from augury.core.trace.trace import Trace
+from augury.costs.prediction_interval import BETWEEN_RUNS, combined
+from augury.diagnose.machine_speed import TimedSteps, at_equal_speed
+from augury.diagnose.plan_followed import followed_from, trial_of
+from augury.diagnose.run_levels import RunLevels, run_levels
+
+OTHER_LOAD = 0.1
+"""Cores that other processes may use before steps are compared without waiting for a core."""
+
+MOVED_BY_PLANS = (OpKind.FORWARD.label, OpKind.UPDATE.label)
+"""Classes whose time a plan in pieces moves: updates are made within the next forward, which also
+waits for what it needs. They tell nothing of the machine."""
+
+COMPUTE_CHANGED = 0.03
+"""Changes of compute below this share are not worth a word."""
+
+
+def compare_runs(before: Trace, after: Trace, plan: Plan | None = None) -> Comparison:
+    first, second = measured_run(before), measured_run(after)
+    if first.num_ranks != second.num_ranks:
+        raise InputError(
+            f"the runs have {first.num_ranks} and {second.num_ranks} ranks",
+            remedy="compare runs of the same job",
+        )
+    levels = run_levels(before), run_levels(after)
+    changes = _compute_changes(*levels)
+    if plan is not None or any(_is_planned(run) for run in (before, after)):
+        changes = [change for change in changes if change.kind not in MOVED_BY_PLANS]
+    source, pair = _compared(first, second, *levels)
+    equal = at_equal_speed((before, after), pair)
+    if equal is not None:
+        pair = equal.before, equal.after
+    gain_pct, interval_pct = _gain(*pair, speed_error=equal.error if equal is not None else 0.0)
+    if source == "undelayed":
+        interval_pct = _with_steps(
+            gain_pct, interval_pct, 100 * (1 - second.step_ns / first.step_ns)
+        )
+    trial = trial_of(after, plan)
+    planned = _planned_time(trial, plan)
+    if planned is not None:
+        source, gain_pct, interval_pct = "trial", planned.gain_pct, planned.interval_pct
+    elif plan is not None:
+        interval_pct = _with_compute(interval_pct, changes, first.step_ns)
+    found = Comparison(
+        before=first,
+        after=second,
+        gain_pct=round(gain_pct, 4),
+        gain_interval_pct=(round(interval_pct[0], 4), round(interval_pct[1], 4)),
+        gain_source=source,
+        machine_change_pct=round(100 * math.expm1(equal.change), 4) if equal is not None else None,
+        compute_changes=changes,
+        trial=trial,
+        followed_from_step=followed_from(after) if plan is not None else None,
+    )
+    return found if plan is None else judged_by(found, plan)
+
+
+def _is_planned(run: Trace) -> bool:
+    return any(
+        facts.plan is not None and facts.plan.mode is TrainingMode.PLANNED for facts in run.ranks
+    )
+
+
+def _compared(
+    first: MeasuredRun, second: MeasuredRun, before: RunLevels, after: RunLevels
+) -> tuple[str, tuple[TimedSteps, TimedSteps]]:
+    loads = (first.other_load, second.other_load)
+    is_loaded = any(load is not None and load > OTHER_LOAD for load in loads)
+    if is_loaded and before.undelayed is not None and after.undelayed is not None:
+        return "undelayed", (before.undelayed, after.undelayed)
+    return "steps", (before.step, after.step)
+
+
+def _with_steps(
+    gain_pct: float, interval_pct: tuple[float, float], of_steps_pct: float
+) -> tuple[float, float]:
+    """Where whole steps became slower and steps without their delay faster, or the reverse, the
+    direction is not known: the interval covers both."""
+    if gain_pct * of_steps_pct >= 0:
+        return interval_pct
+    return min(interval_pct[0], of_steps_pct), max(interval_pct[1], of_steps_pct)
+
+
+def _gain(
+    before: TimedSteps, after: TimedSteps, *, speed_error: float
+) -> tuple[float, tuple[float, float]]:
+    """In percent, with its 90 % interval; ``speed_error`` is the standard error, as a share, of the
+    correction for the machine's speed."""
+    levels = [level(one.number, one.dur_ns) for one in (before, after)]
+    change = math.log(levels[1].value_ns / levels[0].value_ns)
+    error, freedom = combined(
+        *((one.error, one.freedom) for one in levels),
+        *((one.drift, one.freedom) for one in map(_settled, (before, after))),
+        (math.sqrt(2) * BETWEEN_RUNS, math.inf),
+        (speed_error, math.inf),
+    )
+    reach = student(freedom) * error
+    low, high = (100 * -math.expm1(min(50.0, change + side * reach)) for side in (1, -1))
+    return 100 * -math.expm1(change), (low, high)
+
+
+def _settled(steps: TimedSteps) -> Level:
+    """The level of a run without its first stretch, in which a job may still warm up: what varies
+    from there on varies from run to run as well."""
+    first, *others = stretches_of(steps.number)
+    return level_of([steps.dur_ns[part] for part in others or [first]], winsorize=False)
+
+
+def _compute_changes(before: RunLevels, after: RunLevels) -> list[ComputeChange]:
+    found = []
+    for kind in before.compute.keys() & after.compute.keys():
+        was, now = before.compute[kind], after.compute[kind]
+        error, freedom = combined((was.error, was.freedom), (now.error, now.freedom))
+        change = math.log(now.value_ns / was.value_ns)
+        if abs(change) > max(COMPUTE_CHANGED, student(freedom) * error):
+            found.append(
+                ComputeChange(
+                    kind=kind,
+                    before_ns=round(was.value_ns),
+                    after_ns=round(now.value_ns),
+                    change_pct=round(100 * math.expm1(change), 4),
+                )
+            )
+    return sorted(found, key=lambda one: -abs(one.after_ns - one.before_ns))
+
+
+def _with_compute(
+    interval_pct: tuple[float, float], changes: list[ComputeChange], before_ns: int
+) -> tuple[float, float]:
+    """A plan changes communication alone: how far compute changed is the machine's doing, and the
+    interval reaches from the gain with it to the gain without."""
+    more_ns = sum(one.after_ns - one.before_ns for one in changes)
+    moved = 100 * more_ns / before_ns
+    low, high = interval_pct
+    return min(low, low + moved), max(high, high + moved)
+
+
+def _planned_time(trial: TrialResult | None, plan: Plan | None) -> ModeTime | None:
+    """The mode of a trial that is the plan itself."""
+    if trial is None or plan is None:
+        return None
+    return next((time for time in trial.times if time.mode is mode_of(plan)), None)
+
+
+def judged_by(found: Comparison, plan: Plan) -> Comparison:
+    """With what the plan predicted, as a share of what was measured before."""
+    if plan.foretold is None or plan.foretold.baseline_ns <= 0:
+        raise InputError(
+            "the plan predicts nothing", remedy="make it from the run before: augury schedule -o"
+        )
+    baseline_ns = plan.foretold.baseline_ns
+    share = plan.foretold.step_ns / baseline_ns
+    low, high = (edge / baseline_ns for edge in plan.foretold.interval_ns)
+    measured = 1 - found.gain_pct / 100
+    before_ns = found.before.step_ns
+    return msgspec.structs.replace(
+        found,
+        policy=plan.order.policy,
+        predicted_step_ns=round(before_ns * share),
+        predicted_interval_ns=(round(before_ns * low), round(before_ns * high)),
+        predicted_gain_pct=round(100 * (1 - share), 4),
+        error_pct=round(100 * (share / measured - 1), 4) if measured > 0 else None,
+        came_true=low <= measured <= high,
+    )

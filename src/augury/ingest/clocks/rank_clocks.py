@@ -1,0 +1,176 @@
+"""Leads all ranks' clocks to the first one's, by whatever tells best how they go.
+
+A clock is a line: offset and drift. Handshakes, ends of collectives and what went over the wire
+each give one, with a residual that says how far off it may be; the smallest is taken, unless one
+source was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Literal
+
+import numpy as np
+
+from augury.core.columns import I8
+from augury.core.errors import InputError
+from augury.core.ledger import Ledger, Severity
+from augury.core.trace.trace import Clock
+from augury.ingest.clocks.clock_fits import Ends, from_collectives, from_handshakes
+from augury.ingest.formats.rank_record import Handshake
+
+Source = Literal["auto", "handshake", "collectives", "wire"]
+SOURCES: tuple[Source, ...] = ("handshake", "wire", "collectives")
+
+ONE_CLOCK_NS = {"handshake": 500_000, "wire": 500_000, "collectives": 2_000_000}
+"""Ranks whose host has one name, and whose clocks seem no further apart, have one clock."""
+IMPLAUSIBLE_NS = 20_000_000
+"""Ends of one collective lie closer together than that, else something else was compared."""
+_ALLOWED_NS = 100_000
+"""By which sources may be further apart than they say: no clock is quite a line."""
+_MAX_OFFSET_NS = 10**17
+
+
+def align(
+    hosts: Mapping[int, str],
+    handshakes: Mapping[int, Sequence[Handshake]],
+    ends: Mapping[int, Ends],
+    ledger: Ledger,
+    *,
+    wire: Mapping[int, Clock] | None = None,
+    source: Source = "auto",
+) -> dict[int, Clock]:
+    """For every rank of ``hosts``, how to lead its own clock to that of the lowest one. ``wire``
+    has what the wire tells of that already."""
+    reference = min(hosts)
+    found = {
+        rank: fits(rank, reference, handshakes.get(rank, ()), ends, wire or {}, source)
+        for rank in sorted(hosts)
+        if rank != reference
+    }
+    fitted: dict[int, Clock | None] = {reference: Clock()}
+    for rank, lines in found.items():
+        fitted[rank] = min(lines.values(), key=lambda clock: clock.residual_ns, default=None)
+    clocks: dict[int, Clock] = {}
+    for host in dict.fromkeys(hosts[rank] for rank in sorted(hosts)):
+        _of_host([r for r in sorted(hosts) if hosts[r] == host], reference, fitted, clocks)
+    for rank, lines in found.items():
+        if clocks[rank].source != "host":
+            _note_apart(rank, list(lines.values()), ends.get(rank, {}), ledger)
+    unknown = [
+        rank for rank, clock in fitted.items() if clock is None and hosts[rank] != hosts[reference]
+    ]
+    ledger.note(
+        "unaligned-clock",
+        "nothing tells how a host's clock goes: it is taken as right",
+        severity=Severity.ERROR,
+        count=len(unknown),
+        remedy="record with handshakes, or windows with collectives in them",
+        example=f"rank {unknown[0]}" if unknown else "",
+    )
+    _note_disagreement(clocks, ends, reference, ledger)
+    return clocks
+
+
+def to_common(clock: Clock, own_ns: I8) -> I8:
+    drift = np.rint((own_ns - clock.since_ns) * (clock.drift_ppm * 1e-6)).astype(np.int64)
+    common: I8 = own_ns + clock.offset_ns + drift
+    return common
+
+
+def fits(
+    rank: int,
+    reference: int,
+    handshakes: Sequence[Handshake],
+    ends: Mapping[int, Ends],
+    wire: Mapping[int, Clock],
+    source: Source,
+) -> dict[Source, Clock]:
+    """What the wanted sources say of one rank's clock, by source."""
+    if source not in ("auto", *SOURCES):
+        raise InputError(
+            f"clocks cannot be aligned by {source!r}",
+            remedy=f"choose auto, {', '.join(SOURCES)}",
+        )
+    found: dict[Source, Clock | None] = {}
+    if source in ("auto", "handshake"):
+        found["handshake"] = from_handshakes([h for h in handshakes if h.peer == reference])
+    if source in ("auto", "wire"):
+        found["wire"] = wire.get(rank)
+    if source in ("auto", "collectives"):
+        found["collectives"] = from_collectives(ends.get(rank, {}), ends.get(reference, {}))
+    return {name: clock for name, clock in found.items() if clock and _is_sane(clock)}
+
+
+def _is_sane(clock: Clock) -> bool:
+    """A clock that is years away or goes a hundredth too fast was not read, but made up."""
+    return abs(clock.offset_ns) <= _MAX_OFFSET_NS and abs(clock.drift_ppm) <= 10_000
+
+
+def _of_host(
+    ranks: list[int],
+    reference: int,
+    fitted: Mapping[int, Clock | None],
+    clocks: dict[int, Clock],
+) -> None:
+    """Ranks of one host share the clock of the one that is known best, if they agree with it."""
+    known = [(rank, clock) for rank in ranks if (clock := fitted[rank]) is not None]
+    if reference in ranks:
+        leader: Clock = Clock()
+        shared = Clock(source="host")
+    elif known:
+        leader = shared = min((clock for _, clock in known), key=lambda clock: clock.residual_ns)
+    else:
+        clocks.update(dict.fromkeys(ranks, Clock()))
+        return
+    for rank in ranks:
+        clock = fitted[rank]
+        if rank == reference:
+            clocks[rank] = Clock()
+        elif clock is None or _is_one(clock, leader):
+            clocks[rank] = shared
+        else:
+            clocks[rank] = clock
+
+
+def _is_one(clock: Clock, leader: Clock) -> bool:
+    """Over the ten seconds around the recording, which is where the two lines are known."""
+    times = clock.since_ns + np.array([0, 10_000_000_000], dtype=np.int64)
+    apart = np.abs(to_common(clock, times) - to_common(leader, times)).max()
+    return bool(apart <= ONE_CLOCK_NS.get(clock.source, 0))
+
+
+def _note_apart(rank: int, clocks: Sequence[Clock], ends: Ends, ledger: Ledger) -> None:
+    """Looked at from where all of them are known to the end of the recording."""
+    for one, other in combinations(clocks, 2):
+        begin = max(one.since_ns, other.since_ns)
+        own = np.array([begin, max([begin, *ends.values()])], dtype=np.int64)
+        apart = int(np.abs(to_common(one, own) - to_common(other, own)).max())
+        if apart > one.residual_ns + other.residual_ns + _ALLOWED_NS:
+            ledger.note(
+                "clock-sources-apart",
+                "two sources differ on how a clock goes by more than they state",
+                remedy="do not trust short times between this rank and the first",
+                example=f"rank {rank}: {one.source} and {other.source}, {apart / 1e6:.3f} ms",
+            )
+
+
+def _note_disagreement(
+    clocks: Mapping[int, Clock], ends: Mapping[int, Ends], reference: int, ledger: Ledger
+) -> None:
+    theirs = ends.get(reference, {})
+    for rank, clock in clocks.items():
+        shared = sorted(ends.get(rank, {}).keys() & theirs.keys())
+        if rank == reference or not shared:
+            continue
+        own = np.array([ends[rank][key] for key in shared], dtype=np.int64)
+        other = np.array([theirs[key] for key in shared], dtype=np.int64)
+        apart = int(np.median(np.abs(to_common(clock, own) - other)))
+        if apart > IMPLAUSIBLE_NS:
+            ledger.note(
+                "clocks-disagree",
+                "collectives end far apart on ranks whose clocks were aligned",
+                remedy="do not trust times between these ranks",
+                example=f"rank {rank}: {apart / 1e6:.1f} ms",
+            )

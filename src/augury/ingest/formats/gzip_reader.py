@@ -1,0 +1,96 @@
+"""Reading a file that may be gzipped, and may be a bomb."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from pathlib import Path
+from typing import BinaryIO
+
+from augury.core.errors import FileFormatError, InputError, LimitError
+from augury.core.files import open_regular
+from augury.core.units import format_bytes
+from augury.ingest.run_files import ReadBudget
+
+MAX_BYTES = 2 << 30
+"""Of one file, unpacked."""
+MAX_RATIO = 400
+"""Profilers' JSON packs 20 to 60 times; only repetition of one byte comes near a thousand."""
+
+_GZIP = b"\x1f\x8b"
+_CHUNK = 1 << 20
+
+
+def read_unpacked(
+    path: Path,
+    *,
+    max_bytes: int = MAX_BYTES,
+    max_ratio: int = MAX_RATIO,
+    as_far_as_it_goes: bool = False,
+    budget: ReadBudget | None = None,
+) -> bytes:
+    """The whole content; ``max_bytes`` bounds the memory, whatever the file says of itself, and
+    ``budget`` that of all files of a run. A file that is cut off is refused, unless what there is
+    of it will do."""
+    cap = max_bytes if budget is None else min(max_bytes, budget.left_bytes)
+    try:
+        data = _read(path, cap, max_ratio, as_far_as_it_goes=as_far_as_it_goes)
+    except LimitError:
+        if budget is not None and cap < max_bytes:
+            budget.take(cap + 1)  # says that it is the run that is too large
+        raise
+    if budget is not None:
+        budget.take(len(data))
+    return data
+
+
+def _read(path: Path, max_bytes: int, max_ratio: int, *, as_far_as_it_goes: bool) -> bytes:
+    try:
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if file.read(2) != _GZIP:
+                if size > max_bytes:
+                    raise _too_large(path, max_bytes)
+                file.seek(0)
+                return file.read(max_bytes)
+            file.seek(0)
+            # Small files may pack well: a header of zeros says nothing about intent.
+            cap = min(max_bytes, max(1 << 20, size * max_ratio))
+            return _unpack(file, path, cap, as_far_as_it_goes=as_far_as_it_goes)
+    except OSError as error:
+        raise InputError(
+            f"cannot read {path}: {error.strerror}", remedy="check the path"
+        ) from error
+
+
+def _unpack(file: BinaryIO, path: Path, cap: int, *, as_far_as_it_goes: bool) -> bytes:
+    from isal import isal_zlib  # noqa: PLC0415
+
+    parts: list[bytes] = []
+    total = 0
+    unpacker = isal_zlib.decompressobj(16 + zlib.MAX_WBITS)
+    try:
+        while data := file.read(_CHUNK):
+            while data:
+                if unpacker.eof:
+                    unpacker = isal_zlib.decompressobj(16 + zlib.MAX_WBITS)
+                part = unpacker.decompress(data, cap - total + 1)
+                total += len(part)
+                if total > cap:
+                    raise _too_large(path, cap)
+                parts.append(part)
+                data = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
+    except isal_zlib.IsalError as error:  # type: ignore[misc]  # its stub has an instance
+        raise FileFormatError(
+            f"{path} is damaged: it does not unpack ({error})", remedy="copy or record it again"
+        ) from error
+    if not unpacker.eof and not as_far_as_it_goes:
+        raise FileFormatError(f"{path} is truncated", remedy="copy or record it again")
+    return b"".join(parts)
+
+
+def _too_large(path: Path, cap: int) -> LimitError:
+    return LimitError(
+        f"{path} unpacks to more than {format_bytes(cap)}",
+        remedy="record fewer steps, or split it",
+    )

@@ -1,0 +1,1 @@
+"""Events of one rank: phases, layers, steps, kernels and their launches."""

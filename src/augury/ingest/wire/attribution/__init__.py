@@ -1,0 +1,1 @@
+"""Which collective each message belongs to."""

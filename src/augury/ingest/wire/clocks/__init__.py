@@ -1,0 +1,1 @@
+"""Clocks of ranks from messages alone."""

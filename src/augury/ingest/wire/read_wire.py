@@ -1,0 +1,161 @@
+"""What went over the wire of a run: processes, connections and messages, on one clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from augury.core.columns import I4, I8
+from augury.core.errors import InputError
+from augury.core.graph.graph import NONE
+from augury.core.ledger import Ledger, Severity
+from augury.core.string_table import StringPool
+from augury.core.trace.trace import Clock, Trace
+from augury.core.wire import Messages, Process, Wire, attributed_share
+from augury.ingest.clocks.rank_clocks import to_common
+from augury.ingest.wire.attribution.attribute_by_size import meaning_by_lengths
+from augury.ingest.wire.attribution.attribute_by_trace import meaning_by_trace
+from augury.ingest.wire.attribution.infer_ranks import places_of
+from augury.ingest.wire.attribution.message_kinds import kinds_of
+from augury.ingest.wire.clocks.byte_flows import clocks_of_files
+from augury.ingest.wire.connections import connections_of
+from augury.ingest.wire.messages import Streams, messages_of
+from augury.ingest.wire.pair_endpoints import pair_ends
+from augury.ingest.wire.recorder_files.wire_file import WireFile, read_wire_files
+
+__all__ = ["attributed_share", "has_wire", "read_wire"]
+
+
+def has_wire(folder: Path) -> bool:
+    return any(folder.glob("*.wire-*"))
+
+
+def read_wire(folder: Path, trace: Trace | None = None) -> Wire:
+    """With ``trace`` messages are told which of its collectives they belong to, and times are on
+    its clock; without one on a clock that the wire itself tells, and all-reduces are found by the
+    lengths of their messages."""
+    ledger = Ledger()
+    files = read_wire_files(folder, ledger)
+    if not files:
+        why = "".join(f": {anomaly.example}" for anomaly in ledger)
+        raise InputError(
+            f"{folder} does not say what went over the wire{why}",
+            remedy="record it with `augury run --wire --out DIR -- COMMAND`",
+        )
+    pairs = pair_ends(files, ledger)
+    clocks = (
+        clocks_of_files(files, pairs, ledger) if trace is None else _clocks_of_trace(files, trace)
+    )
+    strings = StringPool()
+    connections = connections_of(
+        files, pairs, strings, lambda file, ns: _led(clocks, file, ns), ledger
+    )
+    streams = Streams(files, [_times(file, clocks.get(i)) for i, file in enumerate(files)])
+    messages = messages_of(files, pairs, streams, ledger)
+    kinds = kinds_of(messages)
+    ranks = places_of([file.rank for file in files], messages, kinds, ledger)
+    ends = _ranks_of(ranks, messages["src"]), _ranks_of(ranks, messages["dst"])
+    if trace is not None:
+        meaning = meaning_by_trace(messages, kinds, ends, trace, ledger)
+    else:
+        meaning = meaning_by_lengths(messages, kinds, ends, max(ranks) + 1)
+    _note_losses(files, ledger)
+    columns = messages | {
+        "kind": meaning.kind,
+        "payload_bytes": kinds.payload_bytes,
+        "group": meaning.group,
+        "sequence": meaning.sequence,
+        "turn": meaning.turn,
+    }
+    return Wire(
+        processes=[
+            _process(file, rank, clocks.get(number, Clock()))
+            for number, (file, rank) in enumerate(zip(files, ranks, strict=True))
+        ],
+        connections=connections,
+        messages=Messages(**{name: columns[name] for name, _ in Messages.schema()}),
+        strings=strings.table(),
+        collectives=meaning.collectives,
+        ledger=ledger,
+    )
+
+
+def _clocks_of_trace(files: Sequence[WireFile], trace: Trace) -> dict[int, Clock]:
+    """A process that is no rank has the clock of a rank on its host."""
+    of_rank = {facts.rank: facts.clock for facts in trace.ranks}
+    of_host: dict[str, Clock] = {}
+    for facts in trace.ranks:
+        of_host.setdefault(facts.host, facts.clock)
+    return {
+        number: of_rank.get(file.rank, of_host.get(file.host, Clock()))
+        for number, file in enumerate(files)
+    }
+
+
+def _led(clocks: Mapping[int, Clock], file: int, ns: int) -> int:
+    return int(to_common(clocks.get(file, Clock()), np.array([ns], dtype=np.int64))[0])
+
+
+def _times(file: WireFile, clock: Clock | None) -> tuple[I8, I8, I8]:
+    """Of its calls, on the common clock."""
+    calls = file.calls
+    if clock is None or clock == Clock(source=clock.source):
+        return calls.start_ns, calls.end_ns, calls.refused_ns
+    refused = np.where(calls.refused_ns > 0, to_common(clock, calls.refused_ns), 0)
+    return to_common(clock, calls.start_ns), to_common(clock, calls.end_ns), refused
+
+
+def _ranks_of(ranks: Sequence[int], processes: I4) -> I4:
+    found: I4 = np.array([*ranks, NONE], dtype=np.int32)[processes]
+    return found
+
+
+def _process(file: WireFile, rank: int, clock: Clock) -> Process:
+    return Process(
+        pid=file.pid,
+        host=file.host,
+        rank=rank,
+        clock=clock,
+        num_calls=len(file.calls),
+        calls_written_over=file.calls_written_over,
+        calls_not_kept=file.calls_not_kept,
+        bytes_not_kept=file.bytes_not_kept,
+        connections_lost=file.connections_lost,
+    )
+
+
+def _note_losses(files: Sequence[WireFile], ledger: Ledger) -> None:
+    ledger.note(
+        "wire-written-over",
+        "the buffer of a process was full: its oldest calls were lost to later ones",
+        count=sum(file.calls_written_over for file in files),
+        remedy="record shorter windows, or give more room with --wire-events",
+    )
+    ledger.note(
+        "wire-not-kept",
+        "calls outside of windows were counted and not kept",
+        severity=Severity.INFO,
+        count=sum(file.calls_not_kept for file in files),
+    )
+    ledger.note(
+        "wire-connections-lost",
+        "a process had more connections than the record has room for: nothing is known of them",
+        count=sum(file.connections_lost for file in files),
+    )
+    known = [file.rank for file in files if file.rank >= 0]
+    missing = sorted(set(range(max(known, default=-1) + 1)) - set(known))
+    ledger.note(
+        "wire-rank-missing",
+        "a rank left no record of its socket calls",
+        count=len(missing),
+        example=f"rank {missing[0]}" if missing else "",
+    )
+    again = len(known) - len(set(known))
+    ledger.note(
+        "wire-rank-twice",
+        "several processes say that they are the same rank, as after a restart",
+        severity=Severity.INFO,
+        count=again,
+    )

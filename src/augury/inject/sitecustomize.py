@@ -1,0 +1,65 @@
+# Python imports this at its start wherever the launcher has put this folder on the path. First
+# the sitecustomize that would have been imported goes its way, then recording is arranged.
+import contextlib
+import importlib
+import os
+import sys
+
+
+def _hand_on() -> None:
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != here]
+    ours = sys.modules.pop("sitecustomize", None)
+    try:
+        importlib.import_module("sitecustomize")
+    except ModuleNotFoundError as error:
+        if error.name != "sitecustomize":
+            raise
+        if ours is not None:
+            sys.modules["sitecustomize"] = ours
+
+
+def _record() -> None:
+    try:
+        from augury.capture.bootstrap import arrange
+    except ImportError:
+        # Another interpreter than the launcher's: the package lies two folders up.
+        root = os.path.dirname(os.path.abspath(__file__))
+        for _ in range(2):
+            root = os.path.dirname(root)
+        sys.path.append(root)
+        from augury.capture.bootstrap import arrange
+    arrange()
+
+
+def _tell_refusals() -> None:
+    from augury.core.import_hook import after_import
+
+    def tell(_module: object) -> None:
+        with contextlib.suppress(Exception):  # a recording does without
+            from augury.runtime.refusals import tell_refusals
+
+            tell_refusals()
+
+    after_import("torch.optim.optimizer", tell)
+
+
+def _follow_plan() -> None:
+    if os.environ.get("AUGURY_PLAN"):
+        from augury.runtime.torch.injection import arrange
+
+        arrange()
+
+
+try:
+    _hand_on()
+finally:
+    try:
+        _record()
+        _tell_refusals()
+    except Exception as error:
+        print(f"augury: cannot record here: {error}", file=sys.stderr)
+    try:
+        _follow_plan()
+    except Exception as error:
+        print(f"augury: the plan is not followed: {error}", file=sys.stderr)

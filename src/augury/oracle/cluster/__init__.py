@@ -1,0 +1,1 @@
+"""Devices and the levels of network between them; presets, files and fits."""

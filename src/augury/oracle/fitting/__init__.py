@@ -1,0 +1,1 @@
+"""Corrections of the closed forms, fitted to measurements, and their validation."""

@@ -1,0 +1,225 @@
+"""Constants from measurements: few, bounded, and pulled towards neutral.
+
+Residuals are logarithms of ratios, so that a step of 1 s counts as much as one of 10 ms; beyond a
+few per cent they count less than their square: networks have outliers that no constant explains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from augury.core.errors import InputError
+from augury.oracle.cluster.cluster import F8, Machine
+from augury.oracle.fitting.corrections import BARE, CONSTANTS, Constant, Constants
+from augury.oracle.fitting.held_out import HeldOut, hold_out, spreads_of
+from augury.oracle.fitting.measured_table import SERIAL, Row
+from augury.oracle.layer_costs import Work
+from augury.oracle.strategies.registry import find_strategy
+from augury.oracle.strategy import Case, Estimate, Options, Strategy
+
+PULL = 0.02
+"""Towards neutral: departing by a unit costs as much as an error of two per cent."""
+OUTLIER = 0.03
+UNKNOWN_SPREAD = 0.1
+"""Where too little was measured to hold anything out."""
+
+_FITTED = tuple(constant for constant in CONSTANTS if constant.name != "memory_reuse")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Predicted:
+    """One entry a row."""
+
+    step_s: F8
+    compute_s: F8
+    memory_bytes: F8
+    activation_bytes: F8
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Predictor:
+    """Rows grouped once, so that each group is one evaluation whatever the constants."""
+
+    rows: Sequence[Row]
+    works: Mapping[str, Work]
+    machine: Machine
+    options: Options
+
+    def predict(self, constants: Constants) -> Predicted:
+        columns = np.zeros((4, len(self.rows)))
+        for strategy, case, where in self._groups:
+            columns[:, where] = _columns(strategy.evaluate(replace(case, constants=constants)))
+        step_s, compute_s, memory_bytes, activation_bytes = columns
+        return Predicted(
+            step_s=step_s,
+            compute_s=compute_s,
+            memory_bytes=memory_bytes,
+            activation_bytes=activation_bytes,
+        )
+
+    @cached_property
+    def _groups(self) -> list[tuple[Strategy, Case, list[int]]]:
+        groups: dict[tuple[str, str], list[int]] = {}
+        for i, row in enumerate(self.rows):
+            name = "data" if row.strategy == SERIAL else row.strategy
+            groups.setdefault((row.model, name), []).append(i)
+        return [
+            (
+                find_strategy(name),
+                Case(
+                    work=self.works[model],
+                    machine=self.machine,
+                    constants=BARE,
+                    options=self.options,
+                    devices=np.array([self.rows[i].devices for i in where], float),
+                    batch=np.array([self.rows[i].global_batch for i in where], float),
+                ),
+                where,
+            )
+            for (model, name), where in groups.items()
+        ]
+
+
+def fit(
+    rows: Sequence[Row], works: Mapping[str, Work], machine: Machine, options: Options | None = None
+) -> Constants:
+    """Fitted on all of ``rows``; spreads are what fits of some rows miss on the others."""
+    return fit_and_hold_out(rows, works, machine, options)[0]
+
+
+def fit_and_hold_out(
+    rows: Sequence[Row], works: Mapping[str, Work], machine: Machine, options: Options | None = None
+) -> tuple[Constants, list[HeldOut]]:
+    measured = [row for row in rows if row.measured_step_s is not None]
+    if not measured:
+        raise InputError("there is nothing measured to fit on", remedy="give measured_step_s")
+    options = options or Options()
+
+    def predictor(chosen: Sequence[Row]) -> Predictor:
+        return Predictor(rows=chosen, works=works, machine=machine, options=options)
+
+    whole = _fit(predictor(measured))
+    held_out = hold_out(
+        measured,
+        lambda chosen: _fit(predictor(chosen), start=whole),
+        lambda chosen, constants: _log_errors(predictor(chosen), constants),
+    )
+    spreads = spreads_of(held_out)
+    models = sorted({row.model for row in measured})
+    found = replace(
+        whole,
+        memory_reuse=_memory_reuse(predictor(measured), whole),
+        spread=spreads.known or {row.strategy: UNKNOWN_SPREAD for row in measured},
+        unseen_spread=spreads.unseen,
+        beyond_spread=spreads.beyond,
+        max_devices={
+            name: float(max(row.devices for row in measured if row.strategy == name))
+            for name in sorted({row.strategy for row in measured})
+        },
+        layer_shares=_largest([works[model].shares_by_kind for model in models]),
+        cluster=machine.name,
+        device=machine.device.name,
+        fitted_on=f"{len(measured)} measurements of {', '.join(models)} on {machine.name}",
+    )
+    return found, held_out
+
+
+def _largest(shares: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    kinds = sorted({kind for one in shares for kind in one})
+    return {kind: max(one.get(kind, 0.0) for one in shares) for kind in kinds}
+
+
+def _fit(predictor: Predictor, start: Constants | None = None) -> Constants:
+    """``start``: a fit of more rows, near which this one lies."""
+    compute_s = _of(predictor.rows, "measured_compute_s")
+    step_s = _of(predictor.rows, "measured_step_s")
+    has_compute = np.isfinite(compute_s)
+
+    def errors(x: F8, fitted: Sequence[Constant]) -> F8:
+        found = predictor.predict(_constants(x, fitted))
+        return np.concatenate(
+            [
+                np.log(found.step_s / step_s),
+                np.log(found.compute_s[has_compute] / compute_s[has_compute]),
+            ]
+        )
+
+    # What the rows do not speak of stays exactly neutral.
+    neutral = errors(np.zeros(0), ())
+    spoken_of = [
+        one for one in _FITTED if not np.array_equal(errors(np.full(1, 0.1), (one,)), neutral)
+    ]
+    if not spoken_of:
+        return BARE
+    low, high = (np.array([_coordinate(one, edge) for one in spoken_of]) for edge in (0, 1))
+    found = least_squares(
+        lambda x: np.concatenate([errors(x, spoken_of), PULL * x]),
+        np.clip([0.01 if start is None else _at(one, start) for one in spoken_of], low, high),
+        bounds=(low, high),
+        loss="soft_l1",
+        f_scale=OUTLIER,
+        max_nfev=400 if start is None else 40,
+    )
+    return _constants(found.x, spoken_of)
+
+
+def _log_errors(predictor: Predictor, constants: Constants) -> F8:
+    measured = _of(predictor.rows, "measured_step_s")
+    return np.log(predictor.predict(constants).step_s / measured)
+
+
+def _memory_reuse(predictor: Predictor, constants: Constants) -> float:
+    """Of what was measured beside weights, the share of the activations that are counted."""
+    measured = _of(predictor.rows, "measured_memory_bytes")
+    known = np.isfinite(measured)
+    if not known.any():
+        return 1.0
+    reuse = 1.0
+    for _ in range(10):
+        # At which moment the peak lies depends on it, too.
+        found = predictor.predict(replace(constants, memory_reuse=reuse))
+        rest = found.memory_bytes - found.activation_bytes
+        ratio = float(np.median((measured - rest)[known] / found.activation_bytes[known]))
+        reuse = min(2.0, max(0.05, reuse * ratio))
+    return reuse
+
+
+def _constants(x: F8, fitted: Sequence[Constant]) -> Constants:
+    values: dict[str, Any] = {}
+    for constant, coordinate in zip(fitted, x.tolist(), strict=True):
+        moved = coordinate * constant.unit
+        value = constant.neutral * float(np.exp(moved)) if constant.is_ratio else moved
+        values[constant.name] = min(constant.high, max(constant.low, value))
+    return replace(BARE, **values)
+
+
+def _coordinate(constant: Constant, edge: int) -> float:
+    return _moved(constant, constant.high if edge else constant.low)
+
+
+def _at(constant: Constant, constants: Constants) -> float:
+    return _moved(constant, getattr(constants, constant.name))
+
+
+def _moved(constant: Constant, value: float) -> float:
+    return (float(np.log(value)) if constant.is_ratio else value) / constant.unit
+
+
+def _columns(estimate: Estimate) -> list[F8]:
+    return [
+        estimate.step_s,
+        estimate.compute_s,
+        estimate.total_memory_bytes,
+        estimate.memory_bytes["activations"],
+    ]
+
+
+def _of(rows: Sequence[Row], name: str) -> F8:
+    values = [getattr(row, name) for row in rows]
+    return np.array([np.nan if value is None else value for value in values], float)

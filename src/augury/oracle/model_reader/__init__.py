@@ -1,0 +1,1 @@
+"""A Model from an ``nn.Module``, a recorded run or JSON."""

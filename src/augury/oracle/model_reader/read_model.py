@@ -1,0 +1,118 @@
+"""A Model from whatever tells of one: a built-in name, ``module:factory``, an ``nn.Module``, JSON.
+
+Nothing is computed and no weights are held: modules run on torch's meta device, which knows shapes
+only. Torch is imported only where a module is read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from augury.core.errors import InputError
+from augury.core.model import MAX_LAYERS, Model
+from augury.oracle.model_reader.model_file import load_model_file
+from augury.oracle.models.registry import BUILT_IN, Shape, built_in
+
+if TYPE_CHECKING:
+    from torch import nn
+
+TRACED_BATCH = 61
+"""A prime, so that counts that grow with the batch are told from those that do not."""
+_MAX_EXTENT = 1 << 24
+
+
+def load_model(what: str, *, input_shapes: Sequence[str] = ()) -> Model:
+    """``what`` is a built-in model, a file that ends in .json, or ``module:factory``. Shapes are
+    those of one sample: ``3x224x224``; of integers, ``128:int64``."""
+    if what.endswith(".json"):
+        return load_model_file(Path(what))
+    known = built_in(what)
+    if known is None and ":" not in what:
+        names = ", ".join(model.name for model in BUILT_IN)
+        raise InputError(
+            f"there is no model {what!r}", remedy=f"give one of {names}, module:factory, or a .json"
+        )
+    if known is None and not input_shapes:
+        raise InputError(
+            f"the inputs of {what} are not known",
+            remedy="give the shape of one sample, as 3x224x224",
+        )
+    _require_torch()
+    from augury.oracle.model_reader.meta_module import make_built_in, make_by_name
+
+    if known is not None:
+        shape = parse_shape(input_shapes[0])[0] if input_shapes else known.input_shape
+        return read_module(make_built_in(known, shape), [_text(shape)], name=known.name)
+    return read_module(make_by_name(what), input_shapes, name=what)
+
+
+def read_module(
+    module: nn.Module, input_shapes: Sequence[str], *, name: str = "", batch: int = TRACED_BATCH
+) -> Model:
+    """The module is left as it is. In its forward the first extent of every input is the batch."""
+    _require_torch()
+    import torch
+
+    from augury.oracle.model_reader.meta_module import example_inputs, first_line, without_weights
+    from augury.oracle.model_reader.module_trace import LayerTrace
+
+    name = name or type(module).__name__
+    shapes = [parse_shape(text) for text in input_shapes]
+    failed: list[InputError] = []
+    # Tensors that forward itself makes may have to be real, or must not be.
+    for makes_real_ones in (True, False):
+        shape_only = without_weights(module)
+        trace = LayerTrace(shape_only, example_inputs(shape_only, shapes, batch), name=name)
+        try:
+            with nullcontext() if makes_real_ones else torch.device("meta"):
+                layers = trace.run()
+            break
+        except InputError:
+            raise
+        except Exception as error:
+            failed.append(_cannot_run(name, trace.where, first_line(error)))
+    else:
+        raise failed[0]
+    if not 1 <= len(layers) <= MAX_LAYERS:
+        raise InputError(
+            f"nothing that {name} gives depends on parameters to be trained",
+            remedy="give a model whose forward returns tensors that require gradients",
+        )
+    return Model(name=name, layers=tuple(layers), input_shape=shapes[0][0])
+
+
+def _cannot_run(name: str, where: str, why: str) -> InputError:
+    return InputError(
+        f"{name} cannot be run without data; in {where}: {why}",
+        remedy="forward must not depend on values (item(), if on a tensor, boolean masks), nor "
+        "name a device; check the input shapes, or write the model as JSON",
+    )
+
+
+def parse_shape(text: str) -> tuple[Shape, str]:
+    """Extents, and the type of the numbers."""
+    found = re.fullmatch(r"(\d{1,9}(?:x\d{1,9})*)(?::(int64))?", text.strip())
+    extents = tuple(int(part) for part in found.group(1).split("x")) if found else ()
+    if found is None or not all(1 <= extent <= _MAX_EXTENT for extent in extents):
+        raise InputError(
+            f"{text!r} is not a shape", remedy="write it as 3x224x224, or 128:int64 for integers"
+        )
+    return extents, found.group(2) or "float"
+
+
+def _text(shape: Shape) -> str:
+    return "x".join(map(str, shape))
+
+
+def _require_torch() -> None:
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise InputError(
+            "reading a model needs PyTorch, which is not installed here",
+            remedy="pip install 'augury[torch]', or give the model as JSON",
+        ) from error

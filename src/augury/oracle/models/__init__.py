@@ -1,0 +1,1 @@
+"""Networks that are built in."""

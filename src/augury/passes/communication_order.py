@@ -1,0 +1,236 @@
+"""A recorded run whose gradients are exchanged as an Order says."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from augury.core.enums import OpKind
+from augury.core.errors import InputError
+from augury.core.graph.graph import NONE, Graph
+from augury.core.plan.plan import LAST_OPS, Order
+from augury.core.plan.plan_spec import verify_order
+from augury.core.plan.problem import Problem, Scheme
+from augury.costs.transfer_times import TransferCost
+from augury.passes.graph_edit import GraphEdit
+from augury.passes.moved_updates import MovedUpdates
+from augury.passes.network import Costs, keep_processor_time
+from augury.passes.p2p_exchange import Swaps
+from augury.passes.piece_exchange import PieceExchange, carried_by
+from augury.passes.piece_streams import others_apart
+from augury.passes.runtime_overhead import NOTHING, Following
+from augury.passes.split_forward import by_op, forward_cuts, work_of_parts
+from augury.passes.step_parts import StepParts, copy_ns_of, parts_of
+
+FEW_STEPS = 3
+"""With fewer the window is joined to itself: no step in its middle would be a steady one."""
+
+Place = tuple[int, int]
+"""Rank and step."""
+
+
+def apply_order(
+    graph: Graph,
+    costs: Costs,
+    problem: Problem,
+    order: Order,
+    *,
+    beside: TransferCost | None = None,
+    at_once: int = 1,
+    swaps: Swaps | None = None,
+    following: Following = NOTHING,
+) -> Graph:
+    """Pieces take the place of the recorded collectives of gradients, strictly in their order.
+    With a barrier the optimizer follows when all have arrived. Without one every gradient
+    is applied by itself in the next step: when forward waits for it, or earlier, if the thread has
+    nothing else to do. A step then ends with its backward, and what is still under way counts with
+    the next one. Everything else stays as it was recorded. ``costs`` and ``beside`` are what pieces
+    cost (passes/piece_costs.py). Those called for may be under way ``at_once`` and share the
+    link, as gloo's threads do it: the next one comes when the one so many places before it has
+    arrived. With ``swaps``, two ranks do without collectives. ``following``: what that takes."""
+    verify_order(order, problem)
+    if problem.network.scheme is not Scheme.ALL_REDUCE:
+        raise InputError(
+            "recorded ranks reduce gradients among themselves, and the order is for servers",
+            remedy="make the order from the run",
+        )
+    if following is not NOTHING:
+        graph = others_apart(graph)
+    return keep_processor_time(
+        graph, _Scheduling(graph, costs, problem, order, beside, at_once, swaps, following).graph()
+    )
+
+
+class _Scheduling:
+    def __init__(
+        self,
+        graph: Graph,
+        costs: Costs,
+        problem: Problem,
+        order: Order,
+        beside: TransferCost | None,
+        at_once: int,
+        swaps: Swaps | None,
+        following: Following,
+    ) -> None:
+        self._problem, self._order = problem, order
+        self._old, self._parts = graph, parts_of(graph)
+        self._following = self._find_following()
+        self._cuts = {
+            place: forward_cuts(graph, self._parts[place], problem)
+            for place in self._following.values()
+        }
+        self._edit = GraphEdit(self._with_less_work())
+        self._exchange = PieceExchange(
+            graph, self._edit, costs, problem, order, beside, at_once, swaps, following
+        )
+        self._updates = MovedUpdates(graph, self._edit, problem, order, following)
+        self._work_ns = following.per_gradient_ns * len(problem.gradients)
+        """What following takes of backward, at whose end it is put."""
+
+    def graph(self) -> Graph:
+        of_step: dict[int, list[StepParts]] = defaultdict(list)
+        for parts in self._parts.values():
+            of_step[parts.step].append(parts)
+        for same in of_step.values():
+            made_by = {parts.rank: self._made_by(parts) for parts in same}
+            step_of = {parts.rank: self._step_of(parts) for parts in same}
+            arrived = self._exchange.exchange(same, made_by, step_of)
+            for parts in same:
+                self._rewrite(parts, made_by[parts.rank], arrived[parts.rank])
+        return self._edit.graph()
+
+    def _made_by(self, parts: StepParts) -> dict[int, int]:
+        made_by = self._old.gradients.made_by
+        return {place: int(made_by[row]) for place, row in self._rows_by_place(parts).items()}
+
+    def _step_of(self, parts: StepParts) -> int:
+        """The one that its pieces count with."""
+        following = self._following.get((parts.rank, parts.step))
+        return max(parts.step, following[1]) if following else parts.step
+
+    def _find_following(self) -> dict[Place, Place]:
+        """Of every step whose updates move into the next one: that one."""
+        if self._order.has_barrier:
+            return {}
+        is_joined = self._old.num_steps < FEW_STEPS
+        found: dict[Place, Place] = {}
+        for place, parts in self._parts.items():
+            after = parts.rank, parts.next_step
+            if is_joined and parts.next_step == NONE:
+                after = min(other for other in self._parts if other[0] == parts.rank)
+            if after in self._parts:
+                found[place] = after
+        return found
+
+    def _with_less_work(self) -> Graph:
+        """Optimizers whose updates move do nothing, and what is cut keeps its last part."""
+        ops = self._old.ops
+        work_ns, resource = ops.work_ns.copy(), ops.resource.copy()
+        for parts in self._parts.values():
+            if not self._order.has_barrier:
+                work_ns[parts.updates] = 0
+        for cuts in self._cuts.values():
+            for op, own in by_op(cuts).items():
+                work_ns[op] = work_of_parts(own, int(ops.work_ns[op]))[-1]
+        # What takes no time holds no place.
+        resource[(work_ns == 0) & (ops.gang == NONE)] = NONE
+        columns = dict(ops.columns()) | {"work_ns": work_ns, "resource": resource}
+        return self._old.evolve(ops=type(ops)(**columns))
+
+    def _rewrite(
+        self, parts: StepParts, made_by: Mapping[int, int], arrived: Sequence[int]
+    ) -> None:
+        edit, gradients = self._edit, self._old.gradients
+        following = self._following.get((parts.rank, parts.step))
+        for op in (*parts.copies, *carried_by(self._old, parts)):
+            edit.remove(op)
+        gone = set(parts.copies)
+        kept = [op for op in parts.chain if op not in gone]
+        if self._work_ns:
+            kept.insert(kept.index(parts.backward[-1]) + 1, self._follow(parts))
+        for before, after in pairwise([*kept, *([parts.next_op] if parts.next_op != NONE else [])]):
+            edit.edge(before, after)
+        if following:
+            used_by = self._updates.move(
+                parts,
+                self._parts[following],
+                last=kept[-1],
+                arrived=arrived,
+                cuts=self._cuts[following],
+            )
+        elif self._order.has_barrier:
+            used_by = self._copy_back(parts, arrived)
+        else:
+            return  # the window ends before anybody uses them
+        last_piece = {
+            part.gradient: number
+            for number, piece in enumerate(self._order.pieces)
+            if piece.op in LAST_OPS
+            for part in piece.slices
+        }
+        for place, row in self._rows_by_place(parts).items():
+            edit.gradient(
+                (
+                    parts.rank,
+                    parts.step,
+                    int(gradients.name[row]),
+                    int(gradients.size_bytes[row]),
+                    made_by[place],
+                    arrived[last_piece[place]],
+                    used_by[place],
+                )
+            )
+
+    def _follow(self, parts: StepParts) -> int:
+        return self._edit.op(
+            "follow the plan",
+            kind=OpKind.LAUNCH,
+            rank=parts.rank,
+            resource=parts.thread,
+            work_ns=self._work_ns,
+            step=parts.step,
+        )
+
+    def _rows_by_place(self, parts: StepParts) -> dict[int, int]:
+        """Rows of the graph's gradients, by the gradient's place in the problem."""
+        place_of = {gradient.name: i for i, gradient in enumerate(self._problem.gradients)}
+        names = self._old.gradients.name[parts.rows].tolist()
+        row_of = {
+            place_of.get(self._old.strings[int(name)], NONE): row
+            for name, row in zip(names, parts.rows, strict=True)
+        }
+        if row_of.keys() != set(range(len(self._problem.gradients))):
+            raise InputError(
+                "the order is for other gradients than the graph has",
+                remedy="make the order from this run",
+            )
+        return row_of
+
+    def _copy_back(self, parts: StepParts, arrived: Sequence[int]) -> dict[int, int]:
+        """After backward the thread waits for piece after piece and copies each back; only then
+        come the optimizer and the next step."""
+        copy_ns, gradients = copy_ns_of(self._old, parts), self._problem.gradients
+        before = parts.backward[-1]
+        used_by: dict[int, int] = {}
+        for number, piece in enumerate(self._order.pieces):
+            if piece.op not in LAST_OPS:
+                continue
+            own = [(gradients[part.gradient], part.size_bytes) for part in piece.slices]
+            work_ns = round(sum(copy_ns[g.name] * size / g.size_bytes for g, size in own))
+            before = self._edit.op(
+                "copy pieces to gradients",
+                kind=OpKind.COPY,
+                rank=parts.rank,
+                resource=parts.thread if work_ns else NONE,
+                work_ns=work_ns,
+                step=parts.step,
+                size_bytes=piece.size_bytes,
+                after=[arrived[number], before],
+            )
+            used_by |= dict.fromkeys((part.gradient for part in piece.slices), before)
+        after = min([*parts.updates, *parts.rest], default=parts.next_op)
+        if after != NONE:
+            self._edit.edge(before, after)
+        return used_by

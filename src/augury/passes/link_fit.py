@@ -1,0 +1,58 @@
+"""What single pieces cost on the network, as the two figures that policies reckon with."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from augury.core.plan.problem import Network
+from augury.costs.transfer_times import TransferCost
+
+SMALLEST_BYTES = 1 << 16
+SPAN = 32
+"""From the smallest pieces that matter to the largest."""
+
+_SIGMA_OF_MEDIAN = 1.4826
+
+Floats = NDArray[np.float64]
+
+
+def fit_link(
+    cost: TransferCost,
+    *,
+    total_bytes: int,
+    slowed: float = 1.0,
+    beside: TransferCost | None = None,
+    beside_ns: int = 0,
+) -> Network:
+    """``slowed``: how many times as long everything takes beside compute; ``beside``: what a piece
+    takes more there, and ``beside_ns`` for how long there is compute to be beside."""
+
+    def time_ns(size_bytes: float) -> float:
+        alone_ns = max(1.0, cost.time_ns(int(size_bytes)))
+        extra_ns = beside.time_ns(int(size_bytes)) if beside else 0.0
+        # What has not left when compute is over goes on without it.
+        whole_ns = (alone_ns + extra_ns) * total_bytes / max(1.0, size_bytes)
+        return alone_ns + extra_ns * min(1.0, beside_ns / whole_ns)
+
+    # Pieces that cost more for being one than for their bytes are no good choice, nor are those
+    # beside which that is nothing.
+    least_bytes = time_ns(SMALLEST_BYTES) / max(cost.ns_per_byte, 1e-9)
+    first = min(max(least_bytes, SMALLEST_BYTES), max(total_bytes / SPAN, SMALLEST_BYTES))
+    sizes = np.geomspace(first, max(min(SPAN * first, total_bytes), 2 * first), 24)
+    overhead_ns, ns_per_byte = _line(sizes, np.array([time_ns(size) for size in sizes]))
+    return Network(
+        overhead_ns=round(overhead_ns * slowed),
+        ns_per_byte=ns_per_byte * slowed,
+        spread=_SIGMA_OF_MEDIAN * cost.residual,
+    )
+
+
+def _line(sizes: Floats, times: Floats) -> tuple[float, float]:
+    """Errors count relative to the times."""
+    design = np.column_stack([1 / times, sizes / times])
+    (overhead_ns, ns_per_byte), *_ = np.linalg.lstsq(design, np.ones(len(sizes)), rcond=None)
+    if overhead_ns >= 0:
+        return float(overhead_ns), max(0.0, float(ns_per_byte))
+    through = design[:, 1]
+    return 0.0, float(through.sum() / (through @ through))

@@ -1,0 +1,126 @@
+"""Updates without a barrier: each gradient is applied by itself within the next forward, which
+waits for what it needs and for nothing else."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+
+from augury.core.enums import OpKind
+from augury.core.graph.graph import NONE, Graph
+from augury.core.plan.plan import LAST_OPS, Order
+from augury.core.plan.problem import Problem
+from augury.passes.graph_edit import GraphEdit
+from augury.passes.runtime_overhead import Following
+from augury.passes.split_forward import Cut, by_op, work_of_parts
+from augury.passes.step_parts import StepParts, copy_ns_of
+
+
+class MovedUpdates:
+    """``graph`` is the recorded one, ``edit`` what becomes of it."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        edit: GraphEdit,
+        problem: Problem,
+        order: Order,
+        following: Following,
+    ) -> None:
+        self._graph, self._edit, self._problem = graph, edit, problem
+        self._pieces = order.pieces
+        self._per_piece_ns = following.per_piece_ns
+
+    def move(
+        self,
+        parts: StepParts,
+        following: StepParts,
+        *,
+        last: int,
+        arrived: Sequence[int],
+        cuts: Sequence[Cut],
+    ) -> dict[int, int]:
+        """``last`` is what the thread does last in this step; ``cuts`` are those of the following
+        one. Where that is in the next window, what goes there is carried. Gives the update of
+        every gradient."""
+        edit = self._edit
+        is_carried = following.step <= parts.step
+        join = edit.carry if is_carried else edit.edge
+        if is_carried:
+            edit.carry(last, following.chain[0])
+        updates = self._add_updates(parts, following, last, arrived, join)
+        for op, own in by_op(cuts).items():
+            self._cut(following, op, own, updates, last=NONE if is_carried else last)
+        return updates
+
+    def _add_updates(
+        self,
+        parts: StepParts,
+        following: StepParts,
+        last: int,
+        arrived: Sequence[int],
+        join: Callable[[int, int], None],
+    ) -> dict[int, int]:
+        problem = self._problem
+        update_ns = int(self._graph.ops.work_ns[parts.updates].sum())
+        copy_ns = copy_ns_of(self._graph, parts)
+        came_by: dict[int, set[int]] = defaultdict(set)
+        own_ns: dict[int, int] = defaultdict(int)
+        for number, piece in enumerate(self._pieces):
+            if piece.op in LAST_OPS:
+                own_ns[piece.slices[0].gradient] += self._per_piece_ns
+                for part in piece.slices:
+                    came_by[part.gradient].add(arrived[number])
+        updates: dict[int, int] = {}
+        for place, gradient in enumerate(problem.gradients):
+            share_ns = update_ns * gradient.size_bytes / problem.size_bytes
+            work_ns = round(share_ns + copy_ns[gradient.name]) + own_ns[place]
+            updates[place] = self._edit.op(
+                "update",
+                kind=OpKind.UPDATE,
+                rank=parts.rank,
+                resource=parts.thread if work_ns else NONE,
+                work_ns=work_ns,
+                step=following.step,
+                size_bytes=gradient.size_bytes,
+                # All that was recorded goes first, then what is needed first.
+                priority=1 + place,
+                after=following.before[-1:],
+            )
+            if not following.before:
+                join(last, updates[place])
+            for piece_there in sorted(came_by[place]):
+                join(piece_there, updates[place])
+        return updates
+
+    def _cut(
+        self,
+        following: StepParts,
+        op: int,
+        cuts: Sequence[Cut],
+        updates: Mapping[int, int],
+        *,
+        last: int,
+    ) -> None:
+        """The operation itself stays as its own last part, which keeps what follows it; its first
+        part takes over what it waited for."""
+        ops, edit = self._graph.ops, self._edit
+        works = work_of_parts(cuts, int(ops.work_ns[op]))
+        after = self._graph.predecessors.of(op).tolist()
+        if op == following.chain[0] and last != NONE:
+            after.append(last)
+        for work_ns, cut in zip(works, cuts, strict=False):
+            if work_ns:
+                part = edit.op(
+                    self._graph.op_name(op),
+                    kind=OpKind(int(ops.kind[op])),
+                    rank=following.rank,
+                    resource=following.thread,
+                    work_ns=work_ns,
+                    step=following.step,
+                    after=after,
+                )
+                after = [part]
+            after += [updates[place] for place in cut.gradients]
+        for before in after:
+            edit.edge(before, op)

@@ -1,0 +1,237 @@
+"""More or fewer ranks of the same data-parallel job, each with the same batch."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from math import gcd
+
+import numpy as np
+
+from augury.core.enums import OpKind, Role
+from augury.core.errors import InputError, UsageError
+from augury.core.graph.graph import NONE, Graph
+from augury.costs.transfer_times import TransferCost
+from augury.passes.graph_edit import GraphEdit
+from augury.passes.network import Changed, Costs, with_costs
+from augury.passes.step_parts import are_on_threads
+
+MAX_OPS = 1 << 24
+"""That a graph may grow to: some gigabytes."""
+
+
+def change_ranks(graph: Graph, costs: Costs, num_ranks: int) -> Changed:
+    """New ranks do what recorded ones did, but in other steps: so their times vary on their own."""
+    was = graph.num_ranks
+    if num_ranks < 1:
+        raise UsageError(f"there cannot be {num_ranks} ranks", remedy="name 1 or more")
+    if (graph.ranks.role != Role.WORKER).any():
+        raise InputError("the graph has servers", remedy="change the ranks of all-reduce jobs only")
+    if num_ranks == was:
+        return graph, costs
+    if graph.num_ops * num_ranks > MAX_OPS * was:
+        raise UsageError(
+            f"{num_ranks:,} ranks have too many operations", remedy="name fewer, or record less"
+        )
+    if was == 1:
+        raise InputError(
+            "one rank does not tell what communication takes", remedy="record at least 2 ranks"
+        )
+    _require_data_parallel(graph)
+    changed, costs = with_costs(graph, costs, _growing(was, num_ranks))
+    if num_ranks < was:
+        return _fewer(changed, num_ranks), costs
+    return _More(changed, num_ranks).graph(), costs
+
+
+def _require_data_parallel(graph: Graph) -> None:
+    sizes = np.diff(graph.gang_members.first)
+    rank = graph.ops.rank
+    links = (
+        (graph.edges.sources(), graph.edges.dst),
+        (graph.carries.src, graph.carries.dst),
+    )
+    if (sizes != graph.num_ranks).any():
+        cause = "some collectives are among a part of the ranks only"
+    elif any((rank[src] != rank[dst]).any() for src, dst in links):
+        cause = "ranks send each other single messages, as two do under a plan"
+    elif (graph.ops.step < 0).any() or not _steps_agree(graph):
+        cause = "some operations belong to no step, or to others than their peers"
+    else:
+        return
+    raise InputError(
+        cause,
+        remedy="change the ranks of purely data-parallel jobs only; of this job, of a run that was"
+        " recorded without its plan",
+    )
+
+
+def _steps_agree(graph: Graph) -> bool:
+    members = graph.gang_members
+    first = members.dst[members.first[:-1]]
+    return bool((graph.ops.step[first[members.sources()]] == graph.ops.step[members.dst]).all())
+
+
+def _growing(was: int, now: int) -> Callable[[OpKind, TransferCost], TransferCost]:
+    """With the rounds of a ring or the levels of a tree, and the bytes that one rank sends."""
+
+    def change(kind: OpKind, cost: TransferCost) -> TransferCost:
+        if now == 1:
+            return cost.changed(rest=0, wire=0)
+        if kind in (OpKind.SEND, OpKind.RECV):
+            return cost
+        if kind in (OpKind.BROADCAST, OpKind.REDUCE):
+            return cost.changed(rest=(now - 1).bit_length() / (was - 1).bit_length())
+        rounds = (now - 1) / (was - 1)
+        return cost.changed(rest=rounds, wire=rounds * was / now)
+
+    return change
+
+
+def _fewer(graph: Graph, num_ranks: int) -> Graph:
+    edit = GraphEdit(graph)
+    for op in np.flatnonzero(graph.ops.rank >= num_ranks).tolist():
+        edit.remove(op)
+    changed = edit.graph(num_ranks=num_ranks)
+    if num_ranks > 1:
+        return changed
+    gang = np.full(changed.num_ops, NONE)
+    return changed.evolve(ops=type(changed.ops)(**(dict(changed.ops.columns()) | {"gang": gang})))
+
+
+class _More:
+    def __init__(self, graph: Graph, num_ranks: int) -> None:
+        self._graph, self._num_ranks = graph, num_ranks
+        self._edit = GraphEdit(graph)
+        self._steps = sorted(set(graph.ops.step[graph.ops.step >= 0].tolist()))
+        self._gangs = self._gangs_of_steps()
+        self._is_on_thread = are_on_threads(graph)
+
+    def _gangs_of_steps(self) -> dict[int, list[int]]:
+        """Gangs of each step in their order on the first rank."""
+        ops = self._graph.ops
+        found: dict[int, list[int]] = defaultdict(list)
+        for op in np.flatnonzero((ops.rank == 0) & (ops.gang != NONE)).tolist():
+            found[int(ops.step[op])].append(int(ops.gang[op]))
+        return found
+
+    def graph(self) -> Graph:
+        was = self._graph.num_ranks
+        # Steps of a steady state are all alike, and joined in ways of their own.
+        away = 0 if len(self._graph.carries) else _stride(len(self._steps))
+        for new in range(was, self._num_ranks):
+            self._copy_rank(new % was, shift=(new // was) * away)
+        return self._edit.graph()
+
+    def _source_step(self, step: int, shift: int) -> int:
+        """Another step of the same make; its own where that does not exist."""
+        steps = self._steps
+        other = steps[(steps.index(step) + shift) % len(steps)]
+        return other if self._make(other) == self._make(step) else step
+
+    def _make(self, step: int) -> list[tuple[int, int]]:
+        ops = self._graph.ops
+        members = self._graph.gang_members
+        first = [int(members.of(gang)[0]) for gang in self._gangs[step]]
+        return [(int(ops.kind[op]), int(ops.size_bytes[op])) for op in first]
+
+    def _copy_rank(self, source: int, *, shift: int) -> None:
+        graph, edit = self._graph, self._edit
+        rank = edit.rank((Role.WORKER, int(graph.ranks.host[source])))
+        resources = self._copy_resources(source, rank)
+        rows = [values for _, values in graph.ops.columns()]
+        own = np.flatnonzero(graph.ops.rank == source)
+        of_step: dict[int, list[int]] = defaultdict(list)
+        for op in own.tolist():
+            of_step[int(graph.ops.step[op])].append(op)
+        last: int | None = None
+        copies: dict[int, int] = {}
+        for step in self._steps:
+            there = self._source_step(step, shift)
+            copy_of: dict[int, int] = {}
+            gangs = dict(zip(self._gangs[there], self._gangs[step], strict=True))
+            for op in of_step[there]:
+                row = [int(values[op]) for values in rows]
+                row[1] = rank
+                row[2] = resources.get(row[2], row[2])
+                if row[6] != NONE:
+                    # What all members do together takes them the same time.
+                    row[6] = gangs[row[6]]
+                    row[3] = int(graph.ops.work_ns[graph.gang_members.of(row[6])[0]])
+                row[8] = step
+                copy_of[op] = edit.copy_op(tuple(row[:9]), row[9])
+            inside = set(of_step[there])
+            for op in of_step[there]:
+                for after in graph.edges.of(op).tolist():
+                    if after in inside:
+                        edit.edge(copy_of[op], copy_of[after])
+            # The thread goes on from step to step.
+            if shift and last is not None:
+                for op in of_step[there]:
+                    if not inside.intersection(graph.predecessors.of(op).tolist()):
+                        edit.edge(last, copy_of[op])
+            last = copy_of.get(self._thread_end(of_step[there]), last)
+            self._copy_tables(source, rank, there, step, copy_of)
+            copies |= copy_of
+        if not shift:
+            self._join_as_they_were(copies)
+
+    def _join_as_they_were(self, copies: dict[int, int]) -> None:
+        carries = self._graph.carries
+        for op, copy in copies.items():
+            for after in self._graph.edges.of(op).tolist():
+                self._edit.edge(copy, copies[after])
+        for src, dst in zip(carries.src.tolist(), carries.dst.tolist(), strict=True):
+            if src in copies:
+                self._edit.carry(copies[src], copies[dst])
+
+    def _thread_end(self, ops: list[int]) -> int:
+        return max((op for op in ops if self._is_on_thread[op]), default=NONE)
+
+    def _copy_resources(self, source: int, rank: int) -> dict[int, int]:
+        graph = self._graph
+        rows = [values for _, values in graph.resources.columns()]
+        copies: dict[int, int] = {}
+        for resource in np.flatnonzero(graph.resources.rank == source).tolist():
+            row = [int(values[resource]) for values in rows]
+            row[1] = rank
+            copies[resource] = self._edit.resource(tuple(row))
+        rules = graph.interference
+        for victim, aggressor, rate in zip(
+            rules.victim.tolist(), rules.aggressor.tolist(), rules.rate.tolist(), strict=True
+        ):
+            if victim in copies and aggressor in copies:
+                self._edit.interfere((copies[victim], copies[aggressor], rate))
+        return copies
+
+    def _copy_tables(
+        self, source: int, rank: int, there: int, step: int, copy_of: dict[int, int]
+    ) -> None:
+        gradients, buffers = self._graph.gradients, self._graph.buffers
+        for row in np.flatnonzero((gradients.rank == source) & (gradients.step == there)).tolist():
+            made, carried, used = (
+                copy_of[int(getattr(gradients, name)[row])]
+                for name in ("made_by", "carried_by", "used_by")
+            )
+            name, size = int(gradients.name[row]), int(gradients.size_bytes[row])
+            self._edit.gradient((rank, step, name, size, made, carried, used))
+        for row in np.flatnonzero(buffers.rank == source).tolist():
+            taken, given = int(buffers.taken_by[row]), int(buffers.given_by[row])
+            is_held = taken == NONE and given == NONE and step == self._steps[0]
+            if is_held or (taken in copy_of and given in copy_of):
+                self._edit.buffer(
+                    (
+                        rank,
+                        int(buffers.size_bytes[row]),
+                        int(buffers.kind[row]),
+                        copy_of.get(taken, NONE),
+                        copy_of.get(given, NONE),
+                        int(buffers.later[row]),
+                        int(buffers.layer[row]),
+                    )
+                )
+
+
+def _stride(num_steps: int) -> int:
+    """Some steps away, where what disturbs a few in a row is over; leads through all steps."""
+    return next(stride for stride in range(7, 8 + num_steps) if gcd(stride, num_steps) == 1)

@@ -1,0 +1,160 @@
+"""The scheduling problem that a recorded run poses: what its backward releases when, what its
+network carries how fast, what its forward needs when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import gcd
+
+import numpy as np
+
+from augury.core.enums import OpKind
+from augury.core.errors import InputError
+from augury.core.graph.graph import Graph
+from augury.core.ledger import Ledger, Severity
+from augury.core.plan.plan import Order, Piece, Slice
+from augury.core.plan.problem import Gradient, Problem
+from augury.core.timeline import Timeline
+from augury.costs.transfer_times import TransferCost
+from augury.passes.link_fit import fit_link
+from augury.passes.network import Costs, compute_rate_beside
+from augury.passes.p2p_exchange import Swaps
+from augury.passes.step_parts import parts_of
+from augury.passes.step_times import StepTimes
+
+LARGEST_ITEM_BYTES = 16
+"""Of the numbers that tensors are made of: a slice is whole items, whatever they are."""
+
+_SIGMA_OF_MAD = 1.4826
+
+
+def recorded_problem(
+    timeline: Timeline,
+    costs: Costs,
+    *,
+    needs: Mapping[str, float],
+    beside: TransferCost | None = None,
+    swaps: Swaps | None = None,
+    ledger: Ledger,
+) -> Problem:
+    """``timeline`` is the replay of the recorded graph. Backward is taken as it would go with
+    communication beside it all along, which is what scheduling is after; forward as it goes by
+    itself, which no order can better. ``costs`` and ``beside`` are what pieces cost, unless they
+    are swapped. ``needs``: by
+    name of the parameter, the share of forward that goes by before it is needed; what is missing
+    is guessed, and noted."""
+    graph = timeline.graph
+    parts = parts_of(graph)
+    seen = [
+        StepTimes(timeline, own, parts.get((own.rank, own.next_step))) for own in parts.values()
+    ]
+    sizes = seen[0].sizes
+    if any(one.sizes != sizes for one in seen):
+        raise InputError(
+            "ranks or steps differ in their gradients",
+            remedy="no order can be foretold for such a job",
+        )
+    shares = _shares(list(sizes), needs, ledger)
+    total_bytes = sum(sizes.values())
+    carried = int(graph.gradients.carried_by[0])
+    kind, stream = OpKind(int(graph.ops.kind[carried])), int(graph.ops.resource[carried])
+    cost = _as_recorded(graph, costs[kind])
+    alone_ns = _middle([one.backward_ns for one in seen])
+    rate = swaps.compute_rate if swaps and swaps.compute_rate else compute_rate_beside(graph)
+    slower = min(1 / rate, 1 + (1 - rate) * cost.ns_per_byte * total_bytes / max(1, alone_ns))
+    backward_ns, forward_ns = round(alone_ns * slower), _middle([one.forward_ns for one in seen])
+    after_ns = _middle([one.update_ns + one.copy_ns for one in seen])
+    # Of parameters that are needed together, the one whose gradient comes last is the first.
+    made = {name: place for place, name in enumerate(sizes)}
+    gradients = tuple(
+        Gradient(
+            name=name,
+            size_bytes=sizes[name],
+            item_bytes=gcd(sizes[name], LARGEST_ITEM_BYTES),
+            release_ns=min(
+                round(_middle([one.release_ns[name] for one in seen]) * slower), backward_ns
+            ),
+            spread_ns=_spread([one.seen_release_ns[name] for one in seen]),
+            need_ns=round(shares[name] * forward_ns),
+            update_ns=round(after_ns * sizes[name] / total_bytes),
+        )
+        for name in sorted(sizes, key=lambda name: (shares[name], -made[name]))
+    )
+    between_ns = _middle([one.between_ns for one in seen])
+    return Problem(
+        gradients=gradients,
+        backward_ns=backward_ns,
+        between_ns=between_ns,
+        forward_ns=forward_ns,
+        network=swaps.network
+        if swaps
+        else fit_link(
+            cost,
+            total_bytes=total_bytes,
+            slowed=_slowed_on(timeline, stream),
+            beside=beside,
+            beside_ns=backward_ns + forward_ns,
+        ),
+    )
+
+
+def recorded_order(graph: Graph, problem: Problem) -> Order:
+    """The buckets as they were recorded."""
+    gradients = graph.gradients
+    parts = next(iter(parts_of(graph).values()))
+    place_of = {gradient.name: i for i, gradient in enumerate(problem.gradients)}
+    buckets: dict[int, list[Slice]] = {}
+    for row in parts.rows:
+        place = place_of[graph.strings[int(gradients.name[row])]]
+        size_bytes = problem.gradients[place].size_bytes
+        buckets.setdefault(int(gradients.carried_by[row]), []).append(
+            Slice(gradient=place, offset_bytes=0, size_bytes=size_bytes)
+        )
+    pieces = [
+        Piece(op=OpKind.ALL_REDUCE, slices=tuple(bucket)) for _, bucket in sorted(buckets.items())
+    ]
+    return Order(policy="recorded", pieces=tuple(pieces), has_barrier=True)
+
+
+def _shares(names: list[str], needs: Mapping[str, float], ledger: Ledger) -> dict[str, float]:
+    """Where nobody saw the modules, forward is taken for backward the other way round."""
+    unknown = [name for name in names if name not in needs]
+    ledger.note(
+        "needs-guessed",
+        "no detailed step tells when forward needs a parameter: it is taken to need them in the"
+        " order opposite to that of their gradients, evenly spread",
+        severity=Severity.WARNING,
+        count=len(unknown),
+        remedy="record with `augury run`, and let the job go on for some steps after the windows",
+        example=unknown[0] if unknown else "",
+    )
+    if unknown:
+        count = len(names)
+        return {name: 1 - (place + 1) / count for place, name in enumerate(names)}
+    return {name: needs[name] for name in names}
+
+
+def _as_recorded(graph: Graph, cost: TransferCost) -> TransferCost:
+    """So that it says of the run's own gradients what they took: large ones count by their time,
+    while the fit of all collectives lets a small one say as much as a large one."""
+    carried = np.unique(graph.gradients.carried_by)
+    real_ns = float(graph.ops.work_ns[carried].sum())
+    said_ns = sum(cost.time_ns(int(size)) for size in graph.ops.size_bytes[carried])
+    factor = real_ns / said_ns if said_ns and real_ns else 1.0
+    return cost.changed(wire=factor, rest=factor)
+
+
+def _slowed_on(timeline: Timeline, stream: int) -> float:
+    """How many times as long collectives took beside compute, in the mixture that was recorded."""
+    ops = timeline.graph.ops
+    work_ns = int(ops.work_ns[ops.resource == stream].sum())
+    return max(1.0, int(timeline.use.busy_ns[stream]) / max(1, work_ns))
+
+
+def _middle(values: Sequence[int]) -> int:
+    return round(float(np.median(values)))
+
+
+def _spread(values: Sequence[int]) -> int:
+    middle = float(np.median(values))
+    return round(_SIGMA_OF_MAD * float(np.median(np.abs(np.array(values) - middle))))

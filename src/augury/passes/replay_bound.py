@@ -1,0 +1,131 @@
+"""A lower bound on the replayed step of a recorded run under any order of its gradients.
+
+A replayed order (``communication_order.py``) keeps the recorded work of every rank's main thread
+and sends the gradients by collectives or by swaps. From the start of one backward to the start of the
+next, each step therefore obeys a scheduling problem in which every quantity is as favourable as
+any order can have it:
+
+- Compute runs at full rate: interference only slows it. Releases, forward and updates are sums of
+  recorded work, of this rank and this step. What following a plan costs is left out.
+- A swap of s bytes holds the connection for exactly its cost, one after the other.
+- A collective of s bytes costs at least a + b s, times this step's residual. Collectives may share
+  the link, so that one's fixed cost passes beside another's bytes. The bytes of any set of
+  gradients, and one fixed cost, still pass the link after the first of them is released. So the
+  fixed cost is the bound's latency, and its overhead per message is zero.
+
+``lower_bound`` of that problem holds for the step. A replay's step is the median over a rank's
+steps, of the slowest rank: so is the bound. The first step of a window follows no other: it only
+has its own compute. Medians are over steps that are cut at their ends, the bound cuts at the start
+of backward: where recorded steps differ much, the two medians may differ by that.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean, median
+
+from augury.core.enums import OpKind
+from augury.core.graph.graph import NONE, Graph
+from augury.core.plan.problem import Network, Problem
+from augury.costs.transfer_times import TransferCost
+from augury.passes.communication_order import FEW_STEPS
+from augury.passes.network import Costs
+from augury.passes.p2p_exchange import Swaps
+from augury.passes.piece_exchange import carried_by, recorded_over_model
+from augury.passes.step_parts import StepParts, copy_ns_of, parts_of
+from augury.schedule.lower_bound import lower_bound
+
+ROUNDING = 1e-3
+"""Share of a message's time by which rounding to nanoseconds may shorten it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ways:
+    """All ways by which orders of one case are replayed."""
+
+    costs: tuple[Costs, ...]
+    beside: TransferCost | None
+    swaps: Swaps | None
+
+
+def replay_bound(graph: Graph, problem: Problem, ways: Ways) -> int:
+    """``graph`` is the recorded one, ``problem`` says in which order gradients are needed."""
+    of_rank: dict[int, list[StepParts]] = defaultdict(list)
+    for parts in parts_of(graph).values():
+        of_rank[parts.rank].append(parts)
+    return int(max(_of_rank(graph, problem, ways, steps) for steps in of_rank.values()))
+
+
+def _of_rank(graph: Graph, problem: Problem, ways: Ways, steps: Sequence[StepParts]) -> float:
+    if graph.num_steps < FEW_STEPS:  # the window is joined to itself
+        pairs = zip(steps, [*steps[1:], steps[0]], strict=True)
+        return fmean(_of_step(graph, problem, ways, one, after) for one, after in pairs)
+    by_step = {parts.step: parts for parts in steps}
+    pairs_inside = [
+        (parts, by_step[parts.next_step]) for parts in steps if parts.next_step in by_step
+    ]
+    first = steps[0]
+    compute = [*first.before, *first.forward, *first.backward, *first.rest]
+    found = [float(_work_ns(graph, compute))]
+    found += [_of_step(graph, problem, ways, one, after) for one, after in pairs_inside]
+    return median(found)
+
+
+def _of_step(graph: Graph, problem: Problem, ways: Ways, own: StepParts, after: StepParts) -> float:
+    """From the start of one backward to the start of the next."""
+    undisturbed = _undisturbed(graph, problem, own, after)
+    networks = [_collectives(graph, own, costs, ways.beside) for costs in ways.costs]
+    if ways.swaps is not None:
+        networks.append(ways.swaps.network)
+    return min(lower_bound(replace(undisturbed, network=network)) for network in networks)
+
+
+def _undisturbed(graph: Graph, problem: Problem, own: StepParts, after: StepParts) -> Problem:
+    work_ns, gradients = graph.ops.work_ns, graph.gradients
+    released_ns: dict[int, int] = {}
+    worked_ns = 0
+    for op in own.backward:
+        worked_ns += int(work_ns[op])
+        released_ns[op] = worked_ns
+    made_by = {
+        graph.strings[int(gradients.name[row])]: int(gradients.made_by[row]) for row in own.rows
+    }
+    forward_ns = _work_ns(graph, after.forward)
+    update_ns, copy_ns = _work_ns(graph, own.updates), copy_ns_of(graph, own)
+    return replace(
+        problem,
+        backward_ns=worked_ns,
+        between_ns=_work_ns(graph, [*own.rest, *after.before]),
+        forward_ns=forward_ns,
+        gradients=tuple(
+            replace(
+                gradient,
+                release_ns=released_ns[made_by[gradient.name]],
+                need_ns=round(forward_ns * gradient.need_ns / max(1, problem.forward_ns)),
+                update_ns=int(
+                    update_ns * gradient.size_bytes / problem.size_bytes + copy_ns[gradient.name]
+                ),
+            )
+            for gradient in problem.gradients
+        ),
+    )
+
+
+def _collectives(
+    graph: Graph, own: StepParts, costs: Costs, beside: TransferCost | None
+) -> Network:
+    """With ``b`` the slope beyond the last known size, ``a`` is the largest constant for which
+    a + b s is nowhere above the cost: that is piecewise linear."""
+    carried = carried_by(graph, own)
+    cost = costs[OpKind(int(graph.ops.kind[carried[0]]))]
+    factor = recorded_over_model(graph, carried, cost, beside) * (1 - ROUNDING)
+    known = list(zip(cost.sizes_bytes, cost.times_ns, strict=True))
+    slope = min([cost.ns_per_byte, *(time_ns / size for size, time_ns in known if size)])
+    fixed_ns = min(time_ns - slope * size for size, time_ns in known)
+    return Network(ns_per_byte=slope * factor, latency_ns=int(max(0.0, fixed_ns) * factor))
+
+
+def _work_ns(graph: Graph, ops: Sequence[int]) -> int:
+    return int(graph.ops.work_ns[[op for op in ops if op != NONE]].sum())

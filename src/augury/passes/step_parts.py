@@ -1,0 +1,145 @@
+"""What a rank's main thread does in a step, in the parts that scheduling moves."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from augury.core.enums import OpKind, are_communication
+from augury.core.errors import InputError
+from augury.core.graph.graph import NONE, Graph
+
+_AFTERWARDS = (OpKind.COPY, OpKind.UPDATE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepParts:
+    """Operations of one rank in one step, each part in the thread's order."""
+
+    rank: int
+    step: int
+    rows: list[int]
+    """Of the graph's gradients, in the order in which backward makes them."""
+    before: list[int]
+    """What precedes forward: loading data, clearing gradients."""
+    forward: list[int]
+    """From the first forward to the backward whose gradients travel: with micro-batches that is
+    not the first one."""
+    backward: list[int]
+    copies: list[int]
+    """What takes gradients out of their buckets."""
+    updates: list[int]
+    rest: list[int]
+    """What follows backward and is neither copy nor update."""
+    thread: int
+    """The resource that does it all."""
+    next_step: int
+    next_op: int
+    """With which that one begins; NONE, both, if this is the last."""
+
+    @property
+    def chain(self) -> list[int]:
+        """All of it, in the thread's order."""
+        after = sorted([*self.copies, *self.updates, *self.rest])
+        return [*self.before, *self.forward, *self.backward, *after]
+
+
+def parts_of(graph: Graph) -> dict[tuple[int, int], StepParts]:
+    """By rank and step, of those whose gradients are known, in the order of the steps."""
+    if not len(graph.gradients):
+        raise InputError(
+            "the graph does not say which gradient travels in which bucket",
+            remedy="record a job that uses DistributedDataParallel",
+        )
+    rows: dict[tuple[int, int], list[int]] = defaultdict(list)
+    gradients = graph.gradients
+    for row, place in enumerate(zip(gradients.rank.tolist(), gradients.step.tolist(), strict=True)):
+        rows[place].append(row)
+    ops = graph.ops
+    on_thread = np.flatnonzero(are_on_threads(graph))
+    own: dict[tuple[int, int], list[int]] = defaultdict(list)
+    # Ids on a thread rise in its order.
+    for op in on_thread.tolist():
+        own[int(ops.rank[op]), int(ops.step[op])].append(op)
+    following = {a: b for a, b in pairwise(sorted(own)) if a[0] == b[0]}
+    found = {}
+    for place in sorted(rows):
+        after = following.get(place)
+        found[place] = _parts(
+            graph,
+            place,
+            rows[place],
+            own[place],
+            next_step=NONE if after is None else after[1],
+            next_op=NONE if after is None else own[after][0],
+        )
+    return found
+
+
+def are_on_threads(graph: Graph) -> NDArray[np.bool_]:
+    """Of every operation, whether a thread does it. Neither are collectives, nor what delays or
+    orders them."""
+    kind = graph.ops.kind
+    found: NDArray[np.bool_] = ~are_communication(kind) & (kind != OpKind.DELAY)
+    return found
+
+
+def _parts(
+    graph: Graph,
+    place: tuple[int, int],
+    rows: list[int],
+    chain: list[int],
+    *,
+    next_step: int,
+    next_op: int,
+) -> StepParts:
+    kind = graph.ops.kind
+    made_by = graph.gradients.made_by[rows].tolist()
+    last_made = chain.index(max(made_by))
+    forwards = [i for i, op in enumerate(chain[:last_made]) if kind[op] == OpKind.FORWARD]
+    backwards = [i for i, op in enumerate(chain[: last_made + 1]) if kind[op] == OpKind.BACKWARD]
+    first_backward = min(
+        (i for i in backwards if not forwards or i > forwards[-1]),
+        default=chain.index(min(made_by)),
+    )
+    first_forward = min(forwards[0], first_backward) if forwards else 0
+    end = last_made + 1
+    while end < len(chain) and kind[chain[end]] not in _AFTERWARDS:
+        end += 1
+    if end == len(chain):
+        end = last_made + 1
+    after = chain[end:]
+    copies = set(graph.gradients.used_by[rows].tolist())
+    updates = [op for op in after if kind[op] == OpKind.UPDATE]
+    return StepParts(
+        rank=place[0],
+        step=place[1],
+        rows=rows,
+        before=chain[:first_forward],
+        forward=chain[first_forward:first_backward],
+        backward=chain[first_backward:end],
+        copies=[op for op in after if op in copies],
+        updates=updates,
+        rest=[op for op in after if op not in copies and kind[op] != OpKind.UPDATE],
+        thread=int(graph.ops.resource[made_by].max()),
+        next_step=next_step,
+        next_op=next_op,
+    )
+
+
+def copy_ns_of(graph: Graph, parts: StepParts) -> dict[str, float]:
+    """By name, what part of the copies of buckets each gradient has."""
+    gradients, work_ns = graph.gradients, graph.ops.work_ns
+    held: dict[int, int] = defaultdict(int)
+    for row in parts.rows:
+        held[int(gradients.used_by[row])] += int(gradients.size_bytes[row])
+    return {
+        graph.strings[int(gradients.name[row])]: int(work_ns[gradients.used_by[row]])
+        * int(gradients.size_bytes[row])
+        / max(1, held[int(gradients.used_by[row])])
+        for row in parts.rows
+    }

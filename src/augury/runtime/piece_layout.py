@@ -1,0 +1,135 @@
+"""Where pieces and gradients lie in one flat memory.
+
+A piece is sent as it lies, so it must be of one run; and a gradient that is cut into several
+pieces can be read as a whole where its slices lie side by side. Both at once is possible wherever
+a piece ends with a gradient's slice and the next one begins with the rest of it: pieces are
+linked into chains by the gradients they share. What cannot be linked is copied together later.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import pairwise
+
+from augury.core.enums import OpKind
+from augury.core.plan.plan import FIRST_OPS, Order, Piece
+from augury.core.plan.problem import Problem
+
+ALIGNMENT_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A slice of a gradient: from where on in the gradient, how much, and where it lies."""
+
+    offset_bytes: int
+    size_bytes: int
+    at_bytes: int
+    piece: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    size_bytes: int
+    piece_at: dict[int, tuple[int, int]]
+    """Of each first piece: where it begins, and its size with padding."""
+    parts: tuple[tuple[Part, ...], ...]
+    """Of each gradient, in its own order."""
+
+    def whole_at(self, gradient: int) -> int | None:
+        """Where a gradient begins whose parts lie side by side."""
+        parts = self.parts[gradient]
+        first = parts[0].at_bytes
+        return first if all(part.at_bytes - first == part.offset_bytes for part in parts) else None
+
+
+@dataclass(slots=True)
+class _Ends:
+    """What a piece must begin and end with, and the pieces beside it."""
+
+    head: int | None = None
+    tail: int | None = None
+    before: int | None = None
+    behind: int | None = None
+
+
+def lay_out(problem: Problem, order: Order, num_ranks: int) -> Layout:
+    firsts = {n: piece for n, piece in enumerate(order.pieces) if piece.op in FIRST_OPS}
+    ends = _linked(problem, firsts)
+    piece_at: dict[int, tuple[int, int]] = {}
+    parts: list[list[Part]] = [[] for _ in problem.gradients]
+    at = 0
+    for start in (number for number in firsts if ends[number].before is None):
+        at = -(-at // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+        number: int | None = start
+        while number is not None:
+            piece, began = firsts[number], at
+            for place in _slots(piece, ends[number]):
+                part = piece.slices[place]
+                parts[part.gradient].append(
+                    Part(
+                        offset_bytes=part.offset_bytes,
+                        size_bytes=part.size_bytes,
+                        at_bytes=at,
+                        piece=number,
+                    )
+                )
+                at += part.size_bytes
+            if piece.op is OpKind.REDUCE_SCATTER:
+                unit = num_ranks * problem.gradients[piece.slices[0].gradient].item_bytes
+                at = began + -(-(at - began) // unit) * unit
+            piece_at[number] = began, at - began
+            number = ends[number].behind
+    return Layout(
+        size_bytes=at,
+        piece_at=piece_at,
+        parts=tuple(tuple(sorted(found, key=lambda part: part.offset_bytes)) for found in parts),
+    )
+
+
+def _linked(problem: Problem, firsts: dict[int, Piece]) -> dict[int, _Ends]:
+    holders: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+    for number, piece in firsts.items():
+        for place, part in enumerate(piece.slices):
+            holders[part.gradient].append((part.offset_bytes, number, place))
+    ends = {number: _Ends() for number in firsts}
+    # The largest first: theirs are the copies worth saving.
+    for gradient in sorted(holders, key=lambda g: -problem.gradients[g].size_bytes):
+        found = sorted(holders[gradient])
+        if len(found) > 1 and _can_link(found, firsts, ends):
+            for (_, left, tail), (_, right, head) in pairwise(found):
+                ends[left].tail, ends[left].behind = tail, right
+                ends[right].head, ends[right].before = head, left
+    return ends
+
+
+def _can_link(
+    found: list[tuple[int, int, int]], firsts: dict[int, Piece], ends: dict[int, _Ends]
+) -> bool:
+    numbers = [number for _, number, _ in found]
+    if len({*numbers}) != len(numbers):
+        return False
+    if any(firsts[number].op is OpKind.REDUCE_SCATTER for number in numbers):
+        return False  # they are padded
+    if any(len(firsts[number].slices) > 1 for number in numbers[1:-1]):
+        return False
+    if any(ends[number].behind is not None for number in numbers[:-1]):
+        return False
+    if any(ends[number].before is not None for number in numbers[1:]):
+        return False
+    after: int | None = numbers[-1]
+    while after is not None:  # a chain must not bite its tail
+        after = ends[after].behind
+        if after in numbers:
+            return False
+    return True
+
+
+def _slots(piece: Piece, ends: _Ends) -> list[int]:
+    """In which order slices lie in their piece: those of one gradient side by side."""
+    inside = [n for n in range(len(piece.slices)) if n not in (ends.head, ends.tail)]
+    inside.sort(key=lambda n: (piece.slices[n].gradient, piece.slices[n].offset_bytes))
+    head = [] if ends.head is None else [ends.head]
+    tail = [] if ends.tail is None or ends.tail == ends.head else [ends.tail]
+    return [*head, *inside, *tail]

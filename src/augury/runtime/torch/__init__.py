@@ -1,0 +1,1 @@
+"""Follows a Plan inside PyTorch training."""

@@ -1,0 +1,171 @@
+"""The memory that gradients are sent from and arrive in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from augury.core.enums import OpKind
+from augury.core.plan.plan import HALF_MESSAGE_BYTES, Order
+from augury.core.plan.problem import Problem
+from augury.runtime.piece_layout import Layout, lay_out
+
+
+@dataclass(frozen=True, slots=True)
+class Half:
+    """A part of a piece, the shares of it that other ranks sent, and their sum: this rank's."""
+
+    whole: Any
+    shares: Any
+    own: Any
+
+
+class Memory:
+    """One flat memory, laid out: as pieces, as gradients that lie in it as a whole, and as the
+    slices of those that do not."""
+
+    def __init__(self, layout: Layout, order: Order, parameters: list[Any]) -> None:
+        self._bytes = torch.zeros(layout.size_bytes, dtype=torch.uint8)
+        self.pieces: list[Any] = []
+        for number, piece in enumerate(order.pieces):
+            if piece.op is OpKind.ALL_GATHER:
+                self.pieces.append(self.pieces[piece.after])
+            else:
+                at, size_bytes = layout.piece_at[number]
+                dtype = parameters[piece.slices[0].gradient].dtype
+                self.pieces.append(self._bytes[at : at + size_bytes].view(dtype))
+        self.whole = [self._view(layout, n, p) for n, p in enumerate(parameters)]
+        self.slices = [
+            [] if whole is not None else self._slices(layout, n, parameters[n])
+            for n, whole in enumerate(self.whole)
+        ]
+        """From which item to which, and where they lie."""
+
+    def _view(self, layout: Layout, number: int, parameter: Any) -> Any:
+        at = layout.whole_at(number)
+        if at is None:
+            return None
+        flat = self._bytes[at : at + parameter.nbytes].view(parameter.dtype)
+        return flat.as_strided(parameter.size(), _strides(parameter), flat.storage_offset())
+
+    def _slices(self, layout: Layout, number: int, parameter: Any) -> list[tuple[int, int, Any]]:
+        item = parameter.element_size()
+        return [
+            (
+                part.offset_bytes // item,
+                (part.offset_bytes + part.size_bytes) // item,
+                self._bytes[part.at_bytes : part.at_bytes + part.size_bytes].view(parameter.dtype),
+            )
+            for part in layout.parts[number]
+        ]
+
+
+class Buffers:
+    """``pieces`` are flat tensors, one for each piece of the order; the second half of an
+    exchange has that of its first half. Gradients go by their place in the Problem.
+
+    Sums arrive where the shares lay; with ``apart``, in memory of their own, and the next step's
+    in other memory than this one's: they may come before this one's have been used."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        order: Order,
+        parameters: list[Any],
+        num_ranks: int,
+        *,
+        apart: bool = False,
+    ) -> None:
+        self.is_apart = apart
+        # DDP multiplies by this too, rather than to divide: results are to be the same bits.
+        self._share = 1.0 / num_ranks
+        layout = lay_out(problem, order, num_ranks)
+        self._shares = Memory(layout, order, parameters)
+        self._sums = self._next = self._shares
+        if apart:
+            self._sums = Memory(layout, order, parameters)
+            self._next = Memory(layout, order, parameters)
+        self.halves: dict[int, list[Half]] = {}
+        """Of a REDUCE_SCATTER and of its ALL_GATHER: the messages that it is made of."""
+        for number, piece in enumerate(order.pieces):
+            if piece.op is OpKind.REDUCE_SCATTER:
+                self.halves[number] = _halves(self.pieces[number], num_ranks)
+            elif piece.op is OpKind.ALL_GATHER:
+                self.halves[number] = self.halves[piece.after]
+        self._joined: list[Any] = [
+            None if whole is not None else torch.empty_strided(p.size(), _strides(p), dtype=p.dtype)
+            for p, whole in zip(parameters, self._shares.whole, strict=True)
+        ]
+
+    @property
+    def pieces(self) -> list[Any]:
+        return self._shares.pieces
+
+    @property
+    def arriving(self) -> list[Any]:
+        """Pieces of this step, where they arrive."""
+        return self._sums.pieces
+
+    @property
+    def next_arriving(self) -> list[Any]:
+        return self._next.pieces
+
+    def turn(self) -> None:
+        """The next step is this one."""
+        self._sums, self._next = self._next, self._sums
+
+    def put(self, number: int, gradient: Any) -> None:
+        """This rank's share of it."""
+        whole = self._shares.whole[number]
+        if whole is not None:
+            torch.mul(gradient, self._share, out=whole)
+            return
+        flat = self._flat(number, gradient)
+        for first, last, place in self._shares.slices[number]:
+            torch.mul(flat[first:last], self._share, out=place)
+
+    def spoil(self, pieces: Iterable[int]) -> None:
+        """Their sums are no numbers on any rank."""
+        for number in pieces:
+            self.pieces[number].fill_(float("nan"))
+
+    def reduced(self, number: int) -> Any:
+        """What has arrived, shaped like its parameter. Good until the next backward."""
+        whole = self._sums.whole[number]
+        if whole is not None:
+            return whole
+        joined = self._joined[number]
+        flat = joined.as_strided((joined.numel(),), (1,))
+        for first, last, place in self._sums.slices[number]:
+            flat[first:last] = place
+        return joined
+
+    def _flat(self, number: int, gradient: Any) -> Any:
+        joined = self._joined[number]
+        if gradient.stride() != joined.stride():
+            gradient = joined.copy_(gradient)
+        return gradient.as_strided((gradient.numel(),), (1,))
+
+
+def _halves(tensor: Any, num_ranks: int) -> list[Half]:
+    size = max(1, HALF_MESSAGE_BYTES // tensor.element_size() // num_ranks) * num_ranks
+    shares = torch.empty_like(tensor)
+    own = torch.empty(tensor.numel() // num_ranks, dtype=tensor.dtype)
+    return [
+        Half(
+            tensor[first : first + size],
+            shares[first : first + size].view(num_ranks, -1),
+            own[first // num_ranks : (first + size) // num_ranks],
+        )
+        for first in range(0, tensor.numel(), size)
+    ]
+
+
+def _strides(parameter: Any) -> tuple[int, ...]:
+    """Its own where it fills its memory, be it in another order; else plain rows."""
+    if torch.ops.aten.is_non_overlapping_and_dense(parameter):
+        return tuple(parameter.stride())
+    return tuple(torch.empty(parameter.size(), device="meta").stride())

@@ -1,0 +1,182 @@
+"""Whether a Plan can be followed by a given training; and if not, why not."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import distributed
+from torch.nn.parallel import DistributedDataParallel
+
+from augury.core.enums import OpKind
+from augury.core.plan.plan import Mode, Plan
+from augury.core.plan.plan_spec import wrong_with
+from augury.runtime.torch.parameter_names import matched, trained_parameters
+from augury.runtime.torch.updates import PART_OF
+
+GOVERNED = "_augury_governed"
+"""Marks an optimizer whose steps a plan governs."""
+_OTHER_STEPS = {"LBFGS", "SparseAdam"}
+"""They evaluate the model within a step, or take sparse gradients."""
+
+
+def why_no_model(model: Any) -> str | None:
+    """Whatever the plan and the optimizer."""
+    return next(_against_model(model), None)
+
+
+def why_never(model: Any, optimizer: Any) -> str | None:
+    """Whatever the plan: the first reason, as the end of a sentence."""
+    return why_no_model(model) or next(_against_optimizer(model, optimizer), None)
+
+
+def why_not(model: Any, plan: Plan) -> str | None:
+    return next(_against_plan(model, plan), None)
+
+
+def planned_parameters(model: Any, plan: Plan) -> list[Any]:
+    """In the order of the Problem's gradients."""
+    here = trained_parameters(model)
+    names = [gradient.name for gradient in plan.problem.gradients]
+    known = matched(list(here), names)
+    assert known is not None
+    return [here[known[name]] for name in names]
+
+
+def _against_model(model: Any) -> Iterator[str]:
+    if type(model) is not DistributedDataParallel:
+        yield f"{type(model).__name__} is not a plain DistributedDataParallel"
+        return
+    if model.process_group.size() != distributed.get_world_size():
+        yield "the model is not trained by all ranks together"
+    if model.process_group.size() < 2:
+        yield "there is only one rank"
+    if any(p.device.type != "cpu" for p in model.parameters()):
+        yield "only training on CPUs is supported"
+    if model.static_graph:
+        yield "it was told of a static graph"
+    if getattr(model, "mixed_precision", None) is not None:
+        yield "DDP's own mixed precision is on"
+    if getattr(model, "_comm_hooks", None):
+        yield "it has a communication hook"
+    if getattr(model, "_delay_all_reduce_params", None) or getattr(
+        model, "_use_python_reducer", False
+    ):
+        yield "DDP's reduction is not its usual one"
+    for module in model.modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            yield "part of the model is scripted"
+        if getattr(module, "sparse", False) is True and hasattr(module, "embedding_dim"):
+            yield "it has sparse gradients"
+    if _is_compiled(model):
+        yield "it is compiled"
+
+
+def _is_compiled(model: Any) -> bool:
+    if any(getattr(m, "_compiled_call_impl", None) is not None for m in model.modules()):
+        return True
+    compiler = sys.modules.get("torch._dynamo.eval_frame")
+    if compiler is None:
+        return False
+    wrapper = compiler.OptimizedModule
+    return any(isinstance(module, wrapper) for module in model.modules()) or any(
+        thing._orig_mod is model for thing in _living(wrapper)
+    )
+
+
+def _living(kind: type) -> list[Any]:
+    """All there are in the program. By type: asking an instance may run code of the program's."""
+    kinds: set[type] = set()
+    new = {kind}
+    while new:
+        kinds |= new
+        below: set[type] = set()
+        for above in new:
+            below.update(type.__subclasses__(above))
+        new = below - kinds
+    return [thing for thing in gc.get_objects() if type(thing) in kinds]
+
+
+def _against_optimizer(model: Any, optimizer: Any) -> Iterator[str]:
+    kind = type(optimizer)
+    if not f"{kind.__module__}.".startswith("torch.optim."):
+        yield f"{kind.__name__} is not one of torch's optimizers"
+        return
+    if kind.__name__ in _OTHER_STEPS:
+        yield f"{kind.__name__} does not take gradients one by one"
+    if kind.__name__ == "Adafactor" and any(
+        len({p.dtype for p in group["params"]}) > 1 for group in optimizer.param_groups
+    ):
+        # Torch takes the epsilon of a group's first parameter for all of them.
+        yield "Adafactor does not take parameters of several types one by one"
+    if has_step_hooks(optimizer):
+        yield "the optimizer has step hooks"
+    if GOVERNED in vars(optimizer):
+        yield "the optimizer steps another model that follows a plan"
+    own = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    exchanged = {id(p) for p in trained_parameters(model).values()}
+    if not own & exchanged:
+        yield "the optimizer has none of its parameters"
+    rivals = [
+        other
+        for other in _living(torch.optim.Optimizer)
+        if other is not optimizer
+        and PART_OF not in vars(other)
+        and any(id(p) in exchanged for group in _groups(other) for p in group["params"])
+    ]
+    if rivals:
+        yield "several optimizers share it"
+
+
+def _groups(optimizer: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = vars(optimizer).get("param_groups", [])
+    return found
+
+
+def is_plain_step(optimizer: Any, step: Any) -> bool:
+    """Whether a method is the optimizer's own ``step``, wrapped by learning-rate schedulers at
+    most: what else a program has put there must run in every step."""
+    function = getattr(step, "__func__", step)
+    if getattr(function, "_wrapped_by_lr_sched", False):
+        function = getattr(function, "__wrapped__", None)
+    return function is type(optimizer).step
+
+
+def has_step_hooks(optimizer: Any) -> bool:
+    return bool(optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks)
+
+
+def _against_plan(model: Any, plan: Plan) -> Iterator[str]:
+    num_ranks = model.process_group.size()
+    if plan.num_ranks != num_ranks:
+        yield f"the plan is for {plan.num_ranks} ranks, here are {num_ranks}"
+    for wrong in wrong_with(plan.order, plan.problem):
+        yield f"the plan is broken: {wrong}"
+        return
+    here = trained_parameters(model)
+    gradients = plan.problem.gradients
+    known = matched(list(here), [gradient.name for gradient in gradients])
+    if known is None:
+        yield f"the plan's {len(gradients)} gradients are not the model's {len(here)}"
+        return
+    if plan.mode is Mode.DDP_BUCKETS:
+        return
+    for gradient in gradients:
+        parameter = here[known[gradient.name]]
+        if parameter.nbytes != gradient.size_bytes:
+            yield f"{gradient.name} has {parameter.nbytes} bytes, not {gradient.size_bytes}"
+        # A record does not tell elements, so that a plan's items may be several of them.
+        elif gradient.item_bytes % parameter.element_size():
+            yield f"{gradient.name} cannot be cut into items of {gradient.item_bytes} bytes"
+            return
+    for piece in plan.order.pieces:
+        if piece.op in (OpKind.PUSH, OpKind.PULL):
+            yield "the plan is for a parameter server"
+            return
+        kinds = {here[known[gradients[part.gradient].name]].dtype for part in piece.slices}
+        if len(kinds) > 1:
+            yield "the plan joins gradients of several types"
+            return

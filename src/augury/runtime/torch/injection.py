@@ -1,0 +1,184 @@
+"""Lets a program follow a plan that knows nothing of it: ``augury run --plan``.
+
+Runs before the program's first line, and only waits for torch to come. A program that it cannot
+help it leaves alone, and says why.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import weakref
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from augury.core.import_hook import after_import
+from augury.core.plan.plan_board import board
+from augury.core.plan.plan_status import PlanStatus
+from augury.runtime.say import say
+
+if TYPE_CHECKING:
+    from augury.core.plan.plan import Plan
+    from augury.runtime.torch.exchange_counter import Turns
+    from augury.runtime.torch.readiness import Muster
+    from augury.runtime.torch.training import Scheduled
+
+VARIABLE = "AUGURY_PLAN"
+"""Where the launcher tells its processes of the plan's file."""
+TRIAL_VARIABLE = "AUGURY_PLAN_TRIAL"
+"""``0``: the plan is followed without a trial."""
+
+
+def arrange(path: str | None = None) -> None:
+    """For the plan in that file, or the one that the launcher told of, if any."""
+    path = path or os.environ.get(VARIABLE)
+    if path:
+        has_trial = os.environ.get(TRIAL_VARIABLE) != "0"
+        follower = Follower(Path(path), has_trial=has_trial)
+        after_import("torch.nn.parallel.distributed", follower.on_ddp)
+        after_import("torch.optim.optimizer", follower.on_optimizers)
+
+
+class Follower:
+    def __init__(self, path: Path, *, has_trial: bool) -> None:
+        self._path = path
+        self._has_trial = has_trial
+        self._plan: Plan | None = None
+        self._is_read = False
+        self._models: list[weakref.ref[Any]] = []
+        self._muster: Muster | None = None
+        self._optimizer: Any = None
+        """Kept: the program may replace it before all ranks are ready."""
+        self._hook: Any = None
+        self._reason: str | None = None
+        """Why this rank cannot follow the plan."""
+        self.scheduled: Scheduled | None = None
+        board.status = PlanStatus(has_trial=has_trial)
+        board.is_trial_due = True
+
+    def on_ddp(self, module: ModuleType) -> None:
+        """Ranks wrap their models together, so this is where they can agree."""
+        kind = module.DistributedDataParallel
+        was = kind.__init__
+
+        @functools.wraps(was)
+        def init(model: Any, *args: Any, **options: Any) -> None:
+            was(model, *args, **options)
+            self._models.append(weakref.ref(model))
+            try:
+                self._on_model(model)
+            except Exception as error:
+                self._refuse(str(error))
+
+        kind.__init__ = init
+
+    def on_optimizers(self, module: ModuleType) -> None:
+        self._hook = module.register_optimizer_step_pre_hook(self._before_step)
+
+    def _on_model(self, model: Any) -> None:
+        from augury.core.plan.plan_file import load_plan, plan_digest  # noqa: PLC0415
+        from augury.runtime.torch.compatibility import why_no_model, why_not  # noqa: PLC0415
+        from augury.runtime.torch.consensus import agree_in_time  # noqa: PLC0415
+        from augury.runtime.torch.control import Control  # noqa: PLC0415
+        from augury.runtime.torch.groups import ControlGroup  # noqa: PLC0415
+        from augury.runtime.torch.readiness import Muster  # noqa: PLC0415
+
+        if self._is_read:
+            return  # which of several models is trained is seen later
+        reason = why_no_model(model)
+        if reason is not None and not model_of_all(model):
+            self._refuse(reason)  # ranks that are not of its group know nothing of it
+            return
+        self._is_read = True
+        try:
+            self._plan = load_plan(self._path)
+            reason = reason or why_not(model, self._plan) or no_gain(self._plan)
+        except Exception as error:
+            reason = str(error)
+        reason = agree_in_time("plan", reason, self._plan)
+        if reason is not None or self._plan is None:
+            self._refuse(reason or "it could not be read")
+            return
+        board.status = PlanStatus(has_trial=self._has_trial, digest=plan_digest(self._plan))
+        self._muster = Muster(
+            model,
+            Control(ControlGroup(model)),
+            on_ready=functools.partial(self._follow, weakref.ref(model)),
+            on_refusal=self._refuse,
+        )
+
+    def _before_step(self, optimizer: Any, _args: Any, _options: Any) -> None:
+        """By then the program is what it is going to be."""
+        models = [model for one in self._models if (model := one()) is not None]
+        parameters = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        trained = [m for m in models if any(id(p) in parameters for p in m.parameters())]
+        if models and not trained:
+            return  # another optimizer's step may come
+        self._hook.remove()
+        if self._muster is None:
+            if not models:
+                self._refuse("no model is trained by DistributedDataParallel")
+            return
+        try:
+            reason = self._why_not(trained, optimizer)
+        except Exception as error:
+            reason = str(error)
+        if reason is not None:
+            self._reason = reason
+            say(f"the plan is not followed: {reason}", rank=_rank())
+            self._refuse(reason)
+            self._muster.refuse()
+        else:
+            self._optimizer = optimizer
+            self._muster.be_ready()
+
+    def _why_not(self, trained: list[Any], optimizer: Any) -> str | None:
+        from augury.runtime.torch.compatibility import why_never, why_not  # noqa: PLC0415
+
+        if len(trained) != 1 or self._models[0]() is not trained[0]:
+            return "several models are trained by DistributedDataParallel"
+        assert self._plan is not None
+        return why_never(trained[0], optimizer) or why_not(trained[0], self._plan)
+
+    def _follow(self, model: weakref.ref[Any], turns: Turns) -> None:
+        """All ranks are at the same exchange of gradients."""
+        from augury.runtime.torch.training import Scheduled  # noqa: PLC0415
+        from augury.runtime.trial import TrialRules  # noqa: PLC0415
+
+        assert self._muster is not None
+        assert self._plan is not None
+        wrapped, optimizer = model(), self._optimizer
+        assert wrapped is not None
+        assert optimizer is not None
+        self.scheduled = Scheduled(
+            wrapped,
+            optimizer,
+            trial=TrialRules() if self._has_trial else None,
+            turns=turns,
+            control=self._muster.control,
+        )
+        self.scheduled.adopt(self._plan)
+
+    def _refuse(self, reason: str) -> None:
+        from augury.runtime.torch.training import refuse_plan  # noqa: PLC0415
+
+        # All ranks hear of a refusal; the one that refused has said why, and keeps that.
+        refuse_plan(self._reason or reason, is_said=self._reason is None and _rank() == 0)
+
+
+def model_of_all(model: Any) -> bool:
+    from torch import distributed  # noqa: PLC0415
+
+    return bool(model.process_group.size() == distributed.get_world_size())
+
+
+def no_gain(plan: Plan) -> str | None:
+    is_useless = plan.foretold is not None and plan.foretold.gain_pct <= 0
+    return "it predicts no gain" if is_useless else None
+
+
+def _rank() -> int:
+    from torch import distributed  # noqa: PLC0415
+
+    return distributed.get_rank() if distributed.is_initialized() else 0

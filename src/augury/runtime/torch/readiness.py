@@ -1,0 +1,68 @@
+"""Waits, under stock DDP, until every rank knows which optimizer trains the model.
+
+Ranks need not take their first optimizer step together: one may skip a batch. So at the end of each
+exchange of gradients they vote, and read the outcome at the start of the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from augury.runtime.torch.control import Control
+from augury.runtime.torch.exchange_counter import Turns, announces_exchange
+from augury.runtime.torch.hooks import Hook
+
+REFUSES = 1 << 30
+MOST_STEPS = 50
+"""Exchanges without an optimizer's step on some rank: the plan is given up."""
+
+
+class Muster:
+    def __init__(
+        self,
+        model: Any,
+        control: Control,
+        *,
+        on_ready: Callable[[Turns], None],
+        on_refusal: Callable[[str], None],
+    ) -> None:
+        self.control = control
+        self._on_ready, self._on_refusal = on_ready, on_refusal
+        self._vote = 0
+        self._count: Any = None
+        self._turns = Turns(model, self)
+        self._turns.watch_stock(True)
+        self._hook = model.register_forward_hook(Hook(self._after_forward))
+
+    def be_ready(self) -> None:
+        self._vote = max(1, self._vote)
+
+    def refuse(self) -> None:
+        self._vote = REFUSES
+
+    def _after_forward(self, model: Any, _inputs: Any, _output: Any) -> None:
+        if announces_exchange(model):
+            self._turns.after_forward()
+
+    def end_step(self, _step: int) -> None:
+        self._count = self.control.vote(self._vote)
+
+    def begin_step(self, step: int) -> None:
+        if self._count is None:
+            return
+        (total, work), self._count = self._count, None
+        work.wait()
+        number = int(total.item())
+        if number == self.control.group.size:
+            self._leave()
+            self._on_ready(self._turns)
+        elif number >= REFUSES or step > MOST_STEPS:
+            self._leave()
+            self._on_refusal(
+                "a rank cannot follow it" if number >= REFUSES else "a rank takes no steps"
+            )
+
+    def _leave(self) -> None:
+        self._turns.watch_stock(False)
+        self._hook.remove()

@@ -1,0 +1,1 @@
+"""Communication policies, one file each."""

@@ -1,0 +1,50 @@
+"""Buckets of PyTorch's DistributedDataParallel, as they are by default and as they are at best."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from augury.core.plan.plan import Order
+from augury.core.plan.problem import Problem
+from augury.schedule.evaluate import step_ns
+from augury.schedule.order_parts import MEBIBYTE, buckets_as_released, exchanged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ddp:
+    """Published: buckets of 25 MiB, the first of 1 MiB, filled as gradients come (DDP looks once
+    and then rebuilds them so); each leaves when it is full and those before it have left; the
+    optimizer waits for all. Assumed: with a parameter server, a bucket is pushed and pulled like
+    one tensor."""
+
+    name: str = "ddp"
+    bucket_caps_bytes: tuple[int, ...] = (MEBIBYTE, 25 * MEBIBYTE)
+
+    def compile(self, problem: Problem) -> Order:
+        return order_of_buckets(self.name, problem, self.bucket_caps_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DdpBest:
+    """DDP with the best single bucket size: what a user who tries these sizes would end up with.
+    Of sizes that are equally good, the largest: fewer messages."""
+
+    name: str = "ddp-best"
+    sizes_bytes: tuple[int, ...] = tuple(
+        MEBIBYTE * quarters // 4
+        for quarters in (1, 2, 4, 8, 12, 20, 32, 48, 64, 100, 160, 256, 400, 800, 1600, 4000)
+    )
+
+    def caps_bytes(self, problem: Problem) -> tuple[int, ...]:
+        def took_ns(size_bytes: int) -> int:
+            return step_ns(problem, order_of_buckets(self.name, problem, (size_bytes,)))
+
+        return (min(sorted(self.sizes_bytes, reverse=True), key=took_ns),)
+
+    def compile(self, problem: Problem) -> Order:
+        return order_of_buckets(self.name, problem, self.caps_bytes(problem))
+
+
+def order_of_buckets(name: str, problem: Problem, caps_bytes: tuple[int, ...]) -> Order:
+    messages = buckets_as_released(problem, caps_bytes)
+    return Order(policy=name, pieces=exchanged(problem, messages), has_barrier=True)

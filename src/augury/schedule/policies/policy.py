@@ -1,0 +1,17 @@
+"""What a policy is: a compiler from Problems to Orders."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from augury.core.plan.plan import Order
+from augury.core.plan.problem import Problem
+
+
+class Policy(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    def compile(self, problem: Problem) -> Order:
+        """The same Order whenever it is asked: ranks that compile alike send alike."""
+        ...
