@@ -24,9 +24,9 @@ from augury.core.model import LayerKind, Model, ModelLayer
 from augury.oracle.cluster.cluster_file import find_machine
 from augury.oracle.feasibility import judge
 from augury.oracle.fitting.fit_published import PUBLISHED
-from augury.oracle.layer_costs import Work
+from augury.oracle.layer_costs import LayerWork
 from augury.oracle.strategies.registry import STRATEGIES
-from augury.oracle.strategy import Case, Options
+from augury.oracle.strategy import Options, StrategyCase
 from benchmarks.measure import at_least, at_most, cpu_seconds, cpu_seconds_of_command, report, say
 
 MACHINE = find_machine("abci")
@@ -36,7 +36,7 @@ NUM_SINGLE = 200
 
 def main() -> int:
     spent_s, num_swept = cold_sweep()
-    each = one_by_one(Work.of(deep_model(), MACHINE.device))
+    each = one_by_one(LayerWork.of(deep_model(), MACHINE.device))
     held = [
         report("oracle_sweep_per_s", num_swept / spent_s, "1/s", at_least(100_000), num=num_swept),
         report("oracle_single_per_s", per_second(*each), "1/s", at_least(3_000), num=each[1]),
@@ -64,7 +64,7 @@ def cold_sweep() -> tuple[float, int]:
 def sweep_once() -> int:
     """What ``cold_sweep`` starts."""
     begin = time.process_time()
-    run, num = all_at_once(Work.of(deep_model(), find_machine("abci").device))
+    run, num = all_at_once(LayerWork.of(deep_model(), find_machine("abci").device))
     run()
     print(json.dumps([time.process_time() - begin, num]))
     return 0
@@ -85,7 +85,7 @@ def per_second(run: Callable[[], object], number: int) -> float:
     return number / statistics.median(cpu_seconds(run) for _ in range(ROUNDS))
 
 
-def all_at_once(work: Work) -> tuple[Callable[[], object], int]:
+def all_at_once(work: LayerWork) -> tuple[Callable[[], object], int]:
     case = make_case(work)
 
     def run() -> None:
@@ -95,7 +95,7 @@ def all_at_once(work: Work) -> tuple[Callable[[], object], int]:
     return run, len(STRATEGIES) * len(case.devices)
 
 
-def one_by_one(work: Work) -> tuple[Callable[[], object], int]:
+def one_by_one(work: LayerWork) -> tuple[Callable[[], object], int]:
     case = make_case(work)
     singles = [
         make_case(work, case.devices[i : i + 1], case.batch[i : i + 1]) for i in range(NUM_SINGLE)
@@ -110,15 +110,15 @@ def one_by_one(work: Work) -> tuple[Callable[[], object], int]:
 
 
 def make_case(
-    work: Work,
+    work: LayerWork,
     devices: np.ndarray[tuple[int], np.dtype[np.float64]] | None = None,
     batch: np.ndarray[tuple[int], np.dtype[np.float64]] | None = None,
-) -> Case:
+) -> StrategyCase:
     """Unless told: 9 numbers of devices by 256 batches."""
     if devices is None or batch is None:
         grid = np.meshgrid(2.0 ** np.arange(2, 11), 64.0 * np.arange(1, 257))
         devices, batch = (axis.ravel() for axis in grid)
-    return Case(
+    return StrategyCase(
         work=work,
         machine=MACHINE,
         constants=PUBLISHED,

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from augury.oracle.layer_costs import Work
+from augury.oracle.layer_costs import LayerWork
 from benchmarks.measure import at_least, cpu_seconds, ratio, report, say
 from benchmarks.oracle.sweep import MACHINE, cold_sweep, deep_model, one_by_one
 
@@ -35,7 +35,7 @@ def main() -> int:
     except subprocess.CalledProcessError:
         say("llm-analysis cannot be installed: nothing to compare with")
         return 5
-    ours, number = one_by_one(Work.of(deep_model(), MACHINE.device))
+    ours, number = one_by_one(LayerWork.of(deep_model(), MACHINE.device))
     ours()
     peer()
     single = ratio(peer, ours, rounds=ROUNDS).scaled(number / NUM_EVALUATIONS)

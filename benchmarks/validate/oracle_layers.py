@@ -12,7 +12,7 @@ import numpy as np
 from augury.core.model import Model, ModelLayer
 from augury.oracle.cluster.cluster_file import find_machine
 from augury.oracle.cluster.device import Device
-from augury.oracle.layer_costs import Work
+from augury.oracle.layer_costs import LayerWork
 from augury.oracle.model_reader.read_model import read_module
 from benchmarks.testbed.strategies.cnns import CNNS
 from benchmarks.validate.oracle_record import F8, Record, means
@@ -24,7 +24,7 @@ one, and have the shares that they have with data parallelism."""
 PAIR = 2
 
 
-def work_of(record: Record, strategy: str) -> Work:
+def work_of(record: Record, strategy: str) -> LayerWork:
     """Whatever the closed form divides by, times are multiplied with: so a split layer takes what
     it took when it was split, not a share of what it takes whole."""
     model, num, batch = model_of(record.cnn.name), record.num_ranks, record.cnn.batch
@@ -47,7 +47,7 @@ def work_of(record: Record, strategy: str) -> Work:
     return work
 
 
-def serial_work(record: Record, strategy: str) -> Work:
+def serial_work(record: Record, strategy: str) -> LayerWork:
     """With times of whole layers in one process alone, which the closed form divides as it does
     for a user. Ranks that share a core take turns on it."""
     model = model_of(record.cnn.name)
@@ -67,8 +67,8 @@ def device() -> Device:
     return find_machine("cpu").device
 
 
-def _work(model: Model) -> Work:
-    return Work.of(model, device())
+def _work(model: Model) -> LayerWork:
+    return LayerWork.of(model, device())
 
 
 def _timed(model: Model, forward_s: F8, backward_s: F8, update_s: float) -> Model:

@@ -11,10 +11,10 @@ import numpy as np
 from scipy.optimize import nnls
 
 from augury.core.model import LayerKind
-from augury.oracle.cluster.cluster import Level, Machine
+from augury.oracle.cluster.cluster import Machine, NetworkLevel
 from augury.oracle.fitting.corrections import BARE
-from augury.oracle.layer_costs import WEIGHT_BYTES, Work
-from augury.oracle.strategy import Case, Options, Reason, Strategy
+from augury.oracle.layer_costs import WEIGHT_BYTES, LayerWork
+from augury.oracle.strategy import LimitReason, Options, Strategy, StrategyCase
 from benchmarks.validate.oracle_layers import PAIR, device, model_of
 from benchmarks.validate.oracle_record import Record
 
@@ -41,7 +41,7 @@ class Line:
         return cls(alpha, beta)
 
 
-def machine_of(record: Record, strategy: Strategy, work: Work) -> Machine:
+def machine_of(record: Record, strategy: Strategy, work: LayerWork) -> Machine:
     """One level, of all hosts; pairs of a hybrid have their own."""
     num, name = record.num_ranks, strategy.name
     match name:
@@ -79,8 +79,8 @@ def one_network(record: Record) -> Machine:
     return _machine((num, line))
 
 
-def case_of(record: Record, work: Work, machine: Machine) -> Case:
-    return Case(
+def case_of(record: Record, work: LayerWork, machine: Machine) -> StrategyCase:
+    return StrategyCase(
         work=work,
         machine=machine,
         constants=BARE,
@@ -100,7 +100,7 @@ def _all_reduce(record: Record, group: str, num: int) -> Line:
     )
 
 
-def _layerwise(record: Record, work: Work, group: str, num: int) -> Line:
+def _layerwise(record: Record, work: LayerWork, group: str, num: int) -> Line:
     """Outputs of a layer gathered, and their gradients summed, or the reverse."""
     batch = record.cnn.batch * num // record.num_ranks
     times = 3.0 * (num - 1)
@@ -112,7 +112,7 @@ def _layerwise(record: Record, work: Work, group: str, num: int) -> Line:
     return Line.through(rows)
 
 
-def _sharded(record: Record, work: Work) -> Line:
+def _sharded(record: Record, work: LayerWork) -> Line:
     """Parameters of a layer gathered twice, gradients scattered."""
     num = record.num_ranks
     times = 3.0 * (num - 1)
@@ -125,14 +125,14 @@ def _sharded(record: Record, work: Work) -> Line:
     return Line.through(rows)
 
 
-def _sends(record: Record, work: Work) -> Line:
+def _sends(record: Record, work: LayerWork) -> Line:
     """What stages, which are layers here, send of a micro-batch to the next one."""
     samples = record.cnn.batch // record.cnn.micro_batches
     sizes = [4 * samples * int(items) for items in work.output_items[:-1]]
     return Line.through((1.0, m, record.link_s("send", "world", m)) for m in sizes)
 
 
-def _with_borders(record: Record, strategy: Strategy, work: Work, plain: Machine) -> Machine:
+def _with_borders(record: Record, strategy: Strategy, work: LayerWork, plain: Machine) -> Machine:
     """The latency of its lowest level such that borders take what they took: they are small, and
     the closed form has two neighbours where there is one. Gradients stay as they are."""
 
@@ -140,21 +140,21 @@ def _with_borders(record: Record, strategy: Strategy, work: Work, plain: Machine
         lowest, *others = plain.levels
         return replace(plain, levels=(replace(lowest, latency_ns=latency_ns), *others))
 
-    def foretold_s(machine: Machine, *reasons: Reason) -> float:
+    def foretold_s(machine: Machine, *reasons: LimitReason) -> float:
         found = strategy.evaluate(case_of(record, work, machine))
         return sum(float(part.time_s[0]) for part in found.parts if part.reason in reasons)
 
     wanted_s = _borders_s(record, work, is_cut_twice=strategy.name == "spatial")
-    wanted_s += foretold_s(plain, Reason.GRADIENT)
+    wanted_s += foretold_s(plain, LimitReason.GRADIENT)
     unit_ns = 10**6
     at_once_s, slower_s = (
-        foretold_s(lowest_at(latency_ns), Reason.HALO, Reason.GRADIENT)
+        foretold_s(lowest_at(latency_ns), LimitReason.HALO, LimitReason.GRADIENT)
         for latency_ns in (0, unit_ns)
     )
     return lowest_at(round(unit_ns * max(0.0, wanted_s - at_once_s) / (slower_s - at_once_s)))
 
 
-def _borders_s(record: Record, work: Work, *, is_cut_twice: bool) -> float:
+def _borders_s(record: Record, work: LayerWork, *, is_cut_twice: bool) -> float:
     """Of all convolutions' inputs, and of their gradients but for the images' own."""
     is_halved = record.num_ranks > PAIR
     groups = ("pair", "across") if is_halved and is_cut_twice else ("pair",)
@@ -174,7 +174,7 @@ def _machine(*levels: tuple[int, Line]) -> Machine:
         name="bed",
         device=device(),
         levels=tuple(
-            Level(
+            NetworkLevel(
                 name=f"{num} hosts",
                 devices=num,
                 latency_ns=round(line.alpha * 1e9),

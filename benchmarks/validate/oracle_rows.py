@@ -12,7 +12,7 @@ from pathlib import Path
 
 from augury.oracle.graphs.registry import graph_of
 from augury.oracle.strategies.registry import find_strategy
-from augury.oracle.strategy import Case, Strategy
+from augury.oracle.strategy import Strategy, StrategyCase
 from augury.replay.run import replay
 from benchmarks.validate.measured import Measured
 from benchmarks.validate.oracle_cores import on_shared_cores
@@ -80,7 +80,7 @@ def serial_step_s(record: Record, name: str) -> float:
     return _step_s(record, find_strategy(name), case)
 
 
-def _step_s(record: Record, strategy: Strategy, case: Case) -> float:
+def _step_s(record: Record, strategy: Strategy, case: StrategyCase) -> float:
     """In closed form; a pipeline's graph is replayed, as its stages may share cores."""
     if strategy.name != "pipeline":
         return float(strategy.evaluate(case).step_s[0])

@@ -14,7 +14,15 @@ from augury.core.columns import Table
 from augury.core.enums import OpKind, Phase, StepState, StreamKind
 from augury.core.graph.graph import NONE
 from augury.core.string_table import StringPool
-from augury.core.trace.trace import Calibration, Events, Gradients, RankFacts, Steps, Streams, Trace
+from augury.core.trace.trace import (
+    Calibration,
+    Events,
+    GradientEvents,
+    RankFacts,
+    Steps,
+    Streams,
+    Trace,
+)
 
 AT_ONCE = 2
 MS = 1_000_000
@@ -260,7 +268,7 @@ def trace_of(
         ranks=[RankFacts(rank=rank, host=f"host{rank}", cores=1) for rank in range(num_ranks)],
         world_size=num_ranks,
         groups=[list(range(num_ranks))],
-        gradients=rows(Gradients, gradients),
+        gradients=rows(GradientEvents, gradients),
         calibration=list(calibration),
     )
 

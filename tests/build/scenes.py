@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from augury.build.collectives.ports import PortKind, open_ports
-from augury.build.collectives.scheme import Call, Collective
+from augury.build.collectives.scheme import Collective, CollectiveCall
 from augury.core.cluster import Cluster, Link
 from augury.core.enums import OpKind
 from augury.core.graph.builder import GraphBuilder
@@ -57,7 +57,9 @@ def play(
     inputs = [
         builder.op("input", rank=rank, work_ns=input_ns[rank] if input_ns else 5) for rank in ranks
     ]
-    call = Call(builder=builder, ports=ports, size_bytes=size_bytes, after=inputs, name="it")
+    call = CollectiveCall(
+        builder=builder, ports=ports, size_bytes=size_bytes, after=inputs, name="it"
+    )
     results = collective(call)
     return Played(builder.build(), inputs, results)
 

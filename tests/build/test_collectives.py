@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from augury.build import ring, tree, two_level
+from augury.build.collectives import ring, tree, two_level
 from augury.build.collectives.algorithms import ALGORITHMS, find_algorithm
 from augury.build.collectives.ports import PortKind
-from augury.build.collectives.scheme import Call
+from augury.build.collectives.scheme import CollectiveCall
 from augury.core.cluster import Cluster
 from augury.core.enums import OpKind
 from augury.core.errors import UsageError
@@ -148,7 +148,7 @@ def test_unequal_hosts_reduce_through_leaders():
     """Five members of a cluster with three ranks a host: one host has only two of them."""
     cluster = Cluster(num_hosts=2, ranks_per_host=3, intra=FAST, inter=SLOW)
 
-    def of_five(call: Call) -> list[int]:
+    def of_five(call: CollectiveCall) -> list[int]:
         five = call.among(range(5), size_bytes=call.size_bytes)
         return [*two_level.all_reduce(five), call.after[5]]
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from augury.build.recorded.recorded_collectives import Exchange, transfers_at_once
+from augury.build.recorded.recorded_collectives import RecordedCollective, transfers_at_once
 from augury.core.enums import OpKind
 
 
-def exchange(sequence: int, called: int, start: int, end: int, *, group: int = 0) -> Exchange:
-    return Exchange(
+def exchange(
+    sequence: int, called: int, start: int, end: int, *, group: int = 0
+) -> RecordedCollective:
+    return RecordedCollective(
         kind=OpKind.ALL_REDUCE,
         name="gloo:all_reduce",
         group=group,

@@ -11,7 +11,7 @@ from augury.build.recorded.main_thread import ACCUMULATES
 from augury.build.recorded.recorded_graph import build_recorded
 from augury.core.enums import OpKind, Phase, StepState
 from augury.core.graph.graph import Graph
-from augury.core.trace.trace import Events, Gradients, Trace
+from augury.core.trace.trace import Events, GradientEvents, Trace
 from augury.passes.network import change_bandwidth, fit_network
 from augury.replay.run import replay
 from tests.build.recorded_runs import MS, Item, Job, Run, Send, Transfer, Wait, trace_of
@@ -61,7 +61,7 @@ def followed(num_ranks: int = 3, *, untimed: tuple[int, ...] = (), work_ns: int 
     return trace.evolve(
         # Pieces have a process group of their own.
         groups=2 * [list(range(num_ranks))],
-        gradients=Gradients(**(dict(trace.gradients.columns()) | {"group": of_ddp})),
+        gradients=GradientEvents(**(dict(trace.gradients.columns()) | {"group": of_ddp})),
         ranks=[replace(facts, piece_groups=[0]) for facts in trace.ranks],
     )
 

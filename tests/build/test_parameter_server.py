@@ -9,7 +9,7 @@ from augury.build.collectives.chunks import capped_chunks
 from augury.build.collectives.parameter_server import open_servers, push_pull
 from augury.build.collectives.placement import place
 from augury.build.collectives.ports import PortKind, open_ports
-from augury.build.collectives.scheme import Call
+from augury.build.collectives.scheme import CollectiveCall
 from augury.core.cluster import Cluster
 from augury.core.enums import OpKind, Role
 from augury.core.graph.builder import GraphBuilder
@@ -38,7 +38,7 @@ def _play(num_workers: int, size_bytes: int, kind: PortKind, priorities=(0,)) ->
     inputs = [builder.op("input", rank=rank, work_ns=5) for rank in workers]
     results = [
         push_pull(
-            Call(
+            CollectiveCall(
                 builder=builder,
                 ports=ports,
                 size_bytes=size_bytes,

@@ -9,7 +9,7 @@ import pytest
 from augury.build.recorded.forward_needs import forward_needs
 from augury.core.enums import Phase, StepState, StreamKind
 from augury.core.string_table import StringPool
-from augury.core.trace.trace import Events, Gradients, RankFacts, Steps, Streams, Trace
+from augury.core.trace.trace import Events, GradientEvents, RankFacts, Steps, Streams, Trace
 from tests.build.recorded_runs import ddp_run, rows
 
 NAMES = ("first.weight", "last.weight", "last.inner.bias", "own", "compiled.0.weight")
@@ -68,7 +68,7 @@ def trace(
         events=rows(Events, table),
         streams=rows(Streams, [{"kind": StreamKind.MAIN_THREAD, "rank": 0, "name": 0}]),
         steps=rows(Steps, steps),
-        gradients=rows(Gradients, gradients),
+        gradients=rows(GradientEvents, gradients),
         strings=pool.table(),
         ranks=[RankFacts(rank=0, host="host")],
         world_size=1,

@@ -9,19 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from augury.build.recorded.interference import compute_work_ns, transfer_work_ns
-from augury.build.recorded.thread_segments import Piece, lay, tile, waiting, without_waits
+from augury.build.recorded.thread_segments import ThreadSegment, lay, tile, waiting, without_waits
 from augury.core.enums import OpKind
 from augury.core.time_intervals import Busy
 
 times = st.integers(-50, 250)
 
 
-def piece(start_ns: int, end_ns: int, **more: object) -> Piece:
-    return Piece(kind=OpKind.FORWARD, name="op", start_ns=start_ns, end_ns=end_ns, **more)
+def piece(start_ns: int, end_ns: int, **more: object) -> ThreadSegment:
+    return ThreadSegment(kind=OpKind.FORWARD, name="op", start_ns=start_ns, end_ns=end_ns, **more)
 
 
 @st.composite
-def threads(draw: st.DrawFn) -> list[Piece]:
+def threads(draw: st.DrawFn) -> list[ThreadSegment]:
     """Events one after the other, some of no length, some with a gradient."""
     marks = sorted(draw(st.lists(times, max_size=12)))
     return [
@@ -39,7 +39,9 @@ shares = st.sampled_from([0.0, 0.3, 1.0])
 
 
 @given(threads(), waits, shares)
-def test_pieces_tile_the_step(events: list[Piece], waited: list[Piece], share: float) -> None:
+def test_pieces_tile_the_step(
+    events: list[ThreadSegment], waited: list[ThreadSegment], share: float
+) -> None:
     tiled = list(tile(lay(events, waited), start_ns=0, end_ns=200, unexplained=share))
     assert tiled[0].start_ns == 0
     assert tiled[-1].end_ns == 200
@@ -49,7 +51,7 @@ def test_pieces_tile_the_step(events: list[Piece], waited: list[Piece], share: f
 
 @given(threads(), waits, shares)
 def test_every_wait_and_gradient_is_kept_once(
-    events: list[Piece], waited: list[Piece], share: float
+    events: list[ThreadSegment], waited: list[ThreadSegment], share: float
 ) -> None:
     working = list(
         without_waits(tile(lay(events, waited), start_ns=0, end_ns=200, unexplained=share))
@@ -63,7 +65,7 @@ def test_every_wait_and_gradient_is_kept_once(
 
 @given(threads(), waits, shares)
 def test_work_is_all_that_is_not_waited(
-    events: list[Piece], waited: list[Piece], share: float
+    events: list[ThreadSegment], waited: list[ThreadSegment], share: float
 ) -> None:
     tiled = list(tile(lay(events, waited), start_ns=0, end_ns=200, unexplained=share))
     working = list(without_waits(tiled))
@@ -75,7 +77,7 @@ def test_work_is_all_that_is_not_waited(
 
 @given(threads(), waits)
 def test_what_waits_comes_after_the_end_of_the_wait(
-    events: list[Piece], waited: list[Piece]
+    events: list[ThreadSegment], waited: list[ThreadSegment]
 ) -> None:
     for own in without_waits(tile(lay(events, waited), start_ns=0, end_ns=200, unexplained=1.0)):
         for key in own.waits_for:

@@ -5,22 +5,22 @@ from __future__ import annotations
 import pytest
 
 from augury.build.collectives.ports import PortKind, Ports, open_ports
-from augury.build.collectives.transfer import Move, Wire
+from augury.build.collectives.transfer import Move, NetworkPath
 from augury.core.enums import OpKind, ResourceKind
 from augury.core.graph.builder import GraphBuilder
 from augury.replay.reference import simulate
 from tests.build.scenes import FAST, one_host
 
 
-def _scene(kind: PortKind, **options: int) -> tuple[Wire, Ports, int]:
+def _scene(kind: PortKind, **options: int) -> tuple[NetworkPath, Ports, int]:
     builder = GraphBuilder()
     ranks = [builder.rank() for _ in range(3)]
     ports = open_ports(builder, one_host(3), ranks, kind=kind, **options)
     starts = [builder.op("start", rank=rank, work_ns=0) for rank in ranks]
-    return Wire(builder=builder, ports=ports, name="it"), ports, starts[0]
+    return NetworkPath(builder=builder, ports=ports, name="it"), ports, starts[0]
 
 
-def _arrivals(wire: Wire, ops: list[int]) -> list[int]:
+def _arrivals(wire: NetworkPath, ops: list[int]) -> list[int]:
     schedule = simulate(wire.builder.build())
     return schedule.end_ns[ops].tolist()
 
@@ -43,7 +43,7 @@ def test_links_are_full_duplex(kind):
 def test_fifo_sends_follow_each_other_by_priority():
     wire, ports, start = _scene(PortKind.FIFO)
     later = wire.move([Move(ports[0], ports[1], 1_000, (start,))])
-    urgent = Wire(builder=wire.builder, ports=ports, name="urgent", priority=-1)
+    urgent = NetworkPath(builder=wire.builder, ports=ports, name="urgent", priority=-1)
     sooner = urgent.move([Move(ports[0], ports[2], 1_000, (start,))])
     one = FAST.send_ns(1_000)
     assert _arrivals(wire, later + sooner) == [2 * one + 100, one + 100]

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from augury.capture.rendezvous.framed_socket import Call
+from augury.capture.rendezvous.framed_socket import FramedSocket
 from augury.capture.rendezvous.rendezvous import Host, Meeting
 
 SECRET = bytes(range(32))
@@ -61,7 +61,7 @@ def test_a_wrong_secret_is_not_answered(meeting: Meeting):
 
 
 def test_the_secret_may_come_in_parts(meeting: Meeting):
-    with Call(stranger(meeting, SECRET[:5]), timeout_s=60) as call:
+    with FramedSocket(stranger(meeting, SECRET[:5]), timeout_s=60) as call:
         call.send(SECRET[5:])
         call.send_message(service="greet", rank=7)
         assert call.receive_message() == {"ready": True}

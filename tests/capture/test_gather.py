@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from augury.capture.rendezvous.file_transfer import is_file_of_rank, receive_files, send_files
-from augury.capture.rendezvous.framed_socket import Call
+from augury.capture.rendezvous.framed_socket import FramedSocket
 from tests.capture.jobs import can_unshare, start_ranks, write_training
 
 TOKEN = ".seen-" + "0" * 32
@@ -28,7 +28,7 @@ def talk(near: Path, far: Path, *, token: str = TOKEN, rank: int = 1) -> tuple[o
 
     def take(index: int, action) -> None:
         try:
-            with Call(ends[index], timeout_s=10) as call:
+            with FramedSocket(ends[index], timeout_s=10) as call:
                 outcome[index] = action(call)
         except Exception as error:
             outcome[index] = error

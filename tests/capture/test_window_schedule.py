@@ -12,7 +12,7 @@ from augury.capture.window_schedule import (
     MAX_WINDOWS,
     MIN_STRIDE,
     NUM_SPREAD_STEPS,
-    Window,
+    StepWindow,
     WindowSchedule,
     stride_for,
 )
@@ -31,7 +31,7 @@ def run_job(num_steps: int, stride: int) -> WindowSchedule:
     return schedule
 
 
-def kept(schedule: WindowSchedule) -> list[Window]:
+def kept(schedule: WindowSchedule) -> list[StepWindow]:
     return [window for window in schedule.windows if window.trace and window.mode == "light"]
 
 

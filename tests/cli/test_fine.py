@@ -34,7 +34,7 @@ def asked(run: Runner, *words: str | Path) -> dict[str, Any]:
 def test_a_fine_replay_is_the_coarse_one_with_links(run: Runner, recorded: Path) -> None:
     coarse, fine = asked(run, "replay", recorded), asked(run, "replay", recorded, "--fine")
     # Links overlap what collectives as a whole do not: exact where they come one by one
-    # (tests/rewrite/test_expand.py), near to it where two run at once on busy cores.
+    # (tests/passes/test_expand.py), near to it where two run at once on busy cores.
     assert fine["predicted_step_ns"] == pytest.approx(coarse["predicted_step_ns"], rel=0.1)
     assert fine["measured_step_ns"] == coarse["measured_step_ns"]
     kinds = {resource["kind"] for resource in fine["resources"]}

@@ -7,9 +7,9 @@ import pytest
 
 from augury.core.enums import Discipline, MemoryKind, OpKind, ResourceKind, Role
 from augury.core.errors import GraphError, UsageError
+from augury.core.graph import builder as builder_module
 from augury.core.graph.builder import UNLIMITED_WIDTH, GraphBuilder
 from augury.core.graph.graph import NONE, RATE_ONE
-from augury.core.graph.graph import builder as builder_module
 
 
 def test_the_example_in_the_documentation_is_true():

@@ -18,7 +18,7 @@ from augury.core.graph.graph_spec import (
     MAX_SHARED_WIDTH,
     MAX_TOTAL_WORK_NS,
     MAX_WORK_NS,
-    Problem,
+    Violation,
     check,
     verify,
 )
@@ -269,7 +269,7 @@ def test_no_operations():
         buffers=graph.buffers.empty(),
         gradients=graph.gradients.empty(),
     )
-    assert check(empty) == [Problem("empty", "it has no operations")]
+    assert check(empty) == [Violation("empty", "it has no operations")]
 
 
 def test_all_operations_together_may_not_take_forever():
@@ -330,7 +330,7 @@ def test_a_long_cycle_is_cut_short_in_words():
 
 def test_a_rule_tells_the_first_and_counts_the_rest():
     graph = _with("ops", work_ns={0: -4, 3: -5})(_valid())
-    assert check(graph) == [Problem("negative-time", "operation 0 takes -4 ns", 2)]
+    assert check(graph) == [Violation("negative-time", "operation 0 takes -4 ns", 2)]
     with pytest.raises(GraphError, match=r"takes -4 ns \(and 1 more like it\)$"):
         verify(graph)
 

@@ -23,7 +23,7 @@ from augury.core.trace.trace import (
     Calibration,
     Clock,
     Events,
-    Gradients,
+    GradientEvents,
     MemoryUse,
     RankFacts,
     Steps,
@@ -84,7 +84,7 @@ def traces(draw: st.DrawFn) -> Trace:
         ],
         world_size=world,
         groups=groups,
-        gradients=table(Gradients, [(0, i, -1, draw(size), i, -1) for i in range(2)]),
+        gradients=table(GradientEvents, [(0, i, -1, draw(size), i, -1) for i in range(2)]),
         memory=table(MemoryUse, [(0, MemoryKind.GRADIENT, -1, draw(size))]),
         calibration=[
             Calibration(

@@ -8,7 +8,7 @@ import pytest
 from augury.core.cluster import Link
 from augury.core.errors import InputError, UsageError
 from augury.core.string_table import StringTable
-from augury.core.wire import Connections, MessageKind, Messages, Process, Wire
+from augury.core.wire import Connections, MessageKind, Messages, Wire, WireProcess
 from augury.costs.closed_forms import all_reduce_ring_ns
 from augury.costs.collective_steps import ring
 from augury.costs.links import Links, fit_links
@@ -26,7 +26,7 @@ def wire_of(rows: list[tuple[int, int, int, int, int]]) -> Wire:
     src, dst, size, send, received = np.array(rows, dtype=np.int64).T
     same = np.zeros(len(rows), dtype=np.int64)
     return Wire(
-        processes=[Process(pid=10 + rank, host=f"h{rank}", rank=rank) for rank in range(4)],
+        processes=[WireProcess(pid=10 + rank, host=f"h{rank}", rank=rank) for rank in range(4)],
         connections=Connections.empty(),
         messages=Messages(
             connection=same,

@@ -11,14 +11,14 @@ from augury.core.graph.graph import NONE
 from augury.core.trace.trace import Trace
 from augury.ingest.collectives.calls import Collective, in_order_of_calls, of_calls
 from augury.ingest.collectives.piece_collectives import spans_of_unseen, step_of_piece
-from augury.ingest.formats.rank_record import Call
+from augury.ingest.formats.rank_record import RecordedCall
 from augury.ingest.recorded import read_run
 from augury.replay.run import replay
 from tests.ingest.written import EPOCH_NS, MS, STEP_NS, Run
 
 
-def call(start_ns: int, kind: str = "all_gather", **facts: Any) -> Call:
-    return Call(start_ns, start_ns + 10, kind, "7", 0, **facts)
+def call(start_ns: int, kind: str = "all_gather", **facts: Any) -> RecordedCall:
+    return RecordedCall(start_ns, start_ns + 10, kind, "7", 0, **facts)
 
 
 def event(start_ns: int, end_ns: int, kind: OpKind, **facts: Any) -> Collective:

@@ -12,7 +12,7 @@ from augury.oracle.cluster.cluster_file import find_machine
 from augury.oracle.cluster.device import Precision
 from augury.oracle.fitting.measured_table import Row, read_table
 from augury.oracle.fitting.validate import works_for
-from augury.oracle.layer_costs import Work
+from augury.oracle.layer_costs import LayerWork
 
 ABCI = find_machine("abci")
 FIGURE = Path(__file__).parent / "data" / "paradl_fig2.csv"
@@ -24,7 +24,7 @@ def rows(model: str | None = None) -> list[Row]:
 
 
 @cache
-def works() -> dict[str, Work]:
+def works() -> dict[str, LayerWork]:
     pytest.importorskip("torch")
     from augury.oracle.model_reader.read_model import load_model
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from augury.core.model import LayerKind, Model, ModelLayer
-from augury.oracle.cluster.cluster import Level, Machine
+from augury.oracle.cluster.cluster import Machine, NetworkLevel
 from augury.oracle.cluster.device import Device, Precision
 from augury.oracle.feasibility import Judged, judge
 from augury.oracle.fitting.corrections import BARE, Constants
-from augury.oracle.layer_costs import Work
+from augury.oracle.layer_costs import LayerWork
 from augury.oracle.strategies.registry import find_strategy
-from augury.oracle.strategy import Case, Options
+from augury.oracle.strategy import Options, StrategyCase
 
 DEVICE = Device(
     name="plain",
@@ -25,8 +25,10 @@ MACHINE = Machine(
     name="two levels",
     device=DEVICE,
     levels=(
-        Level(name="node", devices=4, latency_ns=1_000, bandwidth_bytes_per_s=10**10),
-        Level(name="network", devices=64, latency_ns=10_000, bandwidth_bytes_per_s=10**9, links=2),
+        NetworkLevel(name="node", devices=4, latency_ns=1_000, bandwidth_bytes_per_s=10**10),
+        NetworkLevel(
+            name="network", devices=64, latency_ns=10_000, bandwidth_bytes_per_s=10**9, links=2
+        ),
     ),
 )
 
@@ -77,9 +79,9 @@ def case(
     model: Model = MODEL,
     machine: Machine = MACHINE,
     **options: object,
-) -> Case:
-    return Case(
-        work=Work.of(model, machine.device),
+) -> StrategyCase:
+    return StrategyCase(
+        work=LayerWork.of(model, machine.device),
         machine=machine,
         constants=constants,
         options=Options(**options),  # type: ignore[arg-type]
@@ -88,5 +90,5 @@ def case(
     )
 
 
-def judged(strategy: str, asked: Case) -> Judged:
+def judged(strategy: str, asked: StrategyCase) -> Judged:
     return judge(find_strategy(strategy).evaluate(asked), asked)

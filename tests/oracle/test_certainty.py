@@ -13,7 +13,7 @@ from augury.oracle.fitting.corrections import Constants
 from augury.oracle.fitting.fit_corrections import fit_and_hold_out
 from augury.oracle.fitting.fit_published import PUBLISHED
 from augury.oracle.fitting.held_out import Way, num_covered
-from augury.oracle.layer_costs import Work
+from augury.oracle.layer_costs import LayerWork
 from augury.oracle.recommend import interval_s, recommend_each
 from augury.oracle.strategies.registry import STRATEGIES, find_strategy
 from augury.oracle.sweep import Batch, sweep
@@ -26,7 +26,7 @@ KNOWN = Constants(
     unseen_spread=0.9,
     beyond_spread=0.15,
     max_devices={"data": 64, "filter": 16},
-    layer_shares=Work.of(MODEL, DEVICE).shares_by_kind,
+    layer_shares=LayerWork.of(MODEL, DEVICE).shares_by_kind,
     cluster=MACHINE.name,
     device=MACHINE.device.name,
 )
@@ -52,7 +52,7 @@ def transformer() -> Model:
 def judged(devices: list[int], *names: str, constants: Constants = KNOWN, model: Model = MODEL):
     strategies = [find_strategy(name) for name in names] if names else list(STRATEGIES)
     return sweep(
-        Work.of(model, DEVICE),
+        LayerWork.of(model, DEVICE),
         MACHINE,
         devices=devices,
         batch=Batch(per_device=64),

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from augury.core.errors import InputError
-from augury.oracle.cluster.cluster import Level, Machine, cluster_file
+from augury.oracle.cluster import cluster_file
+from augury.oracle.cluster.cluster import Machine, NetworkLevel
 from augury.oracle.cluster.cluster_file import PRESETS, find_machine, load_machine
 from augury.oracle.cluster.device import Precision
 
@@ -121,9 +122,9 @@ def test_flows_share_the_narrowest_level():
         name="narrow",
         device=V100,
         levels=(
-            Level(name="node", devices=4, latency_ns=1, bandwidth_bytes_per_s=100),
-            Level(name="rack", devices=16, latency_ns=1, bandwidth_bytes_per_s=10, links=2),
-            Level(
+            NetworkLevel(name="node", devices=4, latency_ns=1, bandwidth_bytes_per_s=100),
+            NetworkLevel(name="rack", devices=16, latency_ns=1, bandwidth_bytes_per_s=10, links=2),
+            NetworkLevel(
                 name="all", devices=64, latency_ns=1, bandwidth_bytes_per_s=50, links=8,
                 oversubscription=8,
             ),

@@ -13,11 +13,11 @@ from augury.oracle.fitting.corrections import BARE, Constants, load_constants, s
 from augury.oracle.fitting.fit_corrections import Predictor, fit
 from augury.oracle.fitting.measured_table import Row, every_other, read_table
 from augury.oracle.fitting.validate import compare, rank, works_for
-from augury.oracle.layer_costs import Work
+from augury.oracle.layer_costs import LayerWork
 from augury.oracle.strategy import Options
 from tests.oracle.small import DEVICE, MACHINE, MODEL
 
-WORKS = {"small": Work.of(MODEL, DEVICE)}
+WORKS = {"small": LayerWork.of(MODEL, DEVICE)}
 TRUE = Constants(compute_ratio=1.3, gradient_contention=3.0, channel_redundancy=0.6)
 
 

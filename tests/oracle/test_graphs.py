@@ -12,14 +12,14 @@ from augury.core.enums import OpKind, are_communication
 from augury.core.errors import InputError, LimitError
 from augury.core.graph.graph import Graph
 from augury.core.model import LayerKind, Model, ModelLayer
-from augury.oracle.cluster.cluster import Level, Machine
+from augury.oracle.cluster.cluster import Machine, NetworkLevel
 from augury.oracle.fitting.corrections import BARE, Constants
 from augury.oracle.graphs.pipeline_order import tasks_of
 from augury.oracle.graphs.program import MAX_OPS
 from augury.oracle.graphs.registry import MAX_WHOLE, graph_of
 from augury.oracle.graphs.replay_sweep import replay_each
 from augury.oracle.strategies.registry import STRATEGIES, find_strategy
-from augury.oracle.strategy import Case
+from augury.oracle.strategy import StrategyCase
 from augury.replay.run import replay
 from tests.oracle.small import DEVICE, MACHINE, MODEL, case, convolution, judged
 
@@ -29,7 +29,7 @@ FITTED = Constants(
     channel_contention=2, gradient_contention=1.5, staging_s_per_byte=1e-9, crossing_s=1e-3,
     group_messages=0.8, spatial_messages=1.1,
 )  # fmt: skip
-LEVEL = Level(name="node", devices=64, latency_ns=1_000, bandwidth_bytes_per_s=10**10)
+LEVEL = NetworkLevel(name="node", devices=64, latency_ns=1_000, bandwidth_bytes_per_s=10**10)
 FLAT = Machine(name="flat", device=DEVICE, levels=(LEVEL,))
 FREE = replace(FLAT, levels=(replace(LEVEL, latency_ns=0, bandwidth_bytes_per_s=10**15),))
 THREE = replace(
@@ -62,7 +62,7 @@ UNEVEN = Model(
 LAYERED = [strategy.name for strategy in STRATEGIES if strategy.name != "pipeline"]
 
 
-def _replayed_s(strategy: str, asked: Case) -> float:
+def _replayed_s(strategy: str, asked: StrategyCase) -> float:
     return replay(graph_of(find_strategy(strategy), asked)).step_ns / 1e9
 
 
@@ -189,7 +189,7 @@ def test_nothing_is_faster_than_its_compute_and_overlap_never_slower(strategy):
         assert sorted(steps, reverse=True) == pytest.approx(steps, rel=2e-2)
 
 
-def _peak_bytes(strategy: str, asked: Case) -> int:
+def _peak_bytes(strategy: str, asked: StrategyCase) -> int:
     timeline = replay(graph_of(find_strategy(strategy), asked))
     return max(peak.size_bytes for peak in timeline.peak_memory)
 

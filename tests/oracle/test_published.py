@@ -12,7 +12,7 @@ from augury.oracle.fitting.fit_corrections import fit
 from augury.oracle.fitting.fit_published import PUBLISHED
 from augury.oracle.fitting.measured_table import every_other, read_table
 from augury.oracle.fitting.validate import Compared, compare, project, rank
-from augury.oracle.layer_costs import Work
+from augury.oracle.layer_costs import LayerWork
 from augury.oracle.strategy import Options
 from tests.oracle.published import ABCI, FIGURE, resnet50_224, rows, works
 
@@ -46,7 +46,7 @@ def test_one_device_makes_about_as_many_images_a_second_as_published(
     device: str, precision: Precision, images_per_s: float, within: float
 ):
     """NVIDIA's own figures of ResNet-50 v1.5 at 224 x 224."""
-    work = Work.of(resnet50_224(), find_machine(device).device, precision)
+    work = LayerWork.of(resnet50_224(), find_machine(device).device, precision)
     assert 1 / work.sample_s == pytest.approx(images_per_s, rel=within)
 
 

@@ -11,7 +11,7 @@ from augury.oracle.fitting.corrections import BARE, Constants
 from augury.oracle.strategies.registry import STRATEGIES, find_strategy
 from augury.oracle.strategies.stages import stages_of
 from augury.oracle.strategies.tiles import tiling_of
-from augury.oracle.strategy import Reason
+from augury.oracle.strategy import LimitReason
 from tests.oracle.small import MODEL, case, convolution, judged
 
 ALPHA, BETA = (1e-6, 1e-5), (1e-10, 1e-9)
@@ -190,7 +190,7 @@ def test_rings_side_by_side_share_links():
         find_strategy("data_filter").evaluate(case([8], [16], is_bare=is_bare)).parts[-1]
         for is_bare in (True, False)
     )
-    assert shared.reason is Reason.GRADIENT
+    assert shared.reason is LimitReason.GRADIENT
     latency_s = 2 * ALPHA[1]
     assert shared.time_s - latency_s == pytest.approx(2 * (bare.time_s - latency_s))
 

@@ -9,10 +9,10 @@ import pytest
 from augury.core.errors import UsageError
 from augury.oracle.feasibility import REASONS
 from augury.oracle.fitting.corrections import BARE_SPREAD, Constants
-from augury.oracle.layer_costs import Work
+from augury.oracle.layer_costs import LayerWork
 from augury.oracle.recommend import interval_s, recommend, recommend_each
 from augury.oracle.strategies.registry import find_strategy
-from augury.oracle.strategy import Reason
+from augury.oracle.strategy import LimitReason
 from augury.oracle.sweep import Batch, parse_devices, sweep
 from augury.oracle.uncertainty import DEVICE_SPREAD
 from tests.oracle.small import DEVICE, MACHINE, MODEL, case, judged
@@ -20,7 +20,7 @@ from tests.oracle.small import DEVICE, MACHINE, MODEL, case, judged
 
 def _sweep(devices: list[int], batch: Batch, names: str = "data,zero1,filter", **more):
     return sweep(
-        Work.of(MODEL, DEVICE),
+        LayerWork.of(MODEL, DEVICE),
         MACHINE,
         devices=devices,
         batch=batch,
@@ -66,14 +66,14 @@ def test_what_cannot_be_says_why(strategy: str, devices: int, batch: int, says: 
     found = judged(strategy, case([devices], [batch]))
     assert not found.feasible[0]
     assert says in (found.why(0) or "")
-    assert REASONS[found.bottleneck[0]] is Reason.COUNT
+    assert REASONS[found.bottleneck[0]] is LimitReason.COUNT
 
 
 def test_memory_is_a_limit():
     (found,) = _sweep([4], Batch(total=1024), "data", memory_limit_bytes=1 << 20)
     assert not found.feasible[0]
     assert "of 1.05 MB a device" in (found.why(0) or "")
-    assert REASONS[found.bottleneck[0]] is Reason.MEMORY
+    assert REASONS[found.bottleneck[0]] is LimitReason.MEMORY
     (roomy,) = _sweep([4], Batch(total=1024), "data")
     assert roomy.why(0) is None
     assert roomy.limit(0) == "1,024 devices: one sample a device"
@@ -82,16 +82,16 @@ def test_memory_is_a_limit():
 @pytest.mark.parametrize(
     ("strategy", "devices", "batch", "more", "reason"),
     [
-        ("data", 64, 64, {}, Reason.GRADIENT),
-        ("filter", 8, 8, {}, Reason.LAYERWISE),
-        ("spatial", 4, 4000, {"constants": Constants(staging_s_per_byte=1e-7)}, Reason.HALO),
-        ("data", 1, 10_000, {}, Reason.NONE),
-        ("pipeline", 4, 4, {}, Reason.POINT_TO_POINT),
-        ("filter", 4, 4000, {"constants": Constants(filter_redundancy=3)}, Reason.REDUNDANCY),
-        ("zero3", 4, 4, {}, Reason.GATHER),
+        ("data", 64, 64, {}, LimitReason.GRADIENT),
+        ("filter", 8, 8, {}, LimitReason.LAYERWISE),
+        ("spatial", 4, 4000, {"constants": Constants(staging_s_per_byte=1e-7)}, LimitReason.HALO),
+        ("data", 1, 10_000, {}, LimitReason.NONE),
+        ("pipeline", 4, 4, {}, LimitReason.POINT_TO_POINT),
+        ("filter", 4, 4000, {"constants": Constants(filter_redundancy=3)}, LimitReason.REDUNDANCY),
+        ("zero3", 4, 4, {}, LimitReason.GATHER),
     ],
 )
-def test_bottlenecks_have_names(strategy: str, devices: int, batch: int, more, reason: Reason):
+def test_bottlenecks_have_names(strategy: str, devices: int, batch: int, more, reason: LimitReason):
     found = judged(strategy, case([devices], [batch], **more))
     assert REASONS[found.bottleneck[0]] is reason
 
@@ -104,13 +104,13 @@ def test_stages_that_differ_are_a_bottleneck():
         ),
     )
     found = judged("pipeline", case([3], [3000], machine=fast))
-    assert REASONS[found.bottleneck[0]] is Reason.IMBALANCE
+    assert REASONS[found.bottleneck[0]] is LimitReason.IMBALANCE
 
 
 def test_reading_samples_may_be_slower_than_a_step():
     slow = replace(MACHINE, input_bandwidth_bytes_per_s=1e6)
     found = judged("data", case([4], [4000], machine=slow))
-    assert REASONS[found.bottleneck[0]] is Reason.INPUT
+    assert REASONS[found.bottleneck[0]] is LimitReason.INPUT
     assert found.step_s[0] == pytest.approx(4000 * 3 * 16 * 16 * 4 / 1e6)
 
 
@@ -122,7 +122,7 @@ def test_switches_cost_waiting():
     constants = Constants(crossing_s=0.1)
     found = judged("data", case([64, 128], [1280, 1280], machine=three, constants=constants))
     assert found.estimate.waiting_s.tolist() == [0, 0.1]
-    assert REASONS[found.bottleneck[1]] is Reason.CONGESTION
+    assert REASONS[found.bottleneck[1]] is LimitReason.CONGESTION
 
 
 def test_nearly_full_memory_is_named():
@@ -130,7 +130,7 @@ def test_nearly_full_memory_is_named():
     tight = float(found.memory_bytes[0]) * 1.01
     (found,) = _sweep([1], Batch(total=100_000), "data", memory_limit_bytes=tight)
     assert found.feasible[0]
-    assert REASONS[found.bottleneck[0]] is Reason.FRAGMENTATION
+    assert REASONS[found.bottleneck[0]] is LimitReason.FRAGMENTATION
 
 
 def test_of_alike_strategies_the_plainest_is_chosen():
@@ -188,7 +188,7 @@ def test_layers_that_were_measured_go_first():
             replace(layer, forward_s=1.0, backward_s=2.0, update_s=3.0) for layer in MODEL.layers
         ),
     )
-    work = Work.of(measured, DEVICE)
+    work = LayerWork.of(measured, DEVICE)
     assert work.sample_s == 12
     assert work.total_update_s == 12
     assert work.anchored(6.0).sample_s == pytest.approx(6)

@@ -16,7 +16,7 @@ from augury.passes.network import fit_network
 from augury.replay.run import replay
 from augury.schedule.order_parts import fill_buckets
 from tests.build.recorded_runs import MS, ddp_run
-from tests.rewrite.recorded import recorded
+from tests.passes.recorded import recorded
 
 KILO = 1_000
 

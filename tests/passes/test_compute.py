@@ -15,7 +15,7 @@ from augury.passes.compute import scale_compute, without_stragglers
 from augury.passes.perfect_overlap import perfect_overlap
 from augury.replay.run import replay
 from tests.build.recorded_runs import ddp_run
-from tests.rewrite.recorded import is_communication, recorded
+from tests.passes.recorded import is_communication, recorded
 
 
 def compute_ns(graph, rank: int, step: int) -> int:

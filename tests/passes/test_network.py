@@ -13,7 +13,7 @@ from augury.core.graph.graph import RATE_ONE
 from augury.core.trace.trace import Calibration
 from augury.passes.network import change_bandwidth, change_latency, fit_network, link_rate
 from augury.replay.run import replay
-from tests.rewrite.recorded import is_communication, recorded, reduced_ns
+from tests.passes.recorded import is_communication, recorded, reduced_ns
 
 
 def uneven(**options):

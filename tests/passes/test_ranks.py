@@ -22,7 +22,7 @@ from augury.passes.network import fit_network, link_rate
 from augury.passes.ranks import change_ranks
 from augury.replay.run import replay
 from tests.build.recorded_runs import ddp_run
-from tests.rewrite.recorded import recorded, reduced_ns
+from tests.passes.recorded import recorded, reduced_ns
 
 
 def gang_sizes(graph: Graph) -> set[int]:

@@ -16,8 +16,8 @@ from augury.replay.run import replay
 from augury.report.schedule_result import Curve
 from augury.schedule.evaluate import step_ns
 from augury.schedule.policies.registry import POLICIES, find_policy
-from tests.rewrite.recorded import recorded
-from tests.rewrite.test_scheduled import NEEDS, SIZES, orders
+from tests.passes.recorded import recorded
+from tests.passes.test_scheduled import NEEDS, SIZES, orders
 
 BUCKETS = (((0,), (1, 2, 3)), ((0, 1), (2, 3)), ((0, 1, 2, 3),))
 

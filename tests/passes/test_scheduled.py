@@ -31,7 +31,7 @@ from augury.schedule.evaluate import step_ns
 from augury.schedule.policies.registry import POLICIES
 from tests.build import recorded_runs
 from tests.build.recorded_runs import MS
-from tests.rewrite.recorded import recorded
+from tests.passes.recorded import recorded
 
 SIZES = (4_000_000, 1_000_000, 2_000_000, 3_000_000)
 NEEDS = {"parameter3": 0.0, "parameter2": 0.25, "parameter1": 0.5, "parameter0": 0.9}

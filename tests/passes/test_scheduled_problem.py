@@ -28,7 +28,7 @@ from augury.replay.run import replay
 from augury.schedule.evaluate import step_ns
 from augury.schedule.policies.ddp import order_of_buckets
 from tests.build.recorded_runs import MS
-from tests.rewrite.recorded import recorded
+from tests.passes.recorded import recorded
 
 NEEDS = {"parameter3": 0.0, "parameter2": 0.25, "parameter1": 0.5, "parameter0": 0.9}
 

@@ -10,7 +10,7 @@ from benchmarks.recorded_graphs import RATED_STYLES, recorded
 
 from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import Graph
-from augury.replay import kernel, memory, run, steady
+from augury.replay import kernel, peak_memory, run, steady_state
 from augury.replay.fold import may_pay
 from augury.replay.op_times import Schedule
 from augury.replay.run import replay
@@ -46,7 +46,7 @@ def test_a_steady_state_simulates_windows_of_the_graph_without_copying_it(
 
     graph = _graph(style, 4_000)
     monkeypatch.setattr(run, "find_engine", lambda _: simulate)
-    for module in (run, steady, memory):
+    for module in (run, steady_state, peak_memory):
         monkeypatch.setattr(module, "unroll", refuse)
     replay(graph)
     assert all(replayed is graph for replayed, _ in asked)

@@ -8,7 +8,7 @@ from augury.core.enums import MemoryKind, Role
 from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import NONE, Graph
 from augury.core.timeline import Reason
-from augury.replay import kernel, reference, steady
+from augury.replay import kernel, reference, steady_state
 from augury.replay.engine import EngineName
 from augury.replay.run import replay
 from augury.replay.steady_state import find_steady_state
@@ -215,7 +215,7 @@ def test_a_pattern_of_four_is_waited_for():
 
 def test_large_graphs_are_unrolled_no_further(monkeypatch: pytest.MonkeyPatch):
     graph = _round_robin([10_000, 1, 1, 1, 1])
-    monkeypatch.setattr(steady, "MAX_UNROLLED_OPS", 8 * graph.num_ops)
+    monkeypatch.setattr(steady_state, "MAX_UNROLLED_OPS", 8 * graph.num_ops)
     found = find_steady_state(graph, kernel.simulate)
     assert (found.has_settled, found.num_windows, found.pattern) == (False, 8, 4)
     assert "8 windows" in replay(graph).ledger["no-steady-period"].meaning

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from augury.core.plan import piece_log
 from augury.core.plan.piece_log import UNSEEN, PieceLog, PieceNotes
-from augury.core.plan.plan import piece_log
 from augury.core.plan.plan_board import board
 from augury.runtime.meter import Meter
 

@@ -18,7 +18,7 @@ from augury.core.enums import OpKind
 from augury.core.graph.graph import NONE
 from augury.core.string_table import StringTable
 from augury.core.trace.trace import Events, Steps, Streams, Trace
-from augury.core.wire import Connections, MessageKind, Messages, Process, Wire
+from augury.core.wire import Connections, MessageKind, Messages, Wire, WireProcess
 
 
 def _table(table, rows: int, /, **columns):
@@ -55,7 +55,7 @@ def _wire(**lost: int) -> Wire:
         group=[0, 0],
         sequence=[7, NONE if "kind" in lost else 7],
     )
-    processes = [Process(pid=rank, host=f"host{rank}", rank=rank) for rank in range(2)]
+    processes = [WireProcess(pid=rank, host=f"host{rank}", rank=rank) for rank in range(2)]
     return Wire(
         processes=processes,
         connections=connections,

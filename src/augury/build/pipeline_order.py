@@ -16,23 +16,23 @@ class PipelineSchedule(StrEnum):
     plain gradient accumulation."""
 
 
-class Task(NamedTuple):
+class StageTask(NamedTuple):
     is_forward: bool
     micro_batch: int
 
 
 def stage_tasks(
     schedule: PipelineSchedule, *, stage: int, num_stages: int, num_micro_batches: int
-) -> list[Task]:
+) -> list[StageTask]:
     """What one stage does, in order."""
     ahead = num_micro_batches
     if schedule is PipelineSchedule.ONE_F_ONE_B:
         ahead = min(num_stages - stage, num_micro_batches)
-    tasks = [Task(True, m) for m in range(ahead)]
+    tasks = [StageTask(True, m) for m in range(ahead)]
     for m in range(num_micro_batches):
-        tasks.append(Task(False, m))
+        tasks.append(StageTask(False, m))
         if m + ahead < num_micro_batches:
-            tasks.append(Task(True, m + ahead))
+            tasks.append(StageTask(True, m + ahead))
     return tasks
 
 

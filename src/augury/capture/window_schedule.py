@@ -28,7 +28,7 @@ LIGHT_COST = 0.03
 
 
 @dataclass(slots=True)
-class Window:
+class StepWindow:
     """Steps ``first + 1`` to ``last`` are inside."""
 
     first: int
@@ -53,9 +53,11 @@ class WindowSchedule:
     def __init__(self, windows: Sequence[tuple[int, int]] = ()) -> None:
         """``windows`` as given by the user; spread ones if empty."""
         self.is_spread = not windows
-        self.windows = [Window(first, last, "light") for first, last in (windows or FIRST_WINDOWS)]
+        self.windows = [
+            StepWindow(first, last, "light") for first, last in (windows or FIRST_WINDOWS)
+        ]
         first = self.windows[-1].last + 1
-        self.windows.append(Window(first, first + NUM_DETAIL_STEPS, "detail"))
+        self.windows.append(StepWindow(first, first + NUM_DETAIL_STEPS, "detail"))
         self.last_light = self.windows[-2]
         self.detail = self.windows[-1]
         self._stride: int | None = None
@@ -69,10 +71,10 @@ class WindowSchedule:
         """Whether the step after this one lies in a window."""
         return any(window.first <= step < window.last for window in self.windows)
 
-    def opening_at(self, step: int) -> Window | None:
+    def opening_at(self, step: int) -> StepWindow | None:
         return next((window for window in self.windows if window.first == step), None)
 
-    def closing_at(self, step: int) -> Window | None:
+    def closing_at(self, step: int) -> StepWindow | None:
         return next((window for window in self.windows if window.last == step), None)
 
     def postpone(self, step: int) -> None:
@@ -90,7 +92,7 @@ class WindowSchedule:
         self._stride = max(MIN_STRIDE, stride)
         self._plan(self.detail.first + self._stride)
 
-    def after(self, window: Window) -> list[Window]:
+    def after(self, window: StepWindow) -> list[StepWindow]:
         """Plan the window after this spread one. Returns the windows that are dropped for it:
         by their number alone, so that all ranks drop the same."""
         if self._stride is None or window is not self.windows[-1]:
@@ -115,7 +117,7 @@ class WindowSchedule:
         ]
 
     def _plan(self, first: int) -> None:
-        self.windows.append(Window(first, first + NUM_SPREAD_STEPS, "light"))
+        self.windows.append(StepWindow(first, first + NUM_SPREAD_STEPS, "light"))
         self._edges |= {first, first + NUM_SPREAD_STEPS}
 
 

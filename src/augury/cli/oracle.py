@@ -123,7 +123,7 @@ def oracle(
         ensure_writable(out, force=force)
     from augury.core.units import parse_bytes
     from augury.oracle.cluster.device import Precision
-    from augury.oracle.layer_costs import Work
+    from augury.oracle.layer_costs import LayerWork
     from augury.oracle.memory import Optimizer
     from augury.oracle.model_reader.model_from_run import with_times
     from augury.oracle.model_reader.read_model import load_model
@@ -151,7 +151,7 @@ def oracle(
         found = load_model(model, input_shapes=input_shape or [])
         found = with_times(found, times, times_batch)
     copies = Optimizer(optimizer).state_items
-    work = Work.of(found, machine.device, Precision(precision), optimizer_copies=copies)
+    work = LayerWork.of(found, machine.device, Precision(precision), optimizer_copies=copies)
     options = Options(
         group=group,
         micro_batches=micro_batches,

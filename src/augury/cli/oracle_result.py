@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from augury.core.errors import InfeasibleError
 from augury.oracle.feasibility import REASONS
 from augury.oracle.recommend import Choice, interval_s, recommend, recommend_each
-from augury.oracle.strategy import Reason
+from augury.oracle.strategy import LimitReason
 from augury.oracle.uncertainty import warnings_of
 from augury.report.oracle_result import OracleResult, OracleRow, PartResult, Recommendation
 
@@ -45,7 +45,9 @@ def refuse_if_nothing_fits(result: OracleResult) -> None:
     lacks least."""
     if result.recommended is not None:
         return
-    closest = min(result.rows, key=lambda row: (row.bottleneck != Reason.MEMORY, row.memory_bytes))
+    closest = min(
+        result.rows, key=lambda row: (row.bottleneck != LimitReason.MEMORY, row.memory_bytes)
+    )
     refusal = InfeasibleError(
         f"no strategy can be used: {closest.strategy} on {closest.devices} devices: {closest.why}",
         remedy="give another number of devices, more memory, a batch that divides, --recompute, or"

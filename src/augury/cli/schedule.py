@@ -21,7 +21,7 @@ from augury.core.errors import UsageError
 from augury.core.files import ensure_writable, new_file
 
 if TYPE_CHECKING:
-    from augury.cli.schedule_case import Case
+    from augury.cli.schedule_case import ScheduleCase
     from augury.report.schedule_result import ScheduleResult
     from augury.schedule.policies.policy import Policy
 
@@ -122,7 +122,7 @@ def _policies(names: str, *, low_risk: bool) -> list[Policy]:
 
 
 def _write(
-    case: Case,
+    case: ScheduleCase,
     result: ScheduleResult,
     plot: Path | None,
     problem: Path | None,

@@ -21,7 +21,7 @@ from augury.report.schedule_result import (
 )
 
 if TYPE_CHECKING:
-    from augury.cli.schedule_case import Case
+    from augury.cli.schedule_case import ScheduleCase
     from augury.core.plan.problem import Problem
     from augury.core.timeline import Timeline
     from augury.schedule.evaluate import Outcome
@@ -55,7 +55,7 @@ class Assessed:
 class Assessment:
     """Of some policies in a case."""
 
-    case: Case
+    case: ScheduleCase
     each: list[Assessed]
 
     @property
@@ -91,11 +91,11 @@ class Assessment:
         return path
 
 
-def assess(case: Case, policies: Sequence[Policy]) -> Assessment:
+def assess(case: ScheduleCase, policies: Sequence[Policy]) -> Assessment:
     return Assessment(case=case, each=_assess_all(case, policies))
 
 
-def _assess_all(case: Case, policies: Sequence[Policy]) -> list[Assessed]:
+def _assess_all(case: ScheduleCase, policies: Sequence[Policy]) -> list[Assessed]:
     found = []
     for policy in policies:
         with working(f"compiling {policy.name}"):
@@ -115,7 +115,7 @@ def _assess_all(case: Case, policies: Sequence[Policy]) -> list[Assessed]:
     return found
 
 
-def _families(case: Case, ours: Policy) -> dict[Order, list[str]]:
+def _families(case: ScheduleCase, ours: Policy) -> dict[Order, list[str]]:
     """Orders to choose from, each once, with the families of candidates that it is of."""
     from augury.schedule.search.candidates import piece_candidates, stock_candidates
 
@@ -128,7 +128,7 @@ def _families(case: Case, ours: Policy) -> dict[Order, list[str]]:
     return found
 
 
-def compiled(case: Case, policy: Policy) -> Order:
+def compiled(case: ScheduleCase, policy: Policy) -> Order:
     """Made for the way by which it will travel: buckets of stock DDP are large for their costs."""
     from augury.schedule.policies.bucket_list import bucket_caps
 
@@ -142,7 +142,7 @@ def compiled(case: Case, policy: Policy) -> Order:
     return policy.compile(case.stock)
 
 
-def _assess(case: Case, order: Order) -> Assessed:
+def _assess(case: ScheduleCase, order: Order) -> Assessed:
     from augury.schedule.evaluate import evaluate
     from augury.schedule.policies.bucket_list import bucket_caps
 
@@ -192,7 +192,7 @@ def _assess(case: Case, order: Order) -> Assessed:
     )
 
 
-def _replayed(case: Case, order: Order) -> tuple[Timeline | None, str | None]:
+def _replayed(case: ScheduleCase, order: Order) -> tuple[Timeline | None, str | None]:
     """The recorded run under the order; or why it cannot be replayed so."""
     if case.rewritten is None:
         return None, None
@@ -202,7 +202,7 @@ def _replayed(case: Case, order: Order) -> tuple[Timeline | None, str | None]:
         return None, error.cause
 
 
-def _evaluated_interval(case: Case, order: Order, outcome: Outcome) -> tuple[int, int]:
+def _evaluated_interval(case: ScheduleCase, order: Order, outcome: Outcome) -> tuple[int, int]:
     from augury.costs.prediction_interval import NINE_OF_TEN
 
     share = NINE_OF_TEN * (ASSUMES[order.has_barrier] ** 2 + case.noise**2) ** 0.5
@@ -217,7 +217,7 @@ def busy_pct(timeline: Timeline, kind: ResourceKind) -> float:
     return float((100 * use.busy_ns[own] / whole[own]).max(initial=0.0))
 
 
-def result_of(case: Case, assessed: Sequence[Assessed], bound_ns: int) -> ScheduleResult:
+def result_of(case: ScheduleCase, assessed: Sequence[Assessed], bound_ns: int) -> ScheduleResult:
     from augury.schedule.evaluate import step_ns
 
     problem = case.problem
@@ -256,7 +256,7 @@ def result_of(case: Case, assessed: Sequence[Assessed], bound_ns: int) -> Schedu
     )
 
 
-def _found_nothing(case: Case, assessed: Sequence[Assessed], best: Assessed) -> bool:
+def _found_nothing(case: ScheduleCase, assessed: Sequence[Assessed], best: Assessed) -> bool:
     """Whether our search, which also tries what stock DDP can do, gains less than noise hides."""
     was_searched = any(one.order.policy == OURS for one in assessed)
     return was_searched and best.result.gain_pct <= 100 * case.noise
@@ -277,7 +277,7 @@ def best_of(assessed: Sequence[Assessed]) -> Assessed:
     return min(equal, key=lambda one: (one.result.num_pieces, one.result.step_ns))
 
 
-def plan_of(case: Case, best: Assessed, bound_ns: int) -> Plan:
+def plan_of(case: ScheduleCase, best: Assessed, bound_ns: int) -> Plan:
     """Where a list of bucket sizes does it, stock DDP stays."""
     from augury.schedule.policies.bucket_list import bucket_caps
 
@@ -300,7 +300,7 @@ def plan_of(case: Case, best: Assessed, bound_ns: int) -> Plan:
     )
 
 
-def _pieces(case: Case, best: Assessed) -> list[PieceResult]:
+def _pieces(case: ScheduleCase, best: Assessed) -> list[PieceResult]:
     problem, outcome = case.problem_of(best.order), best.outcome
     forward_ns = problem.backward_ns + problem.between_ns
     found = []

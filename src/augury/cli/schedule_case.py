@@ -36,7 +36,7 @@ QUIET_NOISE = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class ScheduleCase:
     problem: Problem
     """By the fastest way that pieces can travel."""
     stock: Problem
@@ -70,7 +70,7 @@ class Case:
 
 def open_case(
     path: Path, *, max_bytes: str | None, changes: Sequence[Change], other: OtherNetwork
-) -> Case:
+) -> ScheduleCase:
     """``changes`` of the network are made to a recorded run, ``other`` is the same done to a
     problem that comes without one."""
     import_numpy()
@@ -84,21 +84,21 @@ def open_case(
     return _layered(graph, other)
 
 
-def _stated(path: Path, other: OtherNetwork) -> Case:
+def _stated(path: Path, other: OtherNetwork) -> ScheduleCase:
     from augury.schedule.problem_file import load_problem
 
     stated = load_problem(path)
     return _bare(other(stated.problem, stated.num_ranks), stated.num_ranks)
 
 
-def _bare(problem: Problem, num_ranks: int) -> Case:
+def _bare(problem: Problem, num_ranks: int) -> ScheduleCase:
     """Held against what PyTorch does by default."""
     from augury.schedule.evaluate import step_ns
     from augury.schedule.lower_bound import lower_bound
     from augury.schedule.policies.registry import find_policy
 
     order = find_policy("ddp").compile(problem)
-    return Case(
+    return ScheduleCase(
         problem=problem,
         stock=problem,
         num_ranks=num_ranks,
@@ -110,13 +110,13 @@ def _bare(problem: Problem, num_ranks: int) -> Case:
     )
 
 
-def _layered(graph: Graph, other: OtherNetwork) -> Case:
+def _layered(graph: Graph, other: OtherNetwork) -> ScheduleCase:
     from augury.passes.layer_problem import layer_problem
 
     return _bare(other(layer_problem(graph), graph.num_ranks), graph.num_ranks)
 
 
-def _recorded(folder: Path, changes: Sequence[Change], max_bytes: int) -> Case:
+def _recorded(folder: Path, changes: Sequence[Change], max_bytes: int) -> ScheduleCase:
     from augury.build.recorded.as_stock_ddp import build_unplanned, has_pieces
     from augury.build.recorded.forward_needs import forward_needs
     from augury.build.recorded.recorded_graph import build_recorded
@@ -146,7 +146,7 @@ def _of_graph(
     changes: Sequence[Change],
     *,
     recorded: Graph | None = None,
-) -> Case:
+) -> ScheduleCase:
     """``recorded``: what gains are counted from, where that is another graph: orders are put in
     place of stock DDP's buckets, which a run that followed a plan has not."""
     from augury.build.recorded.recorded_collectives import TRANSFERS_AT_ONCE
@@ -206,7 +206,7 @@ def _of_graph(
     with working("bounding what any order could reach"):
         ways = Ways(costs=(known, shared), beside=beside, swaps=swaps)
         bounds_ns = [replay_bound(changed, stock, ways), lower_bound(stock), lower_bound(problem)]
-    return Case(
+    return ScheduleCase(
         problem=problem,
         stock=stock,
         num_ranks=graph.num_ranks,

@@ -48,7 +48,7 @@ _STUDENT |= {15: 1.7531, 20: 1.7247, 30: 1.6973, 60: 1.6706, 120: 1.6577}
 """95 % quantiles of Student's distribution by degrees of freedom: 90 % lies within them."""
 
 
-class Level(msgspec.Struct, frozen=True, kw_only=True):
+class StepLevel(msgspec.Struct, frozen=True, kw_only=True):
     """The typical value of a series of durations, and how well it is known."""
 
     value_ns: float
@@ -188,7 +188,7 @@ def over_ranks(rank: I4, step: I4, dur_ns: I8) -> tuple[I4, NDArray[np.float64]]
     return steps[whole], means[whole]
 
 
-def level(step: I4, dur_ns: NDArray[np.number]) -> Level:
+def level(step: I4, dur_ns: NDArray[np.number]) -> StepLevel:
     """Of durations in the order of their steps, cut into stretches of about equal length."""
     return level_of([dur_ns[part] for part in stretches_of(step)], winsorize=True)
 
@@ -200,20 +200,20 @@ def stretches_of(step: I4) -> list[NDArray[np.intp]]:
     return np.array_split(order, number)
 
 
-def level_of_windows(step: I4, dur_ns: NDArray[np.number]) -> Level:
+def level_of_windows(step: I4, dur_ns: NDArray[np.number]) -> StepLevel:
     """Of steps recorded in windows: steps that follow each other are one stretch."""
     order = np.argsort(step, kind="stable")
     breaks = np.flatnonzero(np.diff(step[order]) > 1) + 1
     return level_of([dur_ns[part] for part in np.split(order, breaks)], winsorize=False)
 
 
-def level_of(durations: list[NDArray[np.number]], *, winsorize: bool) -> Level:
+def level_of(durations: list[NDArray[np.number]], *, winsorize: bool) -> StepLevel:
     """Of stretches that are each a list of durations. ``winsorize``: a fifth of at most
     ``MAX_STRETCHES`` stretches on either side may be far off."""
     positive = [part[part > 0].astype(np.float64) for part in durations]
     stretches = [np.log(part) for part in positive if len(part)]
     if not stretches:
-        return Level(value_ns=0.0, num_steps=0, error=0.0, freedom=PRIOR_FREEDOM, drift=0.0)
+        return StepLevel(value_ns=0.0, num_steps=0, error=0.0, freedom=PRIOR_FREEDOM, drift=0.0)
     every = np.concatenate(stretches)
     number = len(stretches)
     spread = np.array([_spread(part) for part in stretches])
@@ -228,7 +228,7 @@ def level_of(durations: list[NDArray[np.number]], *, winsorize: bool) -> Level:
         freedom += PRIOR_FREEDOM
         between = (own_freedom * seen + PRIOR_FREEDOM * usual) / freedom
     drift = max(0.0, between - chance**2)
-    return Level(
+    return StepLevel(
         value_ns=math.exp(float(np.median(every))),
         num_steps=len(every),
         # Of levels that differ the median is taken, which varies more than their mean.

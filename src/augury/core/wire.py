@@ -35,7 +35,7 @@ class MessageKind(IntEnum):
         return self.name.lower().replace("_", "-")
 
 
-class Process(msgspec.Struct, frozen=True, kw_only=True):
+class WireProcess(msgspec.Struct, frozen=True, kw_only=True):
     """One that was recorded."""
 
     pid: int
@@ -155,7 +155,7 @@ class Collectives(Table):
 class Wire:
     """Immutable; ``evolve`` makes another. Times are on the run's common clock."""
 
-    processes: list[Process]
+    processes: list[WireProcess]
     connections: Connections
     messages: Messages
     strings: StringTable

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from augury.core.columns import I4
 from augury.core.ledger import Ledger, Severity
-from augury.core.measured_step import APART, Level, level, level_of_windows, student
+from augury.core.measured_step import APART, StepLevel, level, level_of_windows, student
 from augury.core.units import format_ns
 
 NINE_OF_TEN = student(math.inf)
@@ -33,8 +33,8 @@ FEW_STEPS = 8
 class Representation(msgspec.Struct, frozen=True, kw_only=True):
     """How well the recorded windows of a run stand for the run."""
 
-    recorded: Level
-    plain: Level | None = None
+    recorded: StepLevel
+    plain: StepLevel | None = None
     """Of the steps outside windows; None where there are none."""
 
     @property
@@ -45,7 +45,7 @@ class Representation(msgspec.Struct, frozen=True, kw_only=True):
         return math.log(self.plain.value_ns / self.recorded.value_ns)
 
     @property
-    def run(self) -> Level:
+    def run(self) -> StepLevel:
         return self.recorded if self.plain is None else self.plain
 
     @property

@@ -15,8 +15,8 @@ from augury.core.comparison import Comparison, ComputeChange
 from augury.core.enums import OpKind
 from augury.core.errors import InputError
 from augury.core.measured_step import (
-    Level,
     MeasuredRun,
+    StepLevel,
     level,
     level_of,
     measured_run,
@@ -126,7 +126,7 @@ def _gain(
     return 100 * -math.expm1(change), (low, high)
 
 
-def _settled(steps: TimedSteps) -> Level:
+def _settled(steps: TimedSteps) -> StepLevel:
     """The level of a run without its first stretch, in which a job may still warm up: what varies
     from there on varies from run to run as well."""
     first, *others = stretches_of(steps.number)

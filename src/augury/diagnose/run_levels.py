@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from augury.core.enums import OpKind, StepState, StreamKind
 from augury.core.graph.graph import NONE
-from augury.core.measured_step import Level, judged_rows, level_of_windows, over_ranks
+from augury.core.measured_step import StepLevel, judged_rows, level_of_windows, over_ranks
 from augury.core.trace.trace import Trace
 from augury.diagnose.machine_speed import TimedSteps
 
@@ -27,7 +27,7 @@ class RunLevels:
     undelayed: TimedSteps | None
     """Steps without the time for which a training thread was runnable and had no core; None where
     that is not known of all steps."""
-    compute: dict[str, Level]
+    compute: dict[str, StepLevel]
     """Time per step on the main thread, by class of operation."""
 
 
@@ -50,7 +50,7 @@ def run_levels(trace: Trace) -> RunLevels:
     )
 
 
-def _compute_levels(trace: Trace) -> list[tuple[str, Level]]:
+def _compute_levels(trace: Trace) -> list[tuple[str, StepLevel]]:
     """Of the steps inside windows for timing: sums over the outermost events of each class."""
     events, steps = trace.events, trace.steps
     timed = np.unique(steps.step[steps.state == StepState.TIMED])

@@ -12,7 +12,7 @@ from augury.core.columns import I8, Table
 from augury.core.enums import MemoryKind
 from augury.core.ledger import Ledger
 from augury.core.plan.plan_status import PlanStatus, WindowMode
-from augury.core.trace.trace import Calibration, Clock, CpuUse, Gradients, MemoryUse, RankFacts
+from augury.core.trace.trace import Calibration, Clock, CpuUse, GradientEvents, MemoryUse, RankFacts
 from augury.ingest.collectives.calls import group_ranks
 from augury.ingest.collectives.launch_times import ready_order
 from augury.ingest.formats.rank_record import RankRecord
@@ -59,7 +59,7 @@ def _cpu_use(record: RankRecord) -> CpuUse | None:
     return spent if min(spent.wall_ns, spent.process_ns, spent.machine_ns) > 0 else None
 
 
-def gradients_of(records: list[RankRecord], workshop: Workshop) -> Gradients:
+def gradients_of(records: list[RankRecord], workshop: Workshop) -> GradientEvents:
     rows: list[tuple[int, ...]] = []
     for record in records:
         buckets = [(one, b) for one, ddp in enumerate(record.ddp) for b in ddp.buckets]
@@ -80,8 +80,8 @@ def gradients_of(records: list[RankRecord], workshop: Workshop) -> Gradients:
                     workshop.group(group_ranks(record, ddp.group)),
                 )
             )
-    columns: dict[str, Any] = _by_name(Gradients, rows)
-    return Gradients(**columns)
+    columns: dict[str, Any] = _by_name(GradientEvents, rows)
+    return GradientEvents(**columns)
 
 
 def memory_of(records: list[RankRecord], workshop: Workshop, ledger: Ledger) -> MemoryUse:

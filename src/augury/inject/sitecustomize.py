@@ -1,5 +1,8 @@
-# Python imports this at its start wherever the launcher has put this folder on the path. First
-# the sitecustomize that would have been imported goes its way, then recording is arranged.
+"""Imported by Python at its start: runs the program's own sitecustomize, then arranges recording.
+
+The launcher puts this folder first on the path of the job's processes.
+"""
+
 import contextlib
 import importlib
 import os

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from augury.core.units import format_bytes
 from augury.oracle.cluster.cluster import F8
-from augury.oracle.strategy import Case, Estimate, Mask, Reason
+from augury.oracle.strategy import Estimate, LimitReason, Mask, StrategyCase
 
-REASONS = tuple(Reason)
+REASONS = tuple(LimitReason)
 NOTICEABLE = 0.02
 """Of a step: a smaller loss is no bottleneck."""
 NEARLY_FULL = 0.92
@@ -24,7 +24,7 @@ I1 = NDArray[np.int8]
 class Judged:
     """An Estimate with what follows from it: one entry a configuration."""
 
-    case: Case
+    case: StrategyCase
     estimate: Estimate
     step_s: F8
     compute_s: F8
@@ -59,14 +59,16 @@ class Judged:
         return f"{int(self.estimate.max_devices[index]):,} devices: {self.estimate.limit}"
 
 
-def judge(estimate: Estimate, case: Case, *, memory_limit_bytes: float | None = None) -> Judged:
+def judge(
+    estimate: Estimate, case: StrategyCase, *, memory_limit_bytes: float | None = None
+) -> Judged:
     most_bytes = memory_limit_bytes or float(case.machine.device.memory_bytes)
     exposed_s = estimate.exposed_comm_s
     step_s = estimate.compute_s + exposed_s
     read_s = reading_s(case)
     if read_s is not None:
         late_s = np.maximum(0.0, read_s - step_s)
-        estimate.losses[Reason.INPUT] = late_s
+        estimate.losses[LimitReason.INPUT] = late_s
         step_s = step_s + late_s
     memory = estimate.total_memory_bytes
     too_many = (case.devices > estimate.max_devices) | (case.devices > case.machine.num_devices)
@@ -94,7 +96,7 @@ def _bottleneck(
     estimate: Estimate, step_s: F8, refused: Mask, too_large: Mask, is_nearly_full: Mask
 ) -> I1:
     """The largest loss; what cannot be at all has its own names."""
-    sums: dict[Reason, F8] = {**estimate.losses, Reason.CONGESTION: estimate.waiting_s}
+    sums: dict[LimitReason, F8] = {**estimate.losses, LimitReason.CONGESTION: estimate.waiting_s}
     for part in estimate.parts:
         before = sums.get(part.reason)
         sums[part.reason] = part.exposed_s if before is None else before + part.exposed_s
@@ -102,14 +104,14 @@ def _bottleneck(
     largest = lost_s.argmax(axis=0)
     found: I1 = np.array([_NUMBER[reason] for reason in sums], np.int8)[largest]
     is_small = lost_s.max(axis=0) <= NOTICEABLE * step_s
-    found[is_small] = _NUMBER[Reason.NONE]
-    found[is_small & is_nearly_full] = _NUMBER[Reason.FRAGMENTATION]
-    found[too_large] = _NUMBER[Reason.MEMORY]
-    found[refused] = _NUMBER[Reason.COUNT]
+    found[is_small] = _NUMBER[LimitReason.NONE]
+    found[is_small & is_nearly_full] = _NUMBER[LimitReason.FRAGMENTATION]
+    found[too_large] = _NUMBER[LimitReason.MEMORY]
+    found[refused] = _NUMBER[LimitReason.COUNT]
     return found
 
 
-def reading_s(case: Case) -> F8 | None:
+def reading_s(case: StrategyCase) -> F8 | None:
     """Samples of a step, read by all nodes side by side, ahead of time."""
     bandwidth = case.machine.input_bandwidth_bytes_per_s
     if bandwidth is None:

@@ -19,7 +19,7 @@ WEIGHT_BYTES = 4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Work:
+class LayerWork:
     """Arrays have one entry a layer; times and items are per sample, updates per step."""
 
     model: Model
@@ -43,7 +43,7 @@ class Work:
         precision: Precision = Precision.FP32,
         *,
         optimizer_copies: int = 1,
-    ) -> Work:
+    ) -> LayerWork:
         layers = model.layers
         item_bytes = precision.item_bytes
         flops, bandwidth = device.flops(precision), device.reached_bandwidth
@@ -74,7 +74,7 @@ class Work:
             saved_items=_column(x.saved_items for x in layers),
         )
 
-    def anchored(self, sample_s: float) -> Work:
+    def anchored(self, sample_s: float) -> LayerWork:
         """With all layers scaled so that a sample takes what it was measured to take."""
         ratio = sample_s / self.sample_s
         return replace(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from augury.oracle.cluster.cluster import F8, I8, Machine
 from augury.oracle.fitting.corrections import Constants
-from augury.oracle.layer_costs import Work
+from augury.oracle.layer_costs import LayerWork
 
 Mask = NDArray[np.bool_]
 
@@ -39,8 +39,8 @@ class Options:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Case:
-    work: Work
+class StrategyCase:
+    work: LayerWork
     machine: Machine
     constants: Constants
     options: Options
@@ -58,7 +58,7 @@ class Case:
         return self.options.group or self.machine.devices_per_node
 
 
-class Reason(StrEnum):
+class LimitReason(StrEnum):
     """Why a step takes longer than compute shared out evenly, or cannot be made at all."""
 
     GRADIENT = "gradient exchange"
@@ -78,10 +78,10 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Part:
+class CostPart:
     """One communication of a step: among ``group`` devices, across ``level``."""
 
-    reason: Reason
+    reason: LimitReason
     collective: str
     size_bytes: F8
     """Of the whole tensor, all messages of a step together."""
@@ -96,14 +96,14 @@ class Estimate:
     strategy: str
     axes: dict[str, F8]
     compute_s: F8
-    parts: list[Part]
+    parts: list[CostPart]
     waiting_s: F8
     """For the slowest, across switches."""
     memory_bytes: dict[str, F8]
     max_devices: F8
     limit: str
     """What ``max_devices`` comes from."""
-    losses: dict[Reason, F8] = field(default_factory=dict)
+    losses: dict[LimitReason, F8] = field(default_factory=dict)
     """Seconds of ``compute_s`` beyond an even share."""
     refusals: list[tuple[Mask, str]] = field(default_factory=list)
     """Which configurations cannot be, and why; the first that applies counts."""
@@ -130,28 +130,28 @@ class Strategy(Protocol):
     @property
     def name(self) -> str: ...
 
-    def evaluate(self, case: Case) -> Estimate: ...
+    def evaluate(self, case: StrategyCase) -> Estimate: ...
 
 
-def sample_compute_s(case: Case) -> float:
+def sample_compute_s(case: StrategyCase) -> float:
     """Of one sample on one device, with what is recomputed."""
     work = case.work
     again = work.total_forward_s if case.options.recompute else 0.0
     return case.constants.compute_ratio * (work.sample_s + again)
 
 
-def waiting_s(case: Case) -> F8:
+def waiting_s(case: StrategyCase) -> F8:
     """Every tier of switches beyond the first adds its share."""
     return case.constants.crossing_s * np.maximum(0, case.level - 1)
 
 
-def hidden_behind_backward(case: Case, time_s: F8, compute_s: F8) -> F8:
+def hidden_behind_backward(case: StrategyCase, time_s: F8, compute_s: F8) -> F8:
     return hidden_behind(
         case, time_s, compute_s * (case.work.total_backward_s / case.work.sample_s)
     )
 
 
-def hidden_behind(case: Case, time_s: F8, layers_s: F8) -> F8:
+def hidden_behind(case: StrategyCase, time_s: F8, layers_s: F8) -> F8:
     """What remains exposed: the last layer's share never has anything to hide behind."""
     overlap = case.options.overlap
     if not overlap:
@@ -163,5 +163,5 @@ def must_divide(amount: F8, by: F8, what: str) -> tuple[Mask, str]:
     return np.mod(amount, by) != 0, what
 
 
-def gradient_bytes(case: Case) -> float:
+def gradient_bytes(case: StrategyCase) -> float:
     return case.work.weight_bytes

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from augury.oracle.cluster.cluster import F8
-from augury.oracle.layer_costs import WEIGHT_BYTES, Work
+from augury.oracle.layer_costs import WEIGHT_BYTES, LayerWork
 from augury.oracle.memory import HeldItems
-from augury.oracle.strategy import Case
+from augury.oracle.strategy import StrategyCase
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -22,7 +22,7 @@ class Peaks:
     gradient: F8
 
     @classmethod
-    def of(cls, work: Work) -> Peaks:
+    def of(cls, work: LayerWork) -> Peaks:
         known = work.remembered.get("peaks")
         if isinstance(known, Peaks):
             return known
@@ -42,7 +42,7 @@ class Peaks:
 
 
 def memory_by_kind(
-    case: Case,
+    case: StrategyCase,
     samples: F8,
     *,
     weights: F8 | float = 1.0,
@@ -87,7 +87,7 @@ def memory_by_kind(
     }
 
 
-def restarted_items(work: Work) -> float:
+def restarted_items(work: LayerWork) -> float:
     """Of a sample, when recomputing: what segments start from and the largest segment; of a model
     with few layers, all of it."""
     known = work.remembered.get("segments")

@@ -11,9 +11,9 @@ from augury.core.errors import UsageError
 from augury.oracle.cluster.cluster import MAX_DEVICES, Machine
 from augury.oracle.feasibility import Judged, judge
 from augury.oracle.fitting.corrections import BARE, Constants
-from augury.oracle.layer_costs import Work
+from augury.oracle.layer_costs import LayerWork
 from augury.oracle.strategies.registry import STRATEGIES
-from augury.oracle.strategy import Case, Options, Strategy
+from augury.oracle.strategy import Options, Strategy, StrategyCase
 
 MAX_BATCH = 1 << 30
 
@@ -40,7 +40,7 @@ class Batch:
 
 
 def sweep(
-    work: Work,
+    work: LayerWork,
     machine: Machine,
     *,
     devices: Sequence[int],
@@ -51,7 +51,7 @@ def sweep(
     memory_limit_bytes: float | None = None,
 ) -> list[Judged]:
     """One entry a strategy, each with all numbers of devices."""
-    case = Case(
+    case = StrategyCase(
         work=work,
         machine=machine,
         constants=constants,

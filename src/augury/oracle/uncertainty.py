@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from augury.oracle.feasibility import Judged
 from augury.oracle.fitting.corrections import BARE_SPREAD
 from augury.oracle.fitting.held_out import SURE_Z, doublings_beyond
-from augury.oracle.strategy import Case
+from augury.oracle.strategy import StrategyCase
 
 DEVICE_SPREAD = 0.2
 """Assumed of another device or cluster than the fitted one: its efficiencies are guesses."""
@@ -32,18 +32,18 @@ def own_spread(judged: Judged, index: int) -> float:
     )
 
 
-def common_spread(case: Case) -> float:
+def common_spread(case: StrategyCase) -> float:
     """How fast a sample's compute and the cluster's links really are."""
     is_known = _is_bare(case) or case.constants.cluster == case.machine.name
     return 0.0 if is_known else DEVICE_SPREAD
 
 
-def foreign_share(case: Case) -> float:
+def foreign_share(case: StrategyCase) -> float:
     """Share of compute in kinds of layers that fitted models had little of."""
     return sum(_foreign(case).values())
 
 
-def _foreign(case: Case) -> dict[str, float]:
+def _foreign(case: StrategyCase) -> dict[str, float]:
     known = case.constants.layer_shares
     if not known or case.work.is_timed:
         return {}
@@ -70,7 +70,7 @@ def warnings_of(judged: Sequence[Judged]) -> list[str]:
     ]
 
 
-def _of_layers(case: Case) -> list[str]:
+def _of_layers(case: StrategyCase) -> list[str]:
     share = foreign_share(case)
     if share < FOREIGN_LAYERS:
         return []
@@ -83,7 +83,7 @@ def _of_layers(case: Case) -> list[str]:
     ]
 
 
-def _of_device(case: Case) -> list[str]:
+def _of_device(case: StrategyCase) -> list[str]:
     constants, machine = case.constants, case.machine
     if constants.cluster == machine.name:
         return []
@@ -124,5 +124,5 @@ def _doublings(judged: Judged, index: int) -> float:
     return doublings_beyond(float(judged.case.devices[index]), fitted)
 
 
-def _is_bare(case: Case) -> bool:
+def _is_bare(case: StrategyCase) -> bool:
     return not case.constants.spread

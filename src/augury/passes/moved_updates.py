@@ -12,7 +12,7 @@ from augury.core.plan.plan import LAST_OPS, Order
 from augury.core.plan.problem import Problem
 from augury.passes.graph_edit import GraphEdit
 from augury.passes.runtime_overhead import Following
-from augury.passes.split_forward import Cut, by_op, work_of_parts
+from augury.passes.split_forward import ForwardCut, by_op, work_of_parts
 from augury.passes.step_parts import StepParts, copy_ns_of
 
 
@@ -38,7 +38,7 @@ class MovedUpdates:
         *,
         last: int,
         arrived: Sequence[int],
-        cuts: Sequence[Cut],
+        cuts: Sequence[ForwardCut],
     ) -> dict[int, int]:
         """``last`` is what the thread does last in this step; ``cuts`` are those of the following
         one. Where that is in the next window, what goes there is carried. Gives the update of
@@ -97,7 +97,7 @@ class MovedUpdates:
         self,
         following: StepParts,
         op: int,
-        cuts: Sequence[Cut],
+        cuts: Sequence[ForwardCut],
         updates: Mapping[int, int],
         *,
         last: int,

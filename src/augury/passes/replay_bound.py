@@ -1,8 +1,8 @@
 """A lower bound on the replayed step of a recorded run under any order of its gradients.
 
 A replayed order (``communication_order.py``) keeps the recorded work of every rank's main thread
-and sends the gradients by collectives or by swaps. From the start of one backward to the start of the
-next, each step therefore obeys a scheduling problem in which every quantity is as favourable as
+and sends the gradients by collectives or by swaps. From the start of one backward to the start of
+the next, each step therefore obeys a scheduling problem in which every quantity is as favourable as
 any order can have it:
 
 - Compute runs at full rate: interference only slows it. Releases, forward and updates are sums of

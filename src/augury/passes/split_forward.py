@@ -13,7 +13,7 @@ from augury.passes.step_parts import StepParts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class ForwardCut:
     """``op`` goes on at ``offset_ns`` of its work only with these gradients applied."""
 
     op: int
@@ -21,7 +21,7 @@ class Cut:
     gradients: tuple[int, ...]
 
 
-def forward_cuts(graph: Graph, parts: StepParts, problem: Problem) -> list[Cut]:
+def forward_cuts(graph: Graph, parts: StepParts, problem: Problem) -> list[ForwardCut]:
     """In the order of the forward. Needs are shares of the problem's forward: this one may be
     faster or slower. What is needed only when forward is over is needed by backward."""
     together: dict[int, list[int]] = defaultdict(list)
@@ -30,7 +30,7 @@ def forward_cuts(graph: Graph, parts: StepParts, problem: Problem) -> list[Cut]:
     work_ns = graph.ops.work_ns
     whole_ns = int(work_ns[parts.forward].sum())
     ahead = [(op, int(work_ns[op])) for op in parts.forward if work_ns[op]]
-    cuts: list[Cut] = []
+    cuts: list[ForwardCut] = []
     passed_ns = 0
     for need_ns, gradients in sorted(together.items()):
         at_ns = round(whole_ns * need_ns / max(1, problem.forward_ns))
@@ -39,18 +39,18 @@ def forward_cuts(graph: Graph, parts: StepParts, problem: Problem) -> list[Cut]:
         op, offset_ns = (ahead[0][0], at_ns - passed_ns) if ahead else (parts.backward[0], 0)
         is_same = bool(cuts) and (cuts[-1].op, cuts[-1].offset_ns) == (op, offset_ns)
         earlier = cuts.pop().gradients if is_same else ()
-        cuts.append(Cut(op=op, offset_ns=offset_ns, gradients=(*earlier, *gradients)))
+        cuts.append(ForwardCut(op=op, offset_ns=offset_ns, gradients=(*earlier, *gradients)))
     return cuts
 
 
-def by_op(cuts: Sequence[Cut]) -> dict[int, list[Cut]]:
-    found: dict[int, list[Cut]] = defaultdict(list)
+def by_op(cuts: Sequence[ForwardCut]) -> dict[int, list[ForwardCut]]:
+    found: dict[int, list[ForwardCut]] = defaultdict(list)
     for cut in cuts:
         found[cut.op].append(cut)
     return found
 
 
-def work_of_parts(cuts: Sequence[Cut], work_ns: int) -> list[int]:
+def work_of_parts(cuts: Sequence[ForwardCut], work_ns: int) -> list[int]:
     """Of an operation's cuts: how long it works before each and after the last."""
     offsets = [0, *(cut.offset_ns for cut in cuts), work_ns]
     return [after - before for before, after in pairwise(offsets)]

@@ -19,7 +19,7 @@ from augury.replay.utilization import rank_steps, step_durations_ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Window:
+class ReplayWindow:
     schedule: Schedule
     path: CriticalPath
     peaks: tuple[PeakMemory, ...]
@@ -31,15 +31,15 @@ class Window:
     ledger: Ledger = field(default_factory=Ledger)
 
 
-def replay_window(graph: Graph, simulate: Engine) -> Window:
+def replay_window(graph: Graph, simulate: Engine) -> ReplayWindow:
     return _in_steady_state(graph, simulate) if len(graph.carries) else _once(graph, simulate)
 
 
-def _once(graph: Graph, simulate: Engine) -> Window:
+def _once(graph: Graph, simulate: Engine) -> ReplayWindow:
     schedule = simulate(graph)
     makespan_ns = int(schedule.end_ns.max())
     rank_step_ns = _middle_steps_ns(graph, schedule)
-    return Window(
+    return ReplayWindow(
         schedule=schedule,
         path=critical_path(graph, schedule),
         peaks=peak_memory(graph, schedule),
@@ -62,7 +62,7 @@ def _middle(dur_ns: I8) -> int:
     return round(float(np.median(dur_ns))) if len(dur_ns) else 0
 
 
-def _in_steady_state(graph: Graph, simulate: Engine) -> Window:
+def _in_steady_state(graph: Graph, simulate: Engine) -> ReplayWindow:
     """The last of several windows in a row. Time zero is the end of the window before, or the
     first start in this one, if that is earlier."""
     steady = find_steady_state(graph, simulate)
@@ -81,7 +81,7 @@ def _in_steady_state(graph: Graph, simulate: Engine) -> Window:
             " resource, if that is more",
             remedy="take the predicted step as an average, not as a period",
         )
-    return Window(
+    return ReplayWindow(
         schedule=Schedule(
             schedule.start_ns[last] - origin_ns,
             schedule.end_ns[last] - origin_ns,

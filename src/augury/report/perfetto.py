@@ -23,7 +23,7 @@ from augury.report.trace_events import (
     slice_events,
     track_events,
 )
-from augury.report.tracks import Layout, lay_out
+from augury.report.tracks import TrackLayout, lay_out
 
 _CHUNK = 4096
 
@@ -143,7 +143,7 @@ def _kept(timeline: Timeline, cut_at_ns: int | None) -> NDArray[np.int64]:
 
 
 def _flows(
-    timeline: Timeline, layout: Layout, kept: NDArray[np.int64], limit: int
+    timeline: Timeline, layout: TrackLayout, kept: NDArray[np.int64], limit: int
 ) -> tuple[NDArray[np.int64], int]:
     """Edges between tracks as rows (src, dst): those along the critical path first, then by
     time; and how many there was no room for."""

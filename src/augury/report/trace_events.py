@@ -13,14 +13,14 @@ from augury.core.enums import OpKind
 from augury.core.timeline import Reason, Timeline
 from augury.report.memory_curve import MemoryCurve
 from augury.report.safe_text import safe
-from augury.report.tracks import Layout
+from augury.report.tracks import TrackLayout
 
 _CRITICAL_COLOR = "terrible"
 _WAITING_COLOR = "grey"
 _CHUNK = 4096
 
 
-def track_events(layout: Layout) -> Iterator[str]:
+def track_events(layout: TrackLayout) -> Iterator[str]:
     """Names and order of all processes and tracks."""
     for process in layout.processes:
         place = f'"pid":{process.pid}'
@@ -32,7 +32,7 @@ def track_events(layout: Layout) -> Iterator[str]:
         yield _meta(place, "thread_sort_index", f'"sort_index":{track.tid}')
 
 
-def path_events(timeline: Timeline, layout: Layout, cut_at_ns: int | None) -> Iterator[str]:
+def path_events(timeline: Timeline, layout: TrackLayout, cut_at_ns: int | None) -> Iterator[str]:
     ops, path, names = timeline.graph.ops, timeline.critical_path, _Names(timeline)
     kept = path.start_ns < (np.iinfo(np.int64).max if cut_at_ns is None else cut_at_ns)
     columns = (
@@ -56,7 +56,7 @@ def path_events(timeline: Timeline, layout: Layout, cut_at_ns: int | None) -> It
 
 
 def slice_events(
-    timeline: Timeline, layout: Layout, progress_ns: NDArray[np.int64], kept: NDArray[np.int64]
+    timeline: Timeline, layout: TrackLayout, progress_ns: NDArray[np.int64], kept: NDArray[np.int64]
 ) -> Iterator[str]:
     """Every operation; one that holds its place for its peers' sake first waits."""
     ops, path, names = timeline.graph.ops, timeline.critical_path, _Names(timeline)
@@ -114,7 +114,7 @@ def memory_events(memory: MemoryCurve, cut_at_ns: int | None) -> Iterator[str]:
             )
 
 
-def flow_events(timeline: Timeline, layout: Layout, flows: NDArray[np.int64]) -> Iterator[str]:
+def flow_events(timeline: Timeline, layout: TrackLayout, flows: NDArray[np.int64]) -> Iterator[str]:
     """An arrow leaves inside the slice it comes from: at its very end it would belong to what
     follows there."""
     start, end = timeline.start_ns, timeline.end_ns

@@ -15,7 +15,7 @@ from augury.core.timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class TrackProcess:
     """``order`` is its place from the top."""
 
     pid: int
@@ -31,17 +31,17 @@ class Track:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class TrackLayout:
     """``tid`` is unique over all processes; ``op_tid`` and ``op_pid`` say where each op goes."""
 
-    processes: list[Process]
+    processes: list[TrackProcess]
     tracks: list[Track]
     path: Track
     op_pid: NDArray[np.int64]
     op_tid: NDArray[np.int64]
 
 
-def lay_out(timeline: Timeline) -> Layout:
+def lay_out(timeline: Timeline) -> TrackLayout:
     graph = timeline.graph
     num_ranks, num_resources = len(graph.ranks), len(graph.resources)
     shared_pid, path_pid = num_ranks + 1, num_ranks + 2
@@ -58,11 +58,11 @@ def lay_out(timeline: Timeline) -> Layout:
         Track(int(group_pid[g]), first_tid + i, _track_name(graph, g, number))
         for i, (g, number) in enumerate(zip(*np.divmod(keys, spread), strict=True))
     ]
-    processes = [Process(path_pid, "critical path", 0)]
-    processes += [Process(r + 1, _rank_name(graph, r), r + 1) for r in range(num_ranks)]
+    processes = [TrackProcess(path_pid, "critical path", 0)]
+    processes += [TrackProcess(r + 1, _rank_name(graph, r), r + 1) for r in range(num_ranks)]
     if (graph.resources.rank < 0).any():
-        processes.append(Process(shared_pid, "shared", num_ranks + 1))
-    return Layout(
+        processes.append(TrackProcess(shared_pid, "shared", num_ranks + 1))
+    return TrackLayout(
         processes=processes,
         tracks=tracks,
         path=Track(path_pid, path_pid + 1, "critical path"),

@@ -20,7 +20,7 @@ ALIGNMENT_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class PiecePart:
     """A slice of a gradient: from where on in the gradient, how much, and where it lies."""
 
     offset_bytes: int
@@ -30,11 +30,11 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class PieceLayout:
     size_bytes: int
     piece_at: dict[int, tuple[int, int]]
     """Of each first piece: where it begins, and its size with padding."""
-    parts: tuple[tuple[Part, ...], ...]
+    parts: tuple[tuple[PiecePart, ...], ...]
     """Of each gradient, in its own order."""
 
     def whole_at(self, gradient: int) -> int | None:
@@ -54,11 +54,11 @@ class _Ends:
     behind: int | None = None
 
 
-def lay_out(problem: Problem, order: Order, num_ranks: int) -> Layout:
+def lay_out(problem: Problem, order: Order, num_ranks: int) -> PieceLayout:
     firsts = {n: piece for n, piece in enumerate(order.pieces) if piece.op in FIRST_OPS}
     ends = _linked(problem, firsts)
     piece_at: dict[int, tuple[int, int]] = {}
-    parts: list[list[Part]] = [[] for _ in problem.gradients]
+    parts: list[list[PiecePart]] = [[] for _ in problem.gradients]
     at = 0
     for start in (number for number in firsts if ends[number].before is None):
         at = -(-at // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
@@ -68,7 +68,7 @@ def lay_out(problem: Problem, order: Order, num_ranks: int) -> Layout:
             for place in _slots(piece, ends[number]):
                 part = piece.slices[place]
                 parts[part.gradient].append(
-                    Part(
+                    PiecePart(
                         offset_bytes=part.offset_bytes,
                         size_bytes=part.size_bytes,
                         at_bytes=at,
@@ -81,7 +81,7 @@ def lay_out(problem: Problem, order: Order, num_ranks: int) -> Layout:
                 at = began + -(-(at - began) // unit) * unit
             piece_at[number] = began, at - began
             number = ends[number].behind
-    return Layout(
+    return PieceLayout(
         size_bytes=at,
         piece_at=piece_at,
         parts=tuple(tuple(sorted(found, key=lambda part: part.offset_bytes)) for found in parts),

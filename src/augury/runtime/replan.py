@@ -121,11 +121,11 @@ def better_plan(plan: Plan, problem: Problem) -> Plan | None:
     """For the problem, by the policy that made the plan; None where it promises too little."""
     from augury.schedule.evaluate import step_ns  # noqa: PLC0415
     from augury.schedule.policies.registry import find_policy  # noqa: PLC0415
-    from augury.schedule.search.candidates import Candidate, piece_candidates  # noqa: PLC0415
+    from augury.schedule.search.candidates import CandidateOrder, piece_candidates  # noqa: PLC0415
 
     ratios = plan.replay_ratios
 
-    def score(one: Candidate) -> float:
+    def score(one: CandidateOrder) -> float:
         return step_ns(problem, one.order) * ratios.get(one.family, 1.0)
 
     lanes = plan.order.lanes
@@ -134,13 +134,13 @@ def better_plan(plan: Plan, problem: Problem) -> Plan | None:
         every = piece_candidates(problem, plan.num_ranks, policy)
     else:
         order = replace(policy.compile(problem), lanes=lanes)
-        every = iter([Candidate(family=plan.family, order=order)])
+        every = iter([CandidateOrder(family=plan.family, order=order)])
     # The groups that ranks have made together are for as many lanes.
     fitting = [one for one in every if one.order.lanes == lanes]
     if not fitting:
         return None
     best = min(fitting, key=score)
-    if score(best) > WORTH * score(Candidate(family=plan.family, order=plan.order)):
+    if score(best) > WORTH * score(CandidateOrder(family=plan.family, order=plan.order)):
         return None
     return replace(plan, problem=problem, order=best.order, family=best.family, foretold=None)
 

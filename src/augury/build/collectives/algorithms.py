@@ -13,7 +13,7 @@ from augury.costs import closed_forms
 
 
 @dataclass(frozen=True, kw_only=True)
-class Algorithm:
+class CollectiveAlgorithm:
     """``name`` says how, ``kind`` what; ``is_gang``: as one operation per rank, with the
     closed-form time of the algorithm that the name ends in."""
 
@@ -23,30 +23,30 @@ class Algorithm:
     is_gang: bool = False
 
 
-def _gang(name: str, kind: OpKind, work_of: WorkOf) -> Algorithm:
-    return Algorithm(name=name, kind=kind, collective=Gang(kind, work_of), is_gang=True)
+def _gang(name: str, kind: OpKind, work_of: WorkOf) -> CollectiveAlgorithm:
+    return CollectiveAlgorithm(name=name, kind=kind, collective=Gang(kind, work_of), is_gang=True)
 
 
-ALGORITHMS: tuple[Algorithm, ...] = (
+ALGORITHMS: tuple[CollectiveAlgorithm, ...] = (
     _gang("gang", OpKind.ALL_REDUCE, OverWidestLink(closed_forms.all_reduce_ring_ns)),
     _gang("gang-tree", OpKind.ALL_REDUCE, OverWidestLink(closed_forms.all_reduce_tree_ns)),
     _gang("gang-two-level", OpKind.ALL_REDUCE, gang.two_level_ns),
-    Algorithm(name="ring", kind=OpKind.ALL_REDUCE, collective=ring.all_reduce),
-    Algorithm(name="tree", kind=OpKind.ALL_REDUCE, collective=tree.all_reduce),
-    Algorithm(name="two-level", kind=OpKind.ALL_REDUCE, collective=two_level.all_reduce),
+    CollectiveAlgorithm(name="ring", kind=OpKind.ALL_REDUCE, collective=ring.all_reduce),
+    CollectiveAlgorithm(name="tree", kind=OpKind.ALL_REDUCE, collective=tree.all_reduce),
+    CollectiveAlgorithm(name="two-level", kind=OpKind.ALL_REDUCE, collective=two_level.all_reduce),
     _gang("gang", OpKind.REDUCE_SCATTER, OverWidestLink(closed_forms.reduce_scatter_ns)),
-    Algorithm(name="ring", kind=OpKind.REDUCE_SCATTER, collective=ring.reduce_scatter),
+    CollectiveAlgorithm(name="ring", kind=OpKind.REDUCE_SCATTER, collective=ring.reduce_scatter),
     _gang("gang", OpKind.ALL_GATHER, OverWidestLink(closed_forms.all_gather_ns)),
-    Algorithm(name="ring", kind=OpKind.ALL_GATHER, collective=ring.all_gather),
+    CollectiveAlgorithm(name="ring", kind=OpKind.ALL_GATHER, collective=ring.all_gather),
     _gang("gang", OpKind.ALL_TO_ALL, OverWidestLink(closed_forms.all_to_all_ns)),
-    Algorithm(name="pairwise", kind=OpKind.ALL_TO_ALL, collective=pairwise.all_to_all),
-    Algorithm(name="gang", kind=OpKind.BROADCAST, collective=gang.broadcast),
-    Algorithm(name="ring", kind=OpKind.BROADCAST, collective=ring.broadcast),
-    Algorithm(name="tree", kind=OpKind.BROADCAST, collective=tree.broadcast),
+    CollectiveAlgorithm(name="pairwise", kind=OpKind.ALL_TO_ALL, collective=pairwise.all_to_all),
+    CollectiveAlgorithm(name="gang", kind=OpKind.BROADCAST, collective=gang.broadcast),
+    CollectiveAlgorithm(name="ring", kind=OpKind.BROADCAST, collective=ring.broadcast),
+    CollectiveAlgorithm(name="tree", kind=OpKind.BROADCAST, collective=tree.broadcast),
 )
 
 
-def find_algorithm(kind: OpKind, name: str) -> Algorithm:
+def find_algorithm(kind: OpKind, name: str) -> CollectiveAlgorithm:
     for algorithm in ALGORITHMS:
         if algorithm.kind is kind and algorithm.name == name:
             return algorithm

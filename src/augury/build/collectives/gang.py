@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from augury.build.collectives.ports import Ports
-from augury.build.collectives.scheme import Call
+from augury.build.collectives.scheme import CollectiveCall
 from augury.core.cluster import Link
 from augury.core.enums import OpKind
 from augury.costs import closed_forms
@@ -47,7 +47,7 @@ class Gang:
     kind: OpKind
     work_of: WorkOf
 
-    def __call__(self, call: Call) -> list[int]:
+    def __call__(self, call: CollectiveCall) -> list[int]:
         if len(call.ports) == 1:
             return list(call.after)
         gang = call.builder.gang()
@@ -65,7 +65,7 @@ class Gang:
         ]
 
 
-def broadcast(call: Call, *, root: int = 0) -> list[int]:
+def broadcast(call: CollectiveCall, *, root: int = 0) -> list[int]:
     """No gang: the root does not wait for those who listen, and they wait only for it."""
     ports, after = call.ports, call.after
     if len(ports) == 1:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from augury.build.collectives.chunks import even_chunks
-from augury.build.collectives.scheme import Call
+from augury.build.collectives.scheme import CollectiveCall
 from augury.build.collectives.transfer import Move
 
 
-def all_to_all(call: Call) -> list[int]:
+def all_to_all(call: CollectiveCall) -> list[int]:
     wire, ports, after = call.wire(), call.ports, call.after
     size = len(ports)
     chunks = even_chunks(call.size_bytes, size)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from augury.build.collectives.chunks import capped_chunks
 from augury.build.collectives.ports import Ports
-from augury.build.collectives.scheme import Call
+from augury.build.collectives.scheme import CollectiveCall
 from augury.build.collectives.transfer import Move
 from augury.core.enums import OpKind, ResourceKind
 from augury.core.graph.builder import GraphBuilder
@@ -53,7 +53,7 @@ def open_servers(
     )
 
 
-def push_pull(call: Call, *, servers: Servers, home: Sequence[int]) -> list[int]:
+def push_pull(call: CollectiveCall, *, servers: Servers, home: Sequence[int]) -> list[int]:
     """A Collective once ``servers`` and ``home``, the server of each partition, are given."""
     parts = capped_chunks(call.size_bytes, servers.partition_bytes)
     pulled: list[list[int]] = [[] for _ in call.after]
@@ -71,7 +71,7 @@ def push_pull(call: Call, *, servers: Servers, home: Sequence[int]) -> list[int]
 class _Partition:
     """``call`` of the workers, who share the partition with the one server."""
 
-    def __init__(self, call: Call, servers: Servers, server: int) -> None:
+    def __init__(self, call: CollectiveCall, servers: Servers, server: int) -> None:
         self.call = call
         self.servers = servers
         self.port = servers.ports[server]

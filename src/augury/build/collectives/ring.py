@@ -6,26 +6,26 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from augury.build.collectives.chunks import even_chunks
-from augury.build.collectives.scheme import Call
-from augury.build.collectives.transfer import Move, Wire
+from augury.build.collectives.scheme import CollectiveCall
+from augury.build.collectives.transfer import Move, NetworkPath
 from augury.costs.closed_forms import TREE_CHUNKS
 
 
-def all_reduce(call: Call) -> list[int]:
+def all_reduce(call: CollectiveCall) -> list[int]:
     wire, chunks = call.wire(), even_chunks(call.size_bytes, len(call.ports))
     return _gather(wire, chunks, _scatter(wire, chunks, call.after))
 
 
-def reduce_scatter(call: Call) -> list[int]:
+def reduce_scatter(call: CollectiveCall) -> list[int]:
     """The member at position i ends up with the sum of chunk i."""
     return _scatter(call.wire(), even_chunks(call.size_bytes, len(call.ports)), call.after)
 
 
-def all_gather(call: Call) -> list[int]:
+def all_gather(call: CollectiveCall) -> list[int]:
     return _gather(call.wire(), even_chunks(call.size_bytes, len(call.ports)), call.after)
 
 
-def broadcast(call: Call, *, root: int = 0) -> list[int]:
+def broadcast(call: CollectiveCall, *, root: int = 0) -> list[int]:
     """From neighbour to neighbour, chunk behind chunk."""
     wire, ports = call.wire(), call.ports
     have = list(call.after)
@@ -37,16 +37,16 @@ def broadcast(call: Call, *, root: int = 0) -> list[int]:
     return have
 
 
-def _scatter(wire: Wire, chunks: Sequence[int], after: Sequence[int]) -> list[int]:
+def _scatter(wire: NetworkPath, chunks: Sequence[int], after: Sequence[int]) -> list[int]:
     return _travel(wire, chunks, after, lead=-1, stage="scatter", reduces=True)
 
 
-def _gather(wire: Wire, chunks: Sequence[int], after: Sequence[int]) -> list[int]:
+def _gather(wire: NetworkPath, chunks: Sequence[int], after: Sequence[int]) -> list[int]:
     return _travel(wire, chunks, after, lead=0, stage="gather", reduces=False)
 
 
 def _travel(
-    wire: Wire,
+    wire: NetworkPath,
     chunks: Sequence[int],
     after: Sequence[int],
     *,

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from augury.build.collectives.ports import Ports
-from augury.build.collectives.transfer import Wire
+from augury.build.collectives.transfer import NetworkPath
 from augury.core.enums import OpKind
 from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import NONE
 
 
 @dataclass(frozen=True, kw_only=True)
-class Call:
+class CollectiveCall:
     """One communication of the members of ``ports``. ``after`` names, for every member in
     order, the operation that its contribution waits for."""
 
@@ -25,11 +25,11 @@ class Call:
     step: int = 0
     priority: int = 0
 
-    def stage(self, name: str) -> Call:
+    def stage(self, name: str) -> CollectiveCall:
         """A part of it, with a name of its own."""
         return replace(self, name=f"{self.name}/{name}")
 
-    def among(self, positions: Sequence[int], *, size_bytes: int) -> Call:
+    def among(self, positions: Sequence[int], *, size_bytes: int) -> CollectiveCall:
         """The same by some of the members."""
         return replace(
             self,
@@ -38,8 +38,10 @@ class Call:
             after=[self.after[i] for i in positions],
         )
 
-    def wire(self, *, send_kind: OpKind = OpKind.SEND, receive_kind: OpKind = OpKind.RECV) -> Wire:
-        return Wire(
+    def wire(
+        self, *, send_kind: OpKind = OpKind.SEND, receive_kind: OpKind = OpKind.RECV
+    ) -> NetworkPath:
+        return NetworkPath(
             builder=self.builder,
             ports=self.ports,
             name=self.name,
@@ -74,6 +76,6 @@ class Call:
         )
 
 
-Collective = Callable[[Call], list[int]]
+Collective = Callable[[CollectiveCall], list[int]]
 """Adds a communication; the answer names, for every member, the operation whose end says that
 it has the result."""

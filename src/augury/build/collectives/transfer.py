@@ -30,7 +30,7 @@ class Move(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wire:
+class NetworkPath:
     """The transfers of one communication; says once what all of them share."""
 
     builder: GraphBuilder

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from augury.build.collectives.chunks import even_chunks
-from augury.build.collectives.scheme import Call
+from augury.build.collectives.scheme import CollectiveCall
 from augury.build.collectives.transfer import Move
 from augury.costs.closed_forms import TREE_CHUNKS
 
 
-def all_reduce(call: Call) -> list[int]:
+def all_reduce(call: CollectiveCall) -> list[int]:
     return _Tree(call, root=0).travel(goes_up=True, goes_down=True)
 
 
-def reduce(call: Call, *, root: int = 0) -> list[int]:
+def reduce(call: CollectiveCall, *, root: int = 0) -> list[int]:
     """Only the root's answer stands for the result; the others' say nothing new."""
     return _Tree(call, root=root).travel(goes_up=True)
 
 
-def broadcast(call: Call, *, root: int = 0) -> list[int]:
+def broadcast(call: CollectiveCall, *, root: int = 0) -> list[int]:
     return _Tree(call, root=root).travel(goes_down=True)
 
 
@@ -25,7 +25,7 @@ class _Tree:
     """A complete binary tree over the members, numbered from the root as in a heap. A node
     takes each neighbour's chunks in order, so that the last one stands for all."""
 
-    def __init__(self, call: Call, *, root: int) -> None:
+    def __init__(self, call: CollectiveCall, *, root: int) -> None:
         self.wire = call.wire()
         self.size_bytes = call.size_bytes
         self.size = len(call.after)

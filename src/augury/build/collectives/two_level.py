@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from augury.build.collectives import ring, tree
 from augury.build.collectives.chunks import even_chunks
-from augury.build.collectives.scheme import Call, Collective
+from augury.build.collectives.scheme import Collective, CollectiveCall
 
 
-def all_reduce(call: Call, *, across: Collective = ring.all_reduce) -> list[int]:
+def all_reduce(call: CollectiveCall, *, across: Collective = ring.all_reduce) -> list[int]:
     """Every local rank reduces its shard with its like on the other hosts; where hosts have
     different numbers of members, one leader per host does it for all."""
     hosts = call.ports.by_host()
@@ -32,7 +32,7 @@ def all_reduce(call: Call, *, across: Collective = ring.all_reduce) -> list[int]
 
 
 def _in_groups(
-    call: Call,
+    call: CollectiveCall,
     groups: Sequence[Sequence[int]],
     sizes_bytes: Sequence[int],
     collective: Collective,

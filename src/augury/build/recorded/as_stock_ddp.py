@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
-from augury.build.recorded.recorded_collectives import Exchange
+from augury.build.recorded.recorded_collectives import RecordedCollective
 from augury.build.recorded.recorded_graph import RecordedGraph
-from augury.build.recorded.thread_segments import Piece
+from augury.build.recorded.thread_segments import ThreadSegment
 from augury.core.enums import OpKind
 from augury.core.graph.graph import NONE, Graph
 from augury.core.trace.trace import Trace
@@ -46,7 +46,7 @@ class _Unplanned(RecordedGraph):
             rank: replace(own, members=[list(range(len(own.names)))])
             for rank, own in self._buckets.items()
         }
-        of_step: dict[int, list[Exchange]] = defaultdict(list)
+        of_step: dict[int, list[RecordedCollective]] = defaultdict(list)
         for one in pieces:
             of_step[one.step].append(one)
         for step in self._steps:
@@ -62,13 +62,13 @@ class _Unplanned(RecordedGraph):
             for rank in self._ranks
         )
 
-    def _reduce_at_once(self, step: int, pieces: list[Exchange]) -> None:
+    def _reduce_at_once(self, step: int, pieces: list[RecordedCollective]) -> None:
         key, group = len(self._exchanges), self._buckets[self._ranks[0]].group
         size_bytes = sum(self._buckets[self._ranks[0]].size_bytes)
         made_ns = {rank: self._last_made_ns(rank, step) for rank in self._ranks}
         end_ns = max(made_ns.values()) + _time_ns(pieces)
         self._exchanges.append(
-            Exchange(
+            RecordedCollective(
                 kind=OpKind.ALL_REDUCE,
                 name="gradients",
                 group=group,
@@ -90,11 +90,11 @@ class _Unplanned(RecordedGraph):
         return max(piece.end_ns for piece in self._pieces[rank, step] if piece.gradient >= 0)
 
 
-def _renumbered(piece: Piece, number: dict[int, int]) -> Piece:
+def _renumbered(piece: ThreadSegment, number: dict[int, int]) -> ThreadSegment:
     return replace(piece, waits_for=tuple(number[k] for k in piece.waits_for if k in number))
 
 
-def _time_ns(pieces: list[Exchange]) -> int:
+def _time_ns(pieces: list[RecordedCollective]) -> int:
     """Of one direction where ranks swap."""
     of_group: dict[int, int] = defaultdict(int)
     for one in pieces:
@@ -103,13 +103,15 @@ def _time_ns(pieces: list[Exchange]) -> int:
     return max(of_group.values(), default=0)
 
 
-def _with_updates_last(pieces: list[Piece], key: int, size_bytes: int) -> list[Piece]:
+def _with_updates_last(
+    pieces: list[ThreadSegment], key: int, size_bytes: int
+) -> list[ThreadSegment]:
     """Updates amid this forward are those of the step before: steps are alike."""
     last = max(i for i, piece in enumerate(pieces) if piece.gradient >= 0)
     moved = [i for i, p in enumerate(pieces[:last]) if p.name.startswith(UPDATES)]
     at_ns = pieces[-1].end_ns
     update_ns = sum(pieces[i].dur_ns for i in moved)
-    copy = Piece(
+    copy = ThreadSegment(
         kind=OpKind.COPY,
         name="copy bucket to gradients",
         start_ns=at_ns,
@@ -117,7 +119,9 @@ def _with_updates_last(pieces: list[Piece], key: int, size_bytes: int) -> list[P
         size_bytes=size_bytes,
         waits_for=(key,),
     )
-    update = Piece(kind=OpKind.UPDATE, name="updates", start_ns=at_ns, end_ns=at_ns + update_ns)
+    update = ThreadSegment(
+        kind=OpKind.UPDATE, name="updates", start_ns=at_ns, end_ns=at_ns + update_ns
+    )
     gone = set(moved)
     kept = [
         replace(p, end_ns=p.start_ns) if i in gone and p.waits_for else p

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from augury.build.recorded.recorded_collectives import Exchange
+from augury.build.recorded.recorded_collectives import RecordedCollective
 from augury.core.enums import OpKind
 from augury.core.graph.graph import NONE
 from augury.core.trace.trace import Trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Buckets:
+class BucketTable:
     """Of one rank. Gradients are numbered in the order in which backward makes them."""
 
     group: int
@@ -29,14 +29,14 @@ class Buckets:
         return max(max(members) for members in self.members[: bucket + 1])
 
 
-def buckets_of(trace: Trace, rank: int) -> Buckets:
+def buckets_of(trace: Trace, rank: int) -> BucketTable:
     gradients = trace.gradients
     rows = np.flatnonzero(gradients.rank == rank)
     rows = rows[np.argsort(gradients.order[rows], kind="stable")]
     members: dict[int, list[int]] = defaultdict(list)
     for position, bucket in enumerate(gradients.bucket[rows].tolist()):
         members[bucket].append(position)
-    return Buckets(
+    return BucketTable(
         group=int(gradients.group[rows[0]]) if len(rows) else NONE,
         members=[members[bucket] for bucket in sorted(members)],
         names=[trace.strings[int(name)] for name in gradients.name[rows]],
@@ -44,7 +44,9 @@ def buckets_of(trace: Trace, rank: int) -> Buckets:
     )
 
 
-def reductions(exchanges: list[Exchange], buckets: dict[int, Buckets]) -> dict[int, list[int]]:
+def reductions(
+    exchanges: list[RecordedCollective], buckets: dict[int, BucketTable]
+) -> dict[int, list[int]]:
     """Of every step: which exchanges carry its buckets, in order. A step in which they do not fit
     is left out, and its exchanges are taken as the program's own."""
     counts = {len(own.members) for own in buckets.values()}

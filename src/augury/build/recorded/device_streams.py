@@ -12,7 +12,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from augury.build.recorded.recorded_collectives import Exchange, exchanges_of
+from augury.build.recorded.recorded_collectives import RecordedCollective, exchanges_of
 from augury.core.columns import I8
 from augury.core.enums import OpKind, ResourceKind, StepState, StreamKind
 from augury.core.graph.builder import GraphBuilder
@@ -302,7 +302,7 @@ class _DeviceRun:
             self._gangs[exchange] = self._builder.gang()
         return self._gangs[exchange]
 
-    def _transfer_ns(self, exchange: Exchange) -> int:
+    def _transfer_ns(self, exchange: RecordedCollective) -> int:
         """The shortest of its kernels: what is more is waiting for the last rank."""
         return min(exchange.end_ns[rank] - exchange.start_ns[rank] for rank in exchange.rows)
 

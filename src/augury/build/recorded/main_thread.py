@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from augury.build.recorded.ddp_buckets import Buckets
+from augury.build.recorded.ddp_buckets import BucketTable
 from augury.build.recorded.detail_window import Detail, main_thread_events
-from augury.build.recorded.recorded_collectives import Awaited, Exchange
-from augury.build.recorded.thread_segments import Piece, lay, tile, waiting, without_waits
+from augury.build.recorded.recorded_collectives import Awaited, RecordedCollective
+from augury.build.recorded.thread_segments import ThreadSegment, lay, tile, waiting, without_waits
 from augury.core.columns import I4
 from augury.core.enums import KIND_OF_PHASE, OpKind, Phase
 from augury.core.graph.graph import NONE
@@ -27,11 +27,11 @@ def step_pieces(
     step: int,
     *,
     detail: Detail,
-    buckets: Buckets,
-    exchanges: dict[int, Exchange],
+    buckets: BucketTable,
+    exchanges: dict[int, RecordedCollective],
     reductions: Sequence[int],
     awaited: Awaited,
-) -> list[Piece]:
+) -> list[ThreadSegment]:
     """``exchanges``: those of the rank in this step, by key; ``awaited``: of all steps and ranks,
     for what the thread may wait; ``reductions``: the keys of those that
     carry buckets, in order, whose ends on this rank are corrected where the thread shows that they
@@ -66,11 +66,11 @@ def step_pieces(
 def _waits_of_program(
     trace: Trace,
     rank: int,
-    exchanges: dict[int, Exchange],
+    exchanges: dict[int, RecordedCollective],
     awaited: Awaited,
     start_ns: int,
     end_ns: int,
-) -> list[Piece]:
+) -> list[ThreadSegment]:
     """Where the recorder saw the program wait, that counts, and the piece in which it called is cut
     there. What C++ does by itself, such as sending BatchNorm's buffers, is waited for at once.
     Without a barrier, forward waits for what the step before has sent."""
@@ -78,7 +78,7 @@ def _waits_of_program(
     rows = np.arange(trace.of_rank(rank).start, trace.of_rank(rank).stop)
     rows = rows[(events.kind[rows] == OpKind.SYNC) & (events.group[rows] != NONE)]
     seen = {(int(events.group[row]), int(events.sequence[row])): row for row in rows.tolist()}
-    waits: list[Piece] = []
+    waits: list[ThreadSegment] = []
     for name, row in seen.items():
         if not start_ns <= int(events.start_ns[row]) < end_ns or name not in awaited:
             continue
@@ -107,15 +107,15 @@ def _waits_of_program(
     return waits
 
 
-def _call(at_ns: int) -> Piece:
+def _call(at_ns: int) -> ThreadSegment:
     """Where the thread called for something, the piece in which it did so is cut."""
     return replace(waiting(at_ns, at_ns, 0), waits_for=())
 
 
-def _piece(trace: Trace, event: int) -> Piece:
+def _piece(trace: Trace, event: int) -> ThreadSegment:
     events = trace.events
     kind = OpKind(int(events.kind[event]))
-    return Piece(
+    return ThreadSegment(
         kind=KIND_OF_PHASE[Phase(int(events.phase[event]))] if kind == OpKind.OTHER else kind,
         name=trace.name(event),
         start_ns=int(events.start_ns[event]),
@@ -124,7 +124,7 @@ def _piece(trace: Trace, event: int) -> Piece:
     )
 
 
-def _without_updates_inside(trace: Trace, rank: int, top: I4) -> list[Piece]:
+def _without_updates_inside(trace: Trace, rank: int, top: I4) -> list[ThreadSegment]:
     """Without a barrier parameters are updated amid the next forward: it is cut there."""
     events, own = trace.events, trace.of_rank(rank)
     inside: dict[int, list[int]] = defaultdict(list)
@@ -133,7 +133,7 @@ def _without_updates_inside(trace: Trace, rank: int, top: I4) -> list[Piece]:
         np.flatnonzero(is_update & (events.kind[own] == OpKind.UPDATE)) + own.start
     ).tolist():
         inside[int(events.parent[row])].append(row)
-    pieces: list[Piece] = []
+    pieces: list[ThreadSegment] = []
     for event in top.tolist():
         left = _piece(trace, event)
         updates = inside[event] if events.phase[event] == Phase.FORWARD else []
@@ -146,7 +146,7 @@ def _without_updates_inside(trace: Trace, rank: int, top: I4) -> list[Piece]:
     return pieces
 
 
-def _number_gradients(events: list[Piece], count: int) -> list[Piece]:
+def _number_gradients(events: list[ThreadSegment], count: int) -> list[ThreadSegment]:
     """The last backward of a step is the one whose gradients travel."""
     places = [i for i, piece in enumerate(events) if piece.name == ACCUMULATES]
     if not count or len(places) < count:
@@ -157,7 +157,9 @@ def _number_gradients(events: list[Piece], count: int) -> list[Piece]:
     return numbered
 
 
-def _end_in_time(reductions: list[Exchange], rank: int, costs: list[int], until_ns: int) -> None:
+def _end_in_time(
+    reductions: list[RecordedCollective], rank: int, costs: list[int], until_ns: int
+) -> None:
     """Gloo's thread may lose its core to the main thread that it has just woken, and so record an
     end after the main thread went on: the exchange had ended before what followed it."""
     for exchange, cost in zip(reversed(reductions), reversed(costs), strict=True):
@@ -167,10 +169,10 @@ def _end_in_time(reductions: list[Exchange], rank: int, costs: list[int], until_
 
 def _copies_back(
     arrivals: list[tuple[int, int, int]], costs: list[int], *, start_ns: int, end_ns: int
-) -> list[Piece]:
+) -> list[ThreadSegment]:
     """After backward DDP waits for bucket after bucket and copies each back into gradients. What
     copies take comes from detailed steps; shortened where the recorded time leaves less."""
-    pieces: list[Piece] = []
+    pieces: list[ThreadSegment] = []
     for scale in (1.0, 0.75, 0.5, 0.25, 0.0):
         pieces, at_ns = [], start_ns
         for (key, arrived_ns, size_bytes), cost in zip(arrivals, costs, strict=True):
@@ -180,7 +182,7 @@ def _copies_back(
                 at_ns = ready_ns
             done_ns = at_ns + round(cost * scale)
             pieces.append(
-                Piece(
+                ThreadSegment(
                     kind=OpKind.COPY,
                     name="copy bucket to gradients",
                     start_ns=at_ns,
@@ -196,7 +198,11 @@ def _copies_back(
 
 
 def _share_of_gaps(
-    events: list[Piece], waits: list[Piece], start_ns: int, end_ns: int, unexplained: float | None
+    events: list[ThreadSegment],
+    waits: list[ThreadSegment],
+    start_ns: int,
+    end_ns: int,
+    unexplained: float | None,
 ) -> float:
     """How much of what lies between events no operation explains."""
     if unexplained is None:

@@ -13,7 +13,7 @@ from augury.core.enums import OpKind, are_communication
 from augury.core.graph.graph import NONE
 from augury.core.trace.trace import Trace
 
-Awaited = dict[tuple[int, int], tuple[int, "Exchange"]]
+Awaited = dict[tuple[int, int], tuple[int, "RecordedCollective"]]
 TRANSFERS_AT_ONCE = 2
 """Gloo's threads per process group; what they send at the same time shares the link."""
 
@@ -22,7 +22,7 @@ SAME_MOMENT = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange:
+class RecordedCollective:
     """One collective. Its members' spans include waiting for the last one; all progress from the
     latest start to the earliest end."""
 
@@ -58,7 +58,7 @@ class Exchange:
         return min(self.end_ns.values())
 
 
-def exchanges_of(trace: Trace, steps: set[int], ranks: set[int]) -> list[Exchange]:
+def exchanges_of(trace: Trace, steps: set[int], ranks: set[int]) -> list[RecordedCollective]:
     """Of these steps and ranks, in the order in which they began, but collectives of one group in
     the order in which they were asked for; a collective of which a member left no record stands
     with the members that did."""
@@ -88,11 +88,11 @@ def exchanges_of(trace: Trace, steps: set[int], ranks: set[int]) -> list[Exchang
     return ordered
 
 
-def _exchange(trace: Trace, group: int, sequence: int, rows: list[int]) -> Exchange:
+def _exchange(trace: Trace, group: int, sequence: int, rows: list[int]) -> RecordedCollective:
     events = trace.events
     of_rank = {int(events.rank[row]): row for row in rows}
     first = rows[0]
-    return Exchange(
+    return RecordedCollective(
         kind=OpKind(int(events.kind[first])),
         name=trace.name(first),
         group=group,
@@ -111,7 +111,7 @@ def _exchange(trace: Trace, group: int, sequence: int, rows: list[int]) -> Excha
     )
 
 
-def transfers_at_once(exchanges: Sequence[Exchange]) -> dict[int, int]:
+def transfers_at_once(exchanges: Sequence[RecordedCollective]) -> dict[int, int]:
     """By group. Gloo's have two threads, unless they were made otherwise: one whose exchanges
     were called for while another was under way, and always began when that had ended, has one."""
     of_place: dict[tuple[int, int], list[tuple[int, int, int]]] = defaultdict(list)
@@ -138,7 +138,7 @@ def transfers_at_once(exchanges: Sequence[Exchange]) -> dict[int, int]:
     }
 
 
-def second_halves(trace: Trace, exchanges: Sequence[Exchange]) -> dict[int, int]:
+def second_halves(trace: Trace, exchanges: Sequence[RecordedCollective]) -> dict[int, int]:
     """Under a plan, keys of gathers, each with the key of the exchange whose sums it gathers: the
     first of its step that is as large and was not gathered yet. The end of that one is what they
     are asked for upon, by threads of gloo's, whatever the main thread does meanwhile."""
@@ -156,7 +156,9 @@ def second_halves(trace: Trace, exchanges: Sequence[Exchange]) -> dict[int, int]
     return found
 
 
-def awaited_of(trace: Trace, exchanges: Sequence[Exchange], steps: Sequence[int]) -> Awaited:
+def awaited_of(
+    trace: Trace, exchanges: Sequence[RecordedCollective], steps: Sequence[int]
+) -> Awaited:
     """By group and sequence, exchanges and their keys. Where a timed step waits for what one that
     is not among ``steps`` has sent, as the first of a window does without a barrier, the timed step
     before it stands for that one: its own messages are awaited by nobody else."""

@@ -20,13 +20,13 @@ from augury.build.recorded.interference import (
 )
 from augury.build.recorded.main_thread import step_pieces
 from augury.build.recorded.recorded_collectives import (
-    Exchange,
+    RecordedCollective,
     awaited_of,
     exchanges_of,
     second_halves,
     transfers_at_once,
 )
-from augury.build.recorded.thread_segments import Piece
+from augury.build.recorded.thread_segments import ThreadSegment
 from augury.core.enums import Discipline, MemoryKind, OpKind, ResourceKind, StepState
 from augury.core.errors import InputError
 from augury.core.graph.builder import GraphBuilder
@@ -135,8 +135,8 @@ class RecordedGraph:
         )
         return {rank: rate / excess for rank, rate in compute.items()}, transfer / excess
 
-    def _all_pieces(self) -> dict[tuple[int, int], list[Piece]]:
-        of_place: dict[tuple[int, int], dict[int, Exchange]] = defaultdict(dict)
+    def _all_pieces(self) -> dict[tuple[int, int], list[ThreadSegment]]:
+        of_place: dict[tuple[int, int], dict[int, RecordedCollective]] = defaultdict(dict)
         for key, exchange in enumerate(self._exchanges):
             for rank in exchange.rows:
                 of_place[rank, exchange.step][key] = exchange
@@ -305,7 +305,7 @@ class RecordedGraph:
             after=[before],
         )
 
-    def _picked_up_ns(self, exchange: Exchange, rank: int) -> int:
+    def _picked_up_ns(self, exchange: RecordedCollective, rank: int) -> int:
         """From the call to the start, unless the threads that do it were busy with others."""
         called_ns, start_ns = exchange.arrival_ns[rank], exchange.start_ns[rank]
         others = [
@@ -341,7 +341,7 @@ class RecordedGraph:
                 works[key] = work_ns
         return works
 
-    def _launched_by(self, key: int, exchange: Exchange, rank: int) -> int | None:
+    def _launched_by(self, key: int, exchange: RecordedCollective, rank: int) -> int | None:
         """The last operation of the main thread before it: that of the gradient which fills the
         bucket, or what ended before the program called."""
         pieces = self._pieces[rank, exchange.step]

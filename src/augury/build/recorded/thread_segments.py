@@ -9,7 +9,7 @@ from augury.core.enums import OpKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class ThreadSegment:
     """A piece of kind SYNC is time in which the thread did nothing but wait for ``waits_for``."""
 
     kind: OpKind
@@ -28,13 +28,13 @@ class Piece:
         return self.end_ns - self.start_ns
 
 
-def waiting(start_ns: int, end_ns: int, exchange: int) -> Piece:
-    return Piece(
+def waiting(start_ns: int, end_ns: int, exchange: int) -> ThreadSegment:
+    return ThreadSegment(
         kind=OpKind.SYNC, name="wait", start_ns=start_ns, end_ns=end_ns, waits_for=(exchange,)
     )
 
 
-def lay(pieces: Iterable[Piece], waits: Iterable[Piece]) -> Iterator[Piece]:
+def lay(pieces: Iterable[ThreadSegment], waits: Iterable[ThreadSegment]) -> Iterator[ThreadSegment]:
     """Waits between the pieces, or in the middle of one, which goes on afterwards."""
     rest = sorted(waits, key=lambda wait: (wait.end_ns, wait.start_ns))
     reach_ns = -(1 << 62)
@@ -61,11 +61,13 @@ def lay(pieces: Iterable[Piece], waits: Iterable[Piece]) -> Iterator[Piece]:
 
 
 def tile(
-    pieces: Iterable[Piece], *, start_ns: int, end_ns: int, unexplained: float
-) -> Iterator[Piece]:
+    pieces: Iterable[ThreadSegment], *, start_ns: int, end_ns: int, unexplained: float
+) -> Iterator[ThreadSegment]:
     """Fills what lies between pieces. It is work of the piece before it as far as detailed
     recording finds operations in such places; the share ``unexplained`` stays visible as such."""
-    before = Piece(kind=OpKind.OTHER, name="step begins", start_ns=start_ns, end_ns=start_ns)
+    before = ThreadSegment(
+        kind=OpKind.OTHER, name="step begins", start_ns=start_ns, end_ns=start_ns
+    )
     for piece in pieces:
         at_ns = min(max(piece.start_ns, before.end_ns), end_ns)
         yield from _stretched(before, at_ns, unexplained)
@@ -73,18 +75,22 @@ def tile(
     yield from _stretched(before, end_ns, unexplained)
 
 
-def _stretched(piece: Piece, until_ns: int, unexplained: float) -> Iterator[Piece]:
+def _stretched(piece: ThreadSegment, until_ns: int, unexplained: float) -> Iterator[ThreadSegment]:
     if piece.kind == OpKind.SYNC:
         yield piece
-        piece = Piece(kind=OpKind.OTHER, name="resume", start_ns=piece.end_ns, end_ns=piece.end_ns)
+        piece = ThreadSegment(
+            kind=OpKind.OTHER, name="resume", start_ns=piece.end_ns, end_ns=piece.end_ns
+        )
     known_ns = until_ns - round((until_ns - piece.end_ns) * unexplained)
     if known_ns > piece.start_ns or piece.waits_for or piece.gradient >= 0:
         yield replace(piece, end_ns=known_ns)
     if until_ns > known_ns:
-        yield Piece(kind=OpKind.UNEXPLAINED, name="unexplained", start_ns=known_ns, end_ns=until_ns)
+        yield ThreadSegment(
+            kind=OpKind.UNEXPLAINED, name="unexplained", start_ns=known_ns, end_ns=until_ns
+        )
 
 
-def without_waits(pieces: Iterable[Piece]) -> Iterator[Piece]:
+def without_waits(pieces: Iterable[ThreadSegment]) -> Iterator[ThreadSegment]:
     """Only what the thread works; who comes after a wait is told what to wait for. Where a wait is
     for nothing, the thread called for something, which comes after the waits before it too."""
     pending: tuple[int, ...] = ()
@@ -103,5 +109,7 @@ def without_waits(pieces: Iterable[Piece]) -> Iterator[Piece]:
         yield _resume(end_ns, pending)
 
 
-def _resume(at_ns: int, pending: tuple[int, ...]) -> Piece:
-    return Piece(kind=OpKind.MARK, name="resume", start_ns=at_ns, end_ns=at_ns, waits_for=pending)
+def _resume(at_ns: int, pending: tuple[int, ...]) -> ThreadSegment:
+    return ThreadSegment(
+        kind=OpKind.MARK, name="resume", start_ns=at_ns, end_ns=at_ns, waits_for=pending
+    )

@@ -24,7 +24,7 @@ PerReplica = list[list[int]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bucket:
+class LayerBucket:
     """Gradients of consecutive layers and how they are reduced."""
 
     layers: range
@@ -40,7 +40,7 @@ class Stage:
     layers: range
     ports: Ports
     streams: tuple[int, ...]
-    buckets: tuple[Bucket, ...]
+    buckets: tuple[LayerBucket, ...]
     """In the order in which backward completes them."""
 
     def hold(
@@ -102,13 +102,13 @@ def _collectives(job: SyntheticJob, servers: Servers | None) -> list[Collective]
 
 def _make_buckets(
     job: SyntheticJob, layers: range, collectives: Sequence[Collective]
-) -> Iterator[Bucket]:
+) -> Iterator[LayerBucket]:
     """Servers take every tensor by itself, cut into partitions: nothing is gained by fusing."""
     sizes_bytes = [job.layers[i].parameter_bytes for i in layers]
     cap_bytes = 0 if job.uses_servers else job.bucket_bytes
     for positions in close_buckets(sizes_bytes, cap_bytes):
         inside = layers[positions.start : positions.stop]
-        yield Bucket(
+        yield LayerBucket(
             layers=inside,
             size_bytes=sum(sizes_bytes[p] for p in positions),
             collective=collectives[inside.start],

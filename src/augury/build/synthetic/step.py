@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Sequence
 
 from augury.build.collectives.chunks import even_chunks
-from augury.build.collectives.transfer import Move, Wire
-from augury.build.pipeline_order import Task, stage_tasks
+from augury.build.collectives.transfer import Move, NetworkPath
+from augury.build.pipeline_order import StageTask, stage_tasks
 from augury.build.synthetic.stage import PerReplica
 from augury.build.synthetic.update import Update
 from augury.build.synthetic.world import World
@@ -29,7 +29,7 @@ class StepEmitter:
         """By layer, what each replica's parameters of the next step come from."""
         self._last: list[list[int] | None] = [None] * len(world.stages)
         """What each replica of a stage did last."""
-        self._arrived: dict[tuple[int, Task], list[int]] = {}
+        self._arrived: dict[tuple[int, StageTask], list[int]] = {}
         self._forward: dict[tuple[int, int], list[int]] = {}
         self._gradient: dict[int, list[int]] = {}
 
@@ -57,11 +57,11 @@ class StepEmitter:
                     else:
                         self._run_backward(number, task, is_last=not queue)
 
-    def _can_run(self, number: int, task: Task) -> bool:
+    def _can_run(self, number: int, task: StageTask) -> bool:
         from_outside = number > 0 if task.is_forward else number < self.job.num_stages - 1
         return not from_outside or (number, task) in self._arrived
 
-    def _run_forward(self, number: int, task: Task) -> None:
+    def _run_forward(self, number: int, task: StageTask) -> None:
         stage = self.world.stages[number]
         incoming = self._arrived.pop((number, task), None)
         for i in stage.layers:
@@ -77,7 +77,7 @@ class StepEmitter:
         if number + 1 < self.job.num_stages:
             self._send(number, number + 1, task, stage.layers[-1])
 
-    def _run_backward(self, number: int, task: Task, *, is_last: bool) -> None:
+    def _run_backward(self, number: int, task: StageTask, *, is_last: bool) -> None:
         stage = self.world.stages[number]
         incoming = self._arrived.pop((number, task), None)
         closing = {bucket.layers.start: bucket for bucket in stage.buckets} if is_last else {}
@@ -104,7 +104,7 @@ class StepEmitter:
             assert last is not None
             self.updated |= update.emit(self._gradient, last)
 
-    def _compute(self, number: int, task: Task, i: int, waits: PerReplica) -> list[int]:
+    def _compute(self, number: int, task: StageTask, i: int, waits: PerReplica) -> list[int]:
         """Layer ``i``, on every replica of the stage."""
         layer = self.job.layers[i]
         kind, whole_ns = OpKind.BACKWARD, layer.backward_ns
@@ -129,21 +129,21 @@ class StepEmitter:
                 waits = [[*ops, op] for ops, op in zip(waits, source, strict=True)]
         return waits
 
-    def _share(self, whole: int, task: Task) -> int:
+    def _share(self, whole: int, task: StageTask) -> int:
         """Of a step's bytes or time, what one micro-batch has."""
         return even_chunks(whole, self.job.num_micro_batches)[task.micro_batch]
 
-    def _name(self, what: str, task: Task) -> str:
+    def _name(self, what: str, task: StageTask) -> str:
         return f"{what}.{task.micro_batch}" if self.job.num_micro_batches > 1 else what
 
-    def _send(self, src: int, dst: int, task: Task, boundary: int) -> None:
+    def _send(self, src: int, dst: int, task: StageTask, boundary: int) -> None:
         """The output of layer ``boundary`` goes forward, its gradient backward; eagerly."""
         what = "activation" if task.is_forward else "gradient"
         layer = self.job.layers[boundary]
         size_bytes = self._share(layer.output_bytes, task)
         here, there = self.world.stages[src].ports, self.world.stages[dst].ports
         name = self._name(f"{layer.name}.{what}", task)
-        wire = Wire(builder=self.builder, ports=here, name=name, step=self.step)
+        wire = NetworkPath(builder=self.builder, ports=here, name=name, step=self.step)
         last = self._last[src]
         assert last is not None
         moves = [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from augury.build.collectives.scheme import Call
-from augury.build.synthetic.stage import Bucket, PerReplica, Stage
+from augury.build.collectives.scheme import CollectiveCall
+from augury.build.synthetic.stage import LayerBucket, PerReplica, Stage
 from augury.build.synthetic.world import World
 from augury.core.enums import MemoryKind, OpKind
 
@@ -17,10 +17,10 @@ class Update:
         self.world = world
         self.stage = stage
         self.step = step
-        self._reduced: list[tuple[Bucket, list[int]]] = []
+        self._reduced: list[tuple[LayerBucket, list[int]]] = []
 
-    def reduce(self, bucket: Bucket, after: Sequence[int]) -> None:
-        call = Call(
+    def reduce(self, bucket: LayerBucket, after: Sequence[int]) -> None:
+        call = CollectiveCall(
             builder=self.world.builder,
             ports=self.stage.ports,
             size_bytes=bucket.size_bytes,

@@ -34,7 +34,7 @@ class PlanRecord(msgspec.Struct, frozen=True):
     """As in ``core.plan_status``."""
 
 
-class RankRecord(msgspec.Struct, frozen=True):
+class RankHeader(msgspec.Struct, frozen=True):
     rank: int
     world_size: int
     host: str
@@ -147,7 +147,7 @@ def summarize_run(folder: Path, *, rank: int | None = None, wire: bool = False) 
     )
 
 
-def _note_missing_ranks(records: list[RankRecord], ledger: Ledger) -> None:
+def _note_missing_ranks(records: list[RankHeader], ledger: Ledger) -> None:
     sizes = {record.world_size: record.rank for record in records}
     world_size = max(sizes, default=0)
     missing = sorted(set(range(min(world_size, 1 << 20))) - {record.rank for record in records})
@@ -178,7 +178,7 @@ def _note_missing_ranks(records: list[RankRecord], ledger: Ledger) -> None:
     )
 
 
-def _met_full_disk(record: RankRecord) -> bool:
+def _met_full_disk(record: RankHeader) -> bool:
     return any(os.strerror(number) in (record.trouble or "") for number in DISK_IS_FULL)
 
 
@@ -205,9 +205,9 @@ def _content(path: Path, max_bytes: int) -> bytes:
     return content
 
 
-def _read(path: Path, ledger: Ledger) -> RankRecord | None:
+def _read(path: Path, ledger: Ledger) -> RankHeader | None:
     try:
-        return msgspec.json.decode(_content(path, MAX_RECORD_BYTES), type=RankRecord)
+        return msgspec.json.decode(_content(path, MAX_RECORD_BYTES), type=RankHeader)
     except (OSError, ValueError, InputError) as error:
         ledger.note(
             "unreadable-record",
@@ -218,7 +218,7 @@ def _read(path: Path, ledger: Ledger) -> RankRecord | None:
         return None
 
 
-def _of_rank(record: RankRecord) -> RankSummary:
+def _of_rank(record: RankHeader) -> RankSummary:
     from augury.capture.launcher.step_times import typical_ns
 
     return RankSummary(
@@ -231,7 +231,7 @@ def _of_rank(record: RankRecord) -> RankSummary:
     )
 
 
-def _note_drift(records: list[RankRecord], ledger: Ledger) -> None:
+def _note_drift(records: list[RankHeader], ledger: Ledger) -> None:
     from augury.capture.launcher.step_times import representation_of
     from augury.costs.prediction_interval import note_unrepresentative
 

@@ -15,10 +15,10 @@ from augury.core.trace.step_states import step_starts, step_states
 from augury.costs.prediction_interval import Representation, representation
 
 if TYPE_CHECKING:
-    from augury.capture.launcher.run_summary import RankRecord
+    from augury.capture.launcher.run_summary import RankHeader
 
 
-def durations_in(record: RankRecord, state: StepState) -> tuple[I4, I8]:
+def durations_in(record: RankHeader, state: StepState) -> tuple[I4, I8]:
     """Numbers and durations of a rank's steps that were recorded in this way. Steps of a trial, in
     which modes of training alternate, do not count."""
     windows = [
@@ -43,12 +43,12 @@ def durations_in(record: RankRecord, state: StepState) -> tuple[I4, I8]:
     return (chosen + 1).astype(np.int32), dur_ns[chosen]
 
 
-def typical_ns(record: RankRecord, state: StepState) -> int | None:
+def typical_ns(record: RankHeader, state: StepState) -> int | None:
     _, dur_ns = durations_in(record, state)
     return round(float(np.median(dur_ns))) if len(dur_ns) else None
 
 
-def representation_of(records: Sequence[RankRecord]) -> Representation | None:
+def representation_of(records: Sequence[RankHeader]) -> Representation | None:
     """How well the windows stand for the run; None where nothing was recorded."""
     recorded_step, recorded_ns = _over_ranks(records, StepState.TIMED)
     if not len(recorded_step):
@@ -56,7 +56,7 @@ def representation_of(records: Sequence[RankRecord]) -> Representation | None:
     return representation(recorded_step, recorded_ns, *_over_ranks(records, StepState.PLAIN))
 
 
-def _over_ranks(records: Sequence[RankRecord], state: StepState) -> tuple[I4, NDArray[np.float64]]:
+def _over_ranks(records: Sequence[RankHeader], state: StepState) -> tuple[I4, NDArray[np.float64]]:
     each = [durations_in(record, state) for record in records]
     rank = [np.full(len(step), i, dtype=np.int32) for i, (step, _) in enumerate(each)]
     return over_ranks(

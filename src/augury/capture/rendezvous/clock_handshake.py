@@ -10,7 +10,7 @@ import struct
 import time
 from typing import Any
 
-from augury.capture.rendezvous.framed_socket import Call
+from augury.capture.rendezvous.framed_socket import FramedSocket
 from augury.capture.rendezvous.rendezvous import PATIENCE_S, meet
 
 MAX_EXCHANGES = 60
@@ -50,7 +50,7 @@ def num_exchanges(world_size: int) -> int:
     return max(MIN_EXCHANGES, min(MAX_EXCHANGES, TOTAL_EXCHANGES // world_size))
 
 
-def _ask(call: Call, count: int) -> list[list[int]]:
+def _ask(call: FramedSocket, count: int) -> list[list[int]]:
     exchanges = []
     for _ in range(count):
         sent_ns = time.time_ns()
@@ -62,7 +62,7 @@ def _ask(call: Call, count: int) -> list[list[int]]:
     return exchanges
 
 
-def _answer(call: Call, _rank: int) -> None:
+def _answer(call: FramedSocket, _rank: int) -> None:
     while call.receive(1) == _PING:
         received_ns = time.time_ns()
         call.send(_STAMPS.pack(received_ns, time.time_ns()))

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from augury.capture.rendezvous.framed_socket import Call
+from augury.capture.rendezvous.framed_socket import FramedSocket
 
 GATHERED = "gathered.json"
 """Beside files of which rank 0 has a copy: says where."""
@@ -42,7 +42,7 @@ def is_file_of_rank(name: str, rank: int) -> bool:
     return match is not None and int(match[1]) == rank
 
 
-def send_files(call: Call, folder: Path, *, rank: int) -> str | None:
+def send_files(call: FramedSocket, folder: Path, *, rank: int) -> str | None:
     """Where rank 0 keeps them now; None if it sees this folder itself."""
     token = call.receive_message()["token"]
     if not (isinstance(token, str) and TOKEN.fullmatch(token)):
@@ -62,7 +62,7 @@ def send_files(call: Call, folder: Path, *, rank: int) -> str | None:
     return str(_answer(call, "folder"))
 
 
-def receive_files(call: Call, folder: Path, *, rank: int, token: str) -> None:
+def receive_files(call: FramedSocket, folder: Path, *, rank: int, token: str) -> None:
     call.send_message(token=token)
     told = call.receive_message()
     if told["is_shared"]:
@@ -79,7 +79,7 @@ def receive_files(call: Call, folder: Path, *, rank: int, token: str) -> None:
     call.send_message(folder=str(folder))
 
 
-def _answer(call: Call, field: str) -> Any:
+def _answer(call: FramedSocket, field: str) -> Any:
     answer = call.receive_message()
     if "error" in answer:
         raise OSError(str(answer["error"]))
@@ -111,7 +111,7 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "blake2b").hexdigest()
 
 
-def _send(call: Call, path: Path, item: Item) -> None:
+def _send(call: FramedSocket, path: Path, item: Item) -> None:
     """As long as it was said to be, whatever has become of it since: else all that follows
     would be misread. The digest then tells."""
     left = item.size_bytes
@@ -122,7 +122,7 @@ def _send(call: Call, path: Path, item: Item) -> None:
             left -= len(part)
 
 
-def _receive(call: Call, folder: Path, item: Item) -> None:
+def _receive(call: FramedSocket, folder: Path, item: Item) -> None:
     partial = folder / f".{item.name}.{os.getpid()}.partial"
     digest = hashlib.blake2b()
     left = item.size_bytes

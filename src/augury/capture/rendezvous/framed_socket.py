@@ -14,13 +14,13 @@ MAX_MESSAGE_BYTES = 1 << 20
 _LENGTH = struct.Struct("!I")
 
 
-class Call:
+class FramedSocket:
     def __init__(self, connection: socket.socket, *, timeout_s: float) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connection = connection
         self._deadline_s = time.monotonic() + timeout_s
 
-    def __enter__(self) -> Call:
+    def __enter__(self) -> FramedSocket:
         return self
 
     def __exit__(

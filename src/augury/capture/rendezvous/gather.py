@@ -15,7 +15,7 @@ from pathlib import Path
 
 from augury.capture.rank_record import own_rank
 from augury.capture.rendezvous.file_transfer import GATHERED, receive_files, send_files
-from augury.capture.rendezvous.framed_socket import Call
+from augury.capture.rendezvous.framed_socket import FramedSocket
 from augury.capture.rendezvous.rendezvous import PATIENCE_S, Host, Meeting, meet
 
 TRANSFER_S = 60.0
@@ -37,7 +37,7 @@ class _Collection:
         host.offer(_WINDOW, self._take)
         host.offer(_EXIT, self._take)
 
-    def _take(self, call: Call, rank: int) -> None:
+    def _take(self, call: FramedSocket, rank: int) -> None:
         call.extend(TRANSFER_S)
         receive_files(call, self._folder, rank=rank, token=self._token)
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from augury.capture.launcher.run_folder import num_restarts
 from augury.capture.rendezvous.admission import SECRET_BYTES, Door
-from augury.capture.rendezvous.framed_socket import Call
+from augury.capture.rendezvous.framed_socket import FramedSocket
 from augury.capture.rendezvous.own_address import listen
 
 PATIENCE_S = 5.0
@@ -31,7 +31,7 @@ PATIENCE_S = 5.0
 MAX_HOLD_S = 60.0
 
 
-Service = Callable[[Call, int], None]
+Service = Callable[[FramedSocket, int], None]
 """What rank 0 does with a call; the number is the caller's rank."""
 
 
@@ -78,10 +78,13 @@ class Host:
     def _answer_all(self) -> None:
         while True:
             # A caller that fails knows that, and says so where it is.
-            with suppress(Exception), Call(self._callers.get(), timeout_s=PATIENCE_S) as call:
+            with (
+                suppress(Exception),
+                FramedSocket(self._callers.get(), timeout_s=PATIENCE_S) as call,
+            ):
                 self._answer(call)
 
-    def _answer(self, call: Call) -> None:
+    def _answer(self, call: FramedSocket) -> None:
         wish = call.receive_message()
         name, rank = str(wish["service"]), int(wish["rank"])
         with self._changed:
@@ -111,9 +114,11 @@ class Meeting:
     address: tuple[str, int]
     secret: bytes
 
-    def call(self, service: str, *, timeout_s: float = PATIENCE_S) -> Call:
+    def call(self, service: str, *, timeout_s: float = PATIENCE_S) -> FramedSocket:
         """Opened and answered: rank 0 now attends to nobody else."""
-        call = Call(socket.create_connection(self.address, timeout=PATIENCE_S), timeout_s=timeout_s)
+        call = FramedSocket(
+            socket.create_connection(self.address, timeout=PATIENCE_S), timeout_s=timeout_s
+        )
         try:
             call.send(self.secret)
             call.send_message(service=service, rank=self.rank)

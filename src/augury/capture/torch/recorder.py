@@ -36,7 +36,7 @@ from augury.capture.torch.calibrate import calibrate
 from augury.capture.torch.distributed_calls import CallRecorder
 from augury.capture.torch.profiler_window import TorchWindow
 from augury.capture.torch.rank_facts import DetailProbes, job_facts
-from augury.capture.window_schedule import Window, WindowSchedule, stride_for
+from augury.capture.window_schedule import StepWindow, WindowSchedule, stride_for
 from augury.capture.window_spacing import agree_on_stride
 from augury.capture.wire.pack import drop_former, pack_own
 from augury.capture.wire.preload import keep_wire
@@ -71,7 +71,7 @@ class StepRecorder:
         self._step_cpu: list[list[int]] = []
         self._step_delay_ns: list[int] = []
         self._machine: list[list[int] | None] = []
-        self._open: Window | None = None
+        self._open: StepWindow | None = None
         self._profiler: TorchWindow | None = None
         self._calls = CallRecorder()
         self._probes: DetailProbes | None = None
@@ -205,7 +205,7 @@ class StepRecorder:
         if stride is not None:
             self._schedule.spread(stride)
 
-    def _drop(self, windows: list[Window]) -> None:
+    def _drop(self, windows: list[StepWindow]) -> None:
         """Remove the traces of windows that made room for later ones."""
         for window in windows:
             begin_ns = self._step_end_ns[window.first - 1]
@@ -218,7 +218,7 @@ class StepRecorder:
         if windows:
             self._write()
 
-    def _open_window(self, window: Window) -> None:
+    def _open_window(self, window: StepWindow) -> None:
         self._profiler = TorchWindow(window.mode, self._yield_to_rival)
         self._open = window
         self._calls.start()
@@ -298,7 +298,7 @@ class StepRecorder:
         self._attempt(self._write)
         self._attempt(lambda: self._gather(at_exit=True))
 
-    def _missed(self, window: Window) -> str:
+    def _missed(self, window: StepWindow) -> str:
         if len(self._step_end_ns) >= window.first:
             return f"before the window's end at {window.last}"
         if board.is_trial_due:

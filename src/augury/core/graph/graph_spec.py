@@ -35,7 +35,7 @@ POINT_TO_POINT = {OpKind.SEND, OpKind.RECV, OpKind.PUSH, OpKind.PULL}
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class Violation:
     """``rule`` is a stable slug; ``count`` says how often, ``message`` shows the first."""
 
     rule: str
@@ -43,9 +43,9 @@ class Problem:
     count: int = 1
 
 
-def check(graph: Graph) -> list[Problem]:
+def check(graph: Graph) -> list[Violation]:
     """Everything that is wrong; later rules run only where earlier ones make sense of the data."""
-    problems: list[Problem] = []
+    problems: list[Violation] = []
     for stage in _STAGES:
         for rule in stage:
             problems.extend(rule(graph))
@@ -69,11 +69,11 @@ def verify(graph: Graph) -> None:
     )
 
 
-def _found(rule: str, bad: NDArray[np.bool_], tell: Callable[[int], str]) -> Iterator[Problem]:
+def _found(rule: str, bad: NDArray[np.bool_], tell: Callable[[int], str]) -> Iterator[Violation]:
     """At most one problem: how many rows are bad, in words for the first of them."""
     where = np.flatnonzero(bad)
     if len(where):
-        yield Problem(rule, tell(int(where[0])), len(where))
+        yield Violation(rule, tell(int(where[0])), len(where))
 
 
 def _outside(values: NDArray[Any], low: int, high: int) -> NDArray[np.bool_]:
@@ -90,7 +90,7 @@ def _unknown(values: NDArray[np.uint8], kinds: type[IntEnum]) -> NDArray[np.bool
 # -- shape ---------------------------------------------------------------------------------
 
 
-def _shape(graph: Graph) -> Iterator[Problem]:
+def _shape(graph: Graph) -> Iterator[Violation]:
     tables = (
         ("ops", graph.ops),
         ("carries", graph.carries),
@@ -104,7 +104,7 @@ def _shape(graph: Graph) -> Iterator[Problem]:
     for name, table in tables:
         lengths = {column: len(values) for column, values in table.columns()}
         if len(set(lengths.values())) > 1:
-            yield Problem("shape", f"columns of table {name!r} differ in length: {lengths}")
+            yield Violation("shape", f"columns of table {name!r} differ in length: {lengths}")
     first, dst = graph.edges.first, graph.edges.dst
     if (
         len(first) != graph.num_ops + 1
@@ -112,23 +112,23 @@ def _shape(graph: Graph) -> Iterator[Problem]:
         or first[-1] != len(dst)
         or (np.diff(first) < 0).any()
     ):
-        yield Problem("shape", "the edge index does not rise from 0 to the number of edges")
+        yield Violation("shape", "the edge index does not rise from 0 to the number of edges")
     ends = graph.strings.ends
     if len(ends) and (
         ends[0] < 0 or (np.diff(ends) < 0).any() or ends[-1] != len(graph.strings.blob)
     ):
-        yield Problem("shape", "the string index does not rise to the size of its text")
+        yield Violation("shape", "the string index does not rise to the size of its text")
 
 
-def _not_empty(graph: Graph) -> Iterator[Problem]:
+def _not_empty(graph: Graph) -> Iterator[Violation]:
     if graph.num_ops == 0:
-        yield Problem("empty", "it has no operations")
+        yield Violation("empty", "it has no operations")
 
 
 # -- references ----------------------------------------------------------------------------
 
 
-def _ranks(graph: Graph) -> Iterator[Problem]:
+def _ranks(graph: Graph) -> Iterator[Violation]:
     yield from _found(
         "unknown-role",
         _unknown(graph.ranks.role, Role),
@@ -162,7 +162,7 @@ def _ranks(graph: Graph) -> Iterator[Problem]:
     )
 
 
-def _strings(graph: Graph) -> Iterator[Problem]:
+def _strings(graph: Graph) -> Iterator[Violation]:
     size = len(graph.strings)
     for what, values, low in (
         ("operation", graph.ops.name, 0),
@@ -179,7 +179,7 @@ def _strings(graph: Graph) -> Iterator[Problem]:
         )
 
 
-def _edges(graph: Graph) -> Iterator[Problem]:
+def _edges(graph: Graph) -> Iterator[Violation]:
     num_ops, src, dst = graph.num_ops, graph.edges.sources(), graph.edges.dst
     yield from _found(
         "dangling-edge",
@@ -210,7 +210,7 @@ def _edges(graph: Graph) -> Iterator[Problem]:
     )
 
 
-def _resources(graph: Graph) -> Iterator[Problem]:
+def _resources(graph: Graph) -> Iterator[Violation]:
     ops, resources = graph.ops, graph.resources
     count = len(resources)
     yield from _found(
@@ -251,7 +251,7 @@ def _resources(graph: Graph) -> Iterator[Problem]:
     )
 
 
-def _buffers(graph: Graph) -> Iterator[Problem]:
+def _buffers(graph: Graph) -> Iterator[Violation]:
     buffers, num_ops = graph.buffers, graph.num_ops
     yield from _found(
         "unknown-kind",
@@ -278,7 +278,7 @@ def _buffers(graph: Graph) -> Iterator[Problem]:
     )
 
 
-def _gradients(graph: Graph) -> Iterator[Problem]:
+def _gradients(graph: Graph) -> Iterator[Violation]:
     gradients, num_ops = graph.gradients, graph.num_ops
     yield from _found(
         "dangling-gradient",
@@ -298,7 +298,7 @@ def _gradients(graph: Graph) -> Iterator[Problem]:
     )
 
 
-def _values(graph: Graph) -> Iterator[Problem]:
+def _values(graph: Graph) -> Iterator[Violation]:
     ops, measured = graph.ops, graph.measured
     yield from _found(
         "unknown-kind",
@@ -316,7 +316,7 @@ def _values(graph: Graph) -> Iterator[Problem]:
         lambda i: f"operation {i} takes {ops.work_ns[i]} ns, more than {format_ns(MAX_WORK_NS)}",
     )
     if float(ops.work_ns.astype(np.float64).sum()) > MAX_TOTAL_WORK_NS:
-        yield Problem("excessive-time", "all operations together take more than 52 days")
+        yield Violation("excessive-time", "all operations together take more than 52 days")
     yield from _found(
         "negative-size",
         ops.size_bytes < 0,
@@ -346,7 +346,7 @@ def _values(graph: Graph) -> Iterator[Problem]:
 # -- meaning -------------------------------------------------------------------------------
 
 
-def _own_resources(graph: Graph) -> Iterator[Problem]:
+def _own_resources(graph: Graph) -> Iterator[Violation]:
     ops = graph.ops
     # The appended NONE is the owner of "no resource", which index -1 picks.
     owner = np.append(graph.resources.rank, NONE)[ops.resource]
@@ -371,7 +371,7 @@ def _own_resources(graph: Graph) -> Iterator[Problem]:
         )
 
 
-def _memory(graph: Graph) -> Iterator[Problem]:
+def _memory(graph: Graph) -> Iterator[Violation]:
     held = np.bincount(graph.buffers.rank, weights=graph.buffers.size_bytes)
     yield from _found(
         "excessive-size",
@@ -380,7 +380,7 @@ def _memory(graph: Graph) -> Iterator[Problem]:
     )
 
 
-def _gangs(graph: Graph) -> Iterator[Problem]:
+def _gangs(graph: Graph) -> Iterator[Violation]:
     ops = graph.ops
     members = np.flatnonzero(ops.gang >= 0)
     if not len(members):
@@ -409,7 +409,7 @@ def _gangs(graph: Graph) -> Iterator[Problem]:
         where = np.flatnonzero(bad)
         if len(where):
             op, other = int(members[where[0]]), int(lead[where[0]])
-            yield Problem(
+            yield Violation(
                 "gang-disagrees",
                 f"ranks disagree about gang {ops.gang[op]}: {graph.op_label(other)}"
                 f" {tell(other)}, {graph.op_label(op)} {tell(op)}",
@@ -424,7 +424,7 @@ def _gangs(graph: Graph) -> Iterator[Problem]:
     )
 
 
-def _slowest(graph: Graph) -> Iterator[Problem]:
+def _slowest(graph: Graph) -> Iterator[Violation]:
     if graph.is_exclusive:
         return
     ops, resources, rules = graph.ops, graph.resources, graph.interference
@@ -440,14 +440,14 @@ def _slowest(graph: Graph) -> Iterator[Problem]:
     slowed = ops.work_ns / np.minimum(op_rate, gang_rate[ops.gang])
     if slowed.sum() > MAX_SLOWED_NS:
         worst = int(slowed.argmax())
-        yield Problem(
+        yield Violation(
             "excessive-time",
             f"slowed as far as capacities and interference allow, all operations together take"
             f" more than 36 years, {graph.op_label(worst)} most of all",
         )
 
 
-def _steps(graph: Graph) -> Iterator[Problem]:
+def _steps(graph: Graph) -> Iterator[Violation]:
     has_step = np.zeros(len(graph.ranks), dtype=bool)
     has_step[graph.ops.rank[graph.ops.step >= 0]] = True
     yield from _found(
@@ -457,16 +457,16 @@ def _steps(graph: Graph) -> Iterator[Problem]:
     )
 
 
-def _acyclic(graph: Graph) -> Iterator[Problem]:
+def _acyclic(graph: Graph) -> Iterator[Violation]:
     cycle = find_cycle(graph.edges)
     if cycle:
         shown = [graph.op_label(op) for op in cycle[:6]]
         if len(cycle) > len(shown):
             shown.append(f"... {len(cycle) - len(shown)} more ...")
-        yield Problem("cycle", " -> ".join([*shown, f"op {cycle[0]}"]) + " is a cycle")
+        yield Violation("cycle", " -> ".join([*shown, f"op {cycle[0]}"]) + " is a cycle")
 
 
-_STAGES: tuple[tuple[Callable[[Graph], Iterator[Problem]], ...], ...] = (
+_STAGES: tuple[tuple[Callable[[Graph], Iterator[Violation]], ...], ...] = (
     (_shape,),
     (_not_empty, _ranks, _strings, _edges, _resources, _buffers, _gradients, _values),
     (_own_resources, _memory, _gangs, _slowest, _steps, _acyclic),

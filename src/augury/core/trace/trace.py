@@ -72,7 +72,7 @@ class Steps(Table):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Gradients(Table):
+class GradientEvents(Table):
     """Which parameter's gradient travels in which bucket; sorted by (rank, order)."""
 
     rank: I4 = column("<i4")
@@ -168,7 +168,7 @@ class Trace:
     world_size: int
     groups: list[list[int]] = field(default_factory=list)
     """The ranks of each process group."""
-    gradients: Gradients = field(default_factory=Gradients.empty)
+    gradients: GradientEvents = field(default_factory=GradientEvents.empty)
     memory: MemoryUse = field(default_factory=MemoryUse.empty)
     calibration: list[Calibration] = field(default_factory=list)
     ledger: Ledger = field(default_factory=Ledger)

@@ -22,7 +22,7 @@ from augury.core.string_table import StringTable
 from augury.core.trace.trace import (
     Calibration,
     Events,
-    Gradients,
+    GradientEvents,
     MemoryUse,
     RankFacts,
     Steps,
@@ -45,7 +45,7 @@ _TABLES: dict[str, type[Table]] = {
     "events": Events,
     "streams": Streams,
     "steps": Steps,
-    "gradients": Gradients,
+    "gradients": GradientEvents,
     "memory": MemoryUse,
 }
 _Size = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]

@@ -16,7 +16,7 @@ from augury.core.enums import OpKind
 from augury.core.graph.graph import NONE
 from augury.core.ledger import Ledger, Severity
 from augury.ingest.formats.kineto import Args
-from augury.ingest.formats.rank_record import Call, Ddp, RankRecord
+from augury.ingest.formats.rank_record import RankRecord, RecordedCall, RecordedDdp
 from augury.ingest.rank.event_names import collective_kind, element_bytes
 
 _dims = msgspec.json.Decoder(list[list[int | list[int]]])
@@ -47,7 +47,7 @@ class Collective:
     group: str | None = None
     peer: int = NONE
     bucket: int = NONE
-    call: Call | None = None
+    call: RecordedCall | None = None
     is_estimated: bool = False
     """No event tells when it began and ended."""
 
@@ -94,7 +94,7 @@ def _product(shape: Sequence[int | list[int]]) -> int:
     return size
 
 
-def of_calls(collectives: list[Collective], calls: Iterable[Call]) -> list[Call]:
+def of_calls(collectives: list[Collective], calls: Iterable[RecordedCall]) -> list[RecordedCall]:
     """Gives events the facts of the Python calls that made them; what is left has no event.
 
     A call that waits encloses its event; one that does not comes before it. What began after the
@@ -105,7 +105,7 @@ def of_calls(collectives: list[Collective], calls: Iterable[Call]) -> list[Call]
         for item in collectives:
             if item.call is None:
                 by_kind[item.kind].append(item)
-        still: list[Call] = []
+        still: list[RecordedCall] = []
         for call in sorted(left, key=lambda call: call.start_ns):
             kind = collective_kind(call.kind)
             assert kind is not None
@@ -135,12 +135,12 @@ def of_calls(collectives: list[Collective], calls: Iterable[Call]) -> list[Call]
     return left
 
 
-def _latest_start_ns(call: Call) -> int:
+def _latest_start_ns(call: RecordedCall) -> int:
     """By when its event must have begun; far away where nobody saw the program wait for it."""
     return max(call.waited_until_ns, call.end_ns) if call.waited_until_ns else _NEVER_NS
 
 
-def note_unseen(calls: Sequence[Call], ledger: Ledger) -> None:
+def note_unseen(calls: Sequence[RecordedCall], ledger: Ledger) -> None:
     ledger.note(
         "call-without-event",
         "a communication that Python asked for left no event of its own",
@@ -165,7 +165,7 @@ def in_order_of_calls(collectives: list[Collective]) -> list[Collective]:
     return result
 
 
-def of_ddp(collectives: list[Collective], ddp: list[Ddp], ledger: Ledger) -> None:
+def of_ddp(collectives: list[Collective], ddp: list[RecordedDdp], ledger: Ledger) -> None:
     """DDP reduces its buckets in order; all-reduces that no Python call made are its own. Puts them
     into that order: of two that gloo's threads took at once, the second may say first that it
     began."""

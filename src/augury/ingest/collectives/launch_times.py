@@ -10,7 +10,7 @@ import numpy as np
 from augury.core.enums import OpKind
 from augury.ingest.collectives.calls import Collective, num_elements
 from augury.ingest.formats.kineto import KinetoTrace
-from augury.ingest.formats.rank_record import Ddp
+from augury.ingest.formats.rank_record import RecordedDdp
 from augury.ingest.rank.event_names import ACCUMULATE, collective_kind
 
 
@@ -57,7 +57,10 @@ def in_order_of_launch(collectives: list[Collective], trace: KinetoTrace) -> lis
 
 
 def from_gradients(
-    collectives: list[Collective], trace: KinetoTrace, nodes: list[tuple[int, int]], ddp: list[Ddp]
+    collectives: list[Collective],
+    trace: KinetoTrace,
+    nodes: list[tuple[int, int]],
+    ddp: list[RecordedDdp],
 ) -> None:
     """A bucket is launched by the hook of its last gradient: after that one was accumulated and
     before the main thread goes on with the next node. ``nodes`` are (step, row) of backward nodes
@@ -96,7 +99,7 @@ def from_gradients(
             item.arrival_ns = min(launched, item.start_ns)
 
 
-def ready_order(ddp: list[Ddp]) -> list[tuple[int, int]]:
+def ready_order(ddp: list[RecordedDdp]) -> list[tuple[int, int]]:
     """(instance, parameter) in the order in which backward makes gradients."""
     result = []
     for number, one in enumerate(ddp):
@@ -108,7 +111,7 @@ def ready_order(ddp: list[Ddp]) -> list[tuple[int, int]]:
     return result
 
 
-def last_gradient_of_buckets(ddp: list[Ddp]) -> list[int]:
+def last_gradient_of_buckets(ddp: list[RecordedDdp]) -> list[int]:
     """For each bucket, the place in the ready order of its last gradient."""
     place = {key: at for at, key in enumerate(ready_order(ddp))}
     result = []

@@ -18,7 +18,7 @@ from augury.core.plan.piece_log import UNSEEN, SwappedStep
 from augury.core.trace.trace import Clock
 from augury.ingest.clocks.rank_clocks import to_common
 from augury.ingest.collectives.calls import PIECES
-from augury.ingest.formats.rank_record import Call, RankRecord
+from augury.ingest.formats.rank_record import RankRecord, RecordedCall
 from augury.ingest.rank.steps import step_at
 from augury.ingest.trace_builder import Draft, Workshop
 
@@ -27,14 +27,14 @@ AT_ONCE_NS = 200_000
 """Arrivals that are noted within this time of each other may all have come before."""
 
 
-def is_swap(record: RankRecord, call: Call) -> bool:
+def is_swap(record: RankRecord, call: RecordedCall) -> bool:
     """Whether the runtime made it: the log of pieces tells more of it."""
     own = record.pieces.groups if record.pieces is not None else []
     return call.group in own and call.kind in _MESSAGES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Step:
+class _PlannedStep:
     """Of one rank, on the common clock; UNSEEN times are NONE."""
 
     sizes_bytes: list[int]
@@ -83,7 +83,7 @@ def draft_swaps(
         _add_waits([m for m in messages if m.waited_from_ns != NONE], receiver, group, workshop)
 
 
-def _steps(record: RankRecord, clock: Clock) -> dict[int, _Step]:
+def _steps(record: RankRecord, clock: Clock) -> dict[int, _PlannedStep]:
     """By number, those within windows of which there is a trace."""
     if record.pieces is None:
         return {}
@@ -101,7 +101,7 @@ def _steps(record: RankRecord, clock: Clock) -> dict[int, _Step]:
     return found
 
 
-def _step(record: RankRecord, clock: Clock, told: SwappedStep) -> _Step:
+def _step(record: RankRecord, clock: Clock, told: SwappedStep) -> _PlannedStep:
     assert record.pieces is not None
 
     def common(times_ns: list[int]) -> list[int]:
@@ -112,7 +112,7 @@ def _step(record: RankRecord, clock: Clock, told: SwappedStep) -> _Step:
         ]
 
     waited = np.array(told.waited_from_ns, dtype=np.int64) + told.start_ns
-    return _Step(
+    return _PlannedStep(
         sizes_bytes=record.pieces.orders[told.order],
         issued_ns=common(told.issued_ns),
         arrived_ns=common(told.arrived_ns),
@@ -133,7 +133,9 @@ def _were_seen(told: SwappedStep) -> list[bool]:
     return found
 
 
-def _messages(sender: dict[int, _Step], receiver: dict[int, _Step]) -> Iterator[_Message]:
+def _messages(
+    sender: dict[int, _PlannedStep], receiver: dict[int, _PlannedStep]
+) -> Iterator[_Message]:
     """In the order of the list, in which they go over one connection."""
     free_ns, sequence = -(1 << 62), 0
     for number in sorted(sender.keys() & receiver.keys()):

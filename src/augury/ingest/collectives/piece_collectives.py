@@ -18,7 +18,7 @@ import numpy as np
 
 from augury.core.enums import OpKind
 from augury.ingest.collectives.calls import Collective
-from augury.ingest.formats.rank_record import Call, RankRecord
+from augury.ingest.formats.rank_record import RankRecord, RecordedCall
 from augury.ingest.rank.event_names import collective_kind
 
 BLOCKED_NS = 20_000
@@ -28,11 +28,11 @@ Typical = Mapping[OpKind, float]
 """How long collectives of each kind take, in ns."""
 
 
-def is_piece(record: RankRecord, call: Call) -> bool:
+def is_piece(record: RankRecord, call: RecordedCall) -> bool:
     return record.pieces is not None and call.group in record.pieces.groups
 
 
-def step_of_piece(call: Call, backward_ns: Mapping[int, int]) -> int | None:
+def step_of_piece(call: RecordedCall, backward_ns: Mapping[int, int]) -> int | None:
     """The step whose backward made the gradients, of those in ``backward_ns``: when the first
     backward of each step of a window began. The pieces of a step have all arrived when the next
     backward begins. None: the piece is of a step before the window."""
@@ -42,13 +42,13 @@ def step_of_piece(call: Call, backward_ns: Mapping[int, int]) -> int | None:
 
 
 def spans_of_unseen(
-    calls: Sequence[Call], seen: Sequence[Collective]
-) -> dict[Call, tuple[int, int]]:
+    calls: Sequence[RecordedCall], seen: Sequence[Collective]
+) -> dict[RecordedCall, tuple[int, int]]:
     """When the collectives of ``calls``, of which there are no events, began and ended. ``seen``
     are those of the same rank that have both a call and an event. One that the program had to wait
     for ended with the wait; others take as long as is usual for their kind, and had ended when the
     program asked for them."""
-    found: dict[Call, tuple[int, int]] = {}
+    found: dict[RecordedCall, tuple[int, int]] = {}
     for group in {call.group for call in calls}:
         own = [call for call in calls if call.group == group]
         known = {
@@ -64,10 +64,10 @@ def spans_of_unseen(
 
 
 def _spans(
-    calls: Sequence[Call], known: Mapping[Call, tuple[int, int]], typical: Typical
-) -> dict[Call, tuple[int, int]]:
+    calls: Sequence[RecordedCall], known: Mapping[RecordedCall, tuple[int, int]], typical: Typical
+) -> dict[RecordedCall, tuple[int, int]]:
     has_one_thread = not _overlap(known.values())
-    found: dict[Call, tuple[int, int]] = {}
+    found: dict[RecordedCall, tuple[int, int]] = {}
     free_ns = 0
     for call in sorted({*known, *calls}, key=lambda call: call.start_ns):
         if call in known:
@@ -82,7 +82,7 @@ def _spans(
     return found
 
 
-def _end_ns(call: Call, start_ns: int, typical: Typical) -> int:
+def _end_ns(call: RecordedCall, start_ns: int, typical: Typical) -> int:
     if _has_blocked(call):
         return call.waited_until_ns
     usual_ns = typical.get(_kind(call))
@@ -93,18 +93,18 @@ def _end_ns(call: Call, start_ns: int, typical: Typical) -> int:
     return end_ns if latest_ns is None else min(end_ns, latest_ns)
 
 
-def _typical(spans: Mapping[Call, tuple[int, int]]) -> Typical:
+def _typical(spans: Mapping[RecordedCall, tuple[int, int]]) -> Typical:
     of_kind: dict[OpKind, list[int]] = defaultdict(list)
     for call, (start_ns, end_ns) in spans.items():
         of_kind[_kind(call)].append(end_ns - start_ns)
     return {kind: float(np.median(times)) for kind, times in of_kind.items()}
 
 
-def _has_blocked(call: Call) -> bool:
+def _has_blocked(call: RecordedCall) -> bool:
     return call.waited_until_ns - call.waited_from_ns > BLOCKED_NS
 
 
-def _kind(call: Call) -> OpKind:
+def _kind(call: RecordedCall) -> OpKind:
     return collective_kind(call.kind) or OpKind.OTHER
 
 

@@ -82,7 +82,7 @@ class DistributedInfo(msgspec.Struct, frozen=True):
     pg_config: list[GroupConfig] = []
 
 
-class _File(msgspec.Struct, frozen=True):
+class _KinetoFile(msgspec.Struct, frozen=True):
     traceEvents: list[_Event]  # noqa: N815
     baseTimeNanoseconds: int = 0  # noqa: N815
     distributedInfo: DistributedInfo | None = None  # noqa: N815
@@ -129,7 +129,7 @@ def read_kineto(path: Path, ledger: Ledger, budget: ReadBudget | None = None) ->
     """Raises an InputError for what is no such trace; odd events are dropped and counted."""
     data = read_unpacked(path, budget=budget)
     try:
-        file = msgspec.json.decode(data, type=_File)
+        file = msgspec.json.decode(data, type=_KinetoFile)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FileFormatError(
             f"{path} is no trace of torch's profiler ({str(error)[:200]})",
@@ -149,7 +149,7 @@ def read_kineto(path: Path, ledger: Ledger, budget: ReadBudget | None = None) ->
     return _columns(file, path.name, ledger)
 
 
-def _columns(file: _File, source: str, ledger: Ledger) -> KinetoTrace:
+def _columns(file: _KinetoFile, source: str, ledger: Ledger) -> KinetoTrace:
     events = [e for e in file.traceEvents if e.ph == "X" and e.cat not in _LEFT_OUT]
     start_us = np.array([e.ts for e in events], dtype=np.float64)
     dur_us = np.array([e.dur for e in events], dtype=np.float64)
@@ -202,7 +202,7 @@ def nanoseconds(microseconds: NDArray[np.float64]) -> I8:
     return result
 
 
-def _threads(file: _File, events: list[_Event]) -> tuple[list[Thread], I4]:
+def _threads(file: _KinetoFile, events: list[_Event]) -> tuple[list[Thread], I4]:
     names = {
         (e.pid, e.tid): e.args.name
         for e in file.traceEvents

@@ -30,7 +30,7 @@ _Step = Annotated[int, msgspec.Meta(ge=0, le=MAX_STEPS)]
 _Reason = Annotated[str, msgspec.Meta(max_length=MAX_REASON_CHARS)]
 
 
-class Window(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedWindow(msgspec.Struct, frozen=True, kw_only=True):
     """Steps ``first + 1`` to ``last`` are inside."""
 
     first: _Step
@@ -57,15 +57,15 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str = ""
 
 
-class Bucket(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedBucket(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: _Size
     parameters: list[int]
 
 
-class Ddp(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedDdp(msgspec.Struct, frozen=True, kw_only=True):
     group: str = "0"
     parameters: list[Parameter] = []
-    buckets: list[Bucket] = []
+    buckets: list[RecordedBucket] = []
     ready_order: list[int] = []
     bucket_cap_bytes: int | None = None
     first_bucket_cap_bytes: int | None = None
@@ -73,7 +73,7 @@ class Ddp(msgspec.Struct, frozen=True, kw_only=True):
     find_unused_parameters: bool | None = None
 
 
-class Call(msgspec.Struct, frozen=True, array_like=True):
+class RecordedCall(msgspec.Struct, frozen=True, array_like=True):
     start_ns: _Time
     end_ns: _Time
     kind: str
@@ -100,7 +100,7 @@ class MachineReading(msgspec.Struct, frozen=True, array_like=True):
     process_cpu_ns: _Size
 
 
-class Memory(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedMemory(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     layer: str = ""
     size_bytes: _Size
@@ -137,7 +137,7 @@ class RankRecord(msgspec.Struct, frozen=True, kw_only=True):
     cores: int | None = 0
     command: list[str] = []
     trouble: str | None = None
-    windows: list[Window] = []
+    windows: list[RecordedWindow] = []
     step_end_ns: Annotated[list[_Time], msgspec.Meta(max_length=MAX_STEPS)] = []
     resumed: list[tuple[_Step, _Time]] = []
     step_cpu: list[StepCpu] = []
@@ -148,10 +148,10 @@ class RankRecord(msgspec.Struct, frozen=True, kw_only=True):
     machine: Annotated[list[MachineReading], msgspec.Meta(max_length=2)] = []
     """At the first window's opening and at the end."""
     groups: list[Group] = []
-    ddp: list[Ddp] = []
-    calls: list[Call] = []
+    ddp: list[RecordedDdp] = []
+    calls: list[RecordedCall] = []
     modules: dict[str, str] = {}
-    memory: list[Memory] = []
+    memory: list[RecordedMemory] = []
     handshake: list[Handshake] = []
     calibration: list[CalibrationRecord] = []
     plan: PlanStatus | msgspec.UnsetType | None = msgspec.UNSET
@@ -176,11 +176,11 @@ class RankRecord(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("the times of its pieces do not fit their number")
 
     @property
-    def all_windows(self) -> list[Window]:
+    def all_windows(self) -> list[RecordedWindow]:
         if self.window is None or self.windows:
             return self.windows
         first, last = self.window
-        return [Window(first=first, last=last, trace=self.trace)] if last > first else []
+        return [RecordedWindow(first=first, last=last, trace=self.trace)] if last > first else []
 
 
 def _are_whole(pieces: PieceLog) -> bool:

@@ -32,7 +32,7 @@ from augury.ingest.collectives.launch_times import (
 from augury.ingest.collectives.p2p_exchanges import is_swap
 from augury.ingest.collectives.piece_collectives import is_piece, spans_of_unseen, step_of_piece
 from augury.ingest.formats.kineto import KinetoTrace, read_kineto
-from augury.ingest.formats.rank_record import Call, RankRecord, Window
+from augury.ingest.formats.rank_record import RankRecord, RecordedCall, RecordedWindow
 from augury.ingest.rank.event_names import ACCUMULATE, collective_kind
 from augury.ingest.rank.layers import backward_nodes, layers
 from augury.ingest.rank.phases import phases
@@ -54,7 +54,7 @@ class RecordedRank:
 class _View:
     """One window while it is read."""
 
-    window: Window
+    window: RecordedWindow
     trace: KinetoTrace
     step: I4
     phase: U1
@@ -106,12 +106,14 @@ def read_rank(
     return rank
 
 
-def _closed_ns(record: RankRecord, window: Window) -> int:
+def _closed_ns(record: RankRecord, window: RecordedWindow) -> int:
     """When the job was let go after the window's last step."""
     return max((at_ns for step, at_ns in record.resumed if step == window.last), default=0)
 
 
-def _open(folder: Path, window: Window, ledger: Ledger, budget: ReadBudget) -> KinetoTrace | None:
+def _open(
+    folder: Path, window: RecordedWindow, ledger: Ledger, budget: ReadBudget
+) -> KinetoTrace | None:
     if window.trace is None:
         return None
     try:
@@ -130,7 +132,7 @@ def _open(folder: Path, window: Window, ledger: Ledger, budget: ReadBudget) -> K
 
 
 def _look(
-    record: RankRecord, window: Window, trace: KinetoTrace, number: int, ledger: Ledger
+    record: RankRecord, window: RecordedWindow, trace: KinetoTrace, number: int, ledger: Ledger
 ) -> _View:
     step = step_at(record, trace.start_ns)
     outside = (step <= window.first) | (step > window.last)
@@ -181,14 +183,14 @@ def _look(
     )
 
 
-def _steps_of_calls(record: RankRecord, views: list[_View]) -> dict[Call, int]:
+def _steps_of_calls(record: RankRecord, views: list[_View]) -> dict[RecordedCall, int]:
     """By call, the step that it belongs to; NONE: one before the window. Calls are recorded within
     windows; those of a window without a trace are of no use."""
     calls = [call for call in record.calls if not is_swap(record, call)]
     if not calls:
         return {}
     steps = step_at(record, np.array([call.start_ns for call in calls], dtype=np.int64))
-    found: dict[Call, int] = {}
+    found: dict[RecordedCall, int] = {}
     for view in views:
         window = view.window
         closed_ns, backward_ns = _closed_ns(record, window), _first_backwards(view)
@@ -212,7 +214,7 @@ def _first_backwards(view: _View) -> dict[int, int]:
     return found
 
 
-def _stands_for_itself(record: RankRecord, call: Call) -> bool:
+def _stands_for_itself(record: RankRecord, call: RecordedCall) -> bool:
     """Sends and receives leave no events of gloo's own, nor do pieces that its threads ask for."""
     kind = collective_kind(call.kind)
     return kind in (OpKind.SEND, OpKind.RECV) or is_piece(record, call)
@@ -327,8 +329,8 @@ def main_thread(trace: KinetoTrace) -> int:
 
 def _draft_calls(
     rank: RecordedRank,
-    steps: dict[Call, int],
-    spans: dict[Call, tuple[int, int]],
+    steps: dict[RecordedCall, int],
+    spans: dict[RecordedCall, tuple[int, int]],
     workshop: Workshop,
 ) -> None:
     """Calls that stand for communication without events: ``steps`` has the step of each, ``spans``

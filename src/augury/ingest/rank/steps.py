@@ -13,7 +13,7 @@ from augury.core.trace.step_states import step_starts as starts_of
 from augury.core.trace.step_states import step_states
 from augury.core.trace.trace import Clock, Steps
 from augury.ingest.clocks.rank_clocks import to_common
-from augury.ingest.formats.rank_record import RankRecord, Window
+from augury.ingest.formats.rank_record import RankRecord, RecordedWindow
 
 
 def steps_of(records: list[RankRecord], clocks: Mapping[int, Clock]) -> Steps:
@@ -59,7 +59,7 @@ def _states(record: RankRecord) -> U1:
     return step_states(len(record.step_end_ns), windows, [step for step, _ in record.resumed])
 
 
-def _state(window: Window) -> StepState:
+def _state(window: RecordedWindow) -> StepState:
     if window.trace is None:
         return StepState.DISTURBED
     return StepState.DETAILED if window.is_detailed else StepState.TIMED

@@ -42,7 +42,7 @@ class Stream:
         return len(self.position)
 
 
-class Streams:
+class ByteStreams:
     """The calls of all files, by end and direction."""
 
     def __init__(self, files: Sequence[WireFile], times: Sequence[tuple[I8, I8, I8]]) -> None:
@@ -69,7 +69,7 @@ class Streams:
 
 
 def messages_of(
-    files: Sequence[WireFile], pairs: Sequence[Pair], streams: Streams, ledger: Ledger
+    files: Sequence[WireFile], pairs: Sequence[Pair], streams: ByteStreams, ledger: Ledger
 ) -> Columns:
     """The columns of Messages that calls tell, in their order; ``first_asked``: what the receive
     asked for that begins with the message; ``is_framed``: that was a header."""

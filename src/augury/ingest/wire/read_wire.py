@@ -13,7 +13,7 @@ from augury.core.graph.graph import NONE
 from augury.core.ledger import Ledger, Severity
 from augury.core.string_table import StringPool
 from augury.core.trace.trace import Clock, Trace
-from augury.core.wire import Messages, Process, Wire, attributed_share
+from augury.core.wire import Messages, Wire, WireProcess, attributed_share
 from augury.ingest.clocks.rank_clocks import to_common
 from augury.ingest.wire.attribution.attribute_by_size import meaning_by_lengths
 from augury.ingest.wire.attribution.attribute_by_trace import meaning_by_trace
@@ -21,7 +21,7 @@ from augury.ingest.wire.attribution.infer_ranks import places_of
 from augury.ingest.wire.attribution.message_kinds import kinds_of
 from augury.ingest.wire.clocks.byte_flows import clocks_of_files
 from augury.ingest.wire.connections import connections_of
-from augury.ingest.wire.messages import Streams, messages_of
+from augury.ingest.wire.messages import ByteStreams, messages_of
 from augury.ingest.wire.pair_endpoints import pair_ends
 from augury.ingest.wire.recorder_files.wire_file import WireFile, read_wire_files
 
@@ -52,7 +52,7 @@ def read_wire(folder: Path, trace: Trace | None = None) -> Wire:
     connections = connections_of(
         files, pairs, strings, lambda file, ns: _led(clocks, file, ns), ledger
     )
-    streams = Streams(files, [_times(file, clocks.get(i)) for i, file in enumerate(files)])
+    streams = ByteStreams(files, [_times(file, clocks.get(i)) for i, file in enumerate(files)])
     messages = messages_of(files, pairs, streams, ledger)
     kinds = kinds_of(messages)
     ranks = places_of([file.rank for file in files], messages, kinds, ledger)
@@ -112,8 +112,8 @@ def _ranks_of(ranks: Sequence[int], processes: I4) -> I4:
     return found
 
 
-def _process(file: WireFile, rank: int, clock: Clock) -> Process:
-    return Process(
+def _process(file: WireFile, rank: int, clock: Clock) -> WireProcess:
+    return WireProcess(
         pid=file.pid,
         host=file.host,
         rank=rank,

@@ -19,7 +19,7 @@ MAX_LEVELS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Level:
+class NetworkLevel:
     """What connects the units of the level below: devices inside a node, nodes at a switch."""
 
     name: str
@@ -54,7 +54,7 @@ class Machine:
 
     name: str
     device: Device
-    levels: tuple[Level, ...]
+    levels: tuple[NetworkLevel, ...]
     price_per_device_hour: float | None = None
     input_bandwidth_bytes_per_s: float | None = None
     """At which one unit of the lowest level reads samples; None: never waited for."""

@@ -14,7 +14,7 @@ import msgspec
 from augury.core.errors import InputError, LimitError
 from augury.core.files import open_regular
 from augury.core.units import format_bytes
-from augury.oracle.cluster.cluster import Level, Machine
+from augury.oracle.cluster.cluster import Machine, NetworkLevel
 from augury.oracle.cluster.device import Device
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ MAX_FILE_BYTES = 16 << 10
 """The TOML parser takes quadratic time for hostile ones."""
 
 
-class _File(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class _ClusterFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     name: str = "cluster"
     device: dict[str, Any] | str
     level: list[dict[str, Any]]
@@ -44,11 +44,11 @@ def load_machine(path: str | os.PathLike[str]) -> Machine:
     path = Path(path)
     data = _parsed(path)
     try:
-        file = msgspec.convert(data, _File)
+        file = msgspec.convert(data, _ClusterFile)
         return Machine(
             name=file.name,
             device=_device(file.device),
-            levels=tuple(_typed(level, Level) for level in file.level),
+            levels=tuple(_typed(level, NetworkLevel) for level in file.level),
             price_per_device_hour=file.price_per_device_hour,
             input_bandwidth_bytes_per_s=file.input_bandwidth_bytes_per_s,
         )

@@ -121,7 +121,7 @@ class Constants:
 BARE = Constants()
 
 
-class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _CorrectionsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     kind: str
     schema_version: int
     constants: dict[str, float | str | dict[str, float]]
@@ -149,7 +149,7 @@ def load_constants(path: Path) -> Constants:
     try:
         if len(content) > MAX_FILE_BYTES:
             raise FileFormatError("it is too large for constants")
-        found = msgspec.json.decode(content, type=_File)
+        found = msgspec.json.decode(content, type=_CorrectionsFile)
         unknown = sorted(found.constants.keys() - Constants.__dataclass_fields__.keys())
         if found.kind != "augury-oracle-constants" or found.schema_version != SCHEMA_VERSION:
             raise FileFormatError(f"it is {found.kind[:80]!r} of schema {found.schema_version}")

@@ -19,9 +19,9 @@ from augury.oracle.cluster.cluster import F8, Machine
 from augury.oracle.fitting.corrections import BARE, CONSTANTS, Constant, Constants
 from augury.oracle.fitting.held_out import HeldOut, hold_out, spreads_of
 from augury.oracle.fitting.measured_table import SERIAL, Row
-from augury.oracle.layer_costs import Work
+from augury.oracle.layer_costs import LayerWork
 from augury.oracle.strategies.registry import find_strategy
-from augury.oracle.strategy import Case, Estimate, Options, Strategy
+from augury.oracle.strategy import Estimate, Options, Strategy, StrategyCase
 
 PULL = 0.02
 """Towards neutral: departing by a unit costs as much as an error of two per cent."""
@@ -47,7 +47,7 @@ class Predictor:
     """Rows grouped once, so that each group is one evaluation whatever the constants."""
 
     rows: Sequence[Row]
-    works: Mapping[str, Work]
+    works: Mapping[str, LayerWork]
     machine: Machine
     options: Options
 
@@ -64,7 +64,7 @@ class Predictor:
         )
 
     @cached_property
-    def _groups(self) -> list[tuple[Strategy, Case, list[int]]]:
+    def _groups(self) -> list[tuple[Strategy, StrategyCase, list[int]]]:
         groups: dict[tuple[str, str], list[int]] = {}
         for i, row in enumerate(self.rows):
             name = "data" if row.strategy == SERIAL else row.strategy
@@ -72,7 +72,7 @@ class Predictor:
         return [
             (
                 find_strategy(name),
-                Case(
+                StrategyCase(
                     work=self.works[model],
                     machine=self.machine,
                     constants=BARE,
@@ -87,14 +87,20 @@ class Predictor:
 
 
 def fit(
-    rows: Sequence[Row], works: Mapping[str, Work], machine: Machine, options: Options | None = None
+    rows: Sequence[Row],
+    works: Mapping[str, LayerWork],
+    machine: Machine,
+    options: Options | None = None,
 ) -> Constants:
     """Fitted on all of ``rows``; spreads are what fits of some rows miss on the others."""
     return fit_and_hold_out(rows, works, machine, options)[0]
 
 
 def fit_and_hold_out(
-    rows: Sequence[Row], works: Mapping[str, Work], machine: Machine, options: Options | None = None
+    rows: Sequence[Row],
+    works: Mapping[str, LayerWork],
+    machine: Machine,
+    options: Options | None = None,
 ) -> tuple[Constants, list[HeldOut]]:
     measured = [row for row in rows if row.measured_step_s is not None]
     if not measured:

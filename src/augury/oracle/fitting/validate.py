@@ -16,7 +16,7 @@ from augury.oracle.cluster.device import Precision
 from augury.oracle.fitting.corrections import BARE, Constants
 from augury.oracle.fitting.fit_corrections import Predictor
 from augury.oracle.fitting.measured_table import SERIAL, Row
-from augury.oracle.layer_costs import Work
+from augury.oracle.layer_costs import LayerWork
 from augury.oracle.strategy import Options
 
 TIE = 0.04
@@ -80,14 +80,14 @@ class Projection:
 
 def works_for(
     rows: Sequence[Row], load: Callable[[str], Model], machine: Machine, precision: Precision
-) -> dict[str, Work]:
+) -> dict[str, LayerWork]:
     """By the tables' own names. A measured serial row tells what a sample takes on one device."""
-    works: dict[str, Work] = {}
+    works: dict[str, LayerWork] = {}
     for row in rows:
         if row.model not in works:
             name = row.model.lower().replace("-", "").replace("_", "")
             is_named = "/" not in row.model and ":" not in row.model
-            works[row.model] = Work.of(
+            works[row.model] = LayerWork.of(
                 load(name if is_named and not row.model.endswith(".json") else row.model),
                 machine.device,
                 precision,
@@ -108,7 +108,7 @@ def works_for(
 
 def compare(
     rows: Sequence[Row],
-    works: dict[str, Work],
+    works: dict[str, LayerWork],
     machine: Machine,
     constants: Constants,
     options: Options | None = None,
@@ -141,7 +141,7 @@ def rank(compared: Iterable[Compared]) -> list[Ranking]:
     ]
 
 
-def project(rows: Sequence[Row], works: dict[str, Work], machine: Machine) -> list[Projection]:
+def project(rows: Sequence[Row], works: dict[str, LayerWork], machine: Machine) -> list[Projection]:
     """The bare equations beside what the table's own authors projected."""
     projected = [row for row in rows if row.projected_step_s is not None]
     found = Predictor(

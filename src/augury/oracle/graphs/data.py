@@ -8,10 +8,10 @@ from augury.oracle.graphs.layered import LayeredStep
 from augury.oracle.graphs.memory_buffers import Shares
 from augury.oracle.graphs.messages import link_of, of_weights
 from augury.oracle.strategies.exchange import gradient_link
-from augury.oracle.strategy import Case
+from augury.oracle.strategy import StrategyCase
 
 
-def data_step(case: Case) -> LayeredStep:
+def data_step(case: StrategyCase) -> LayeredStep:
     alpha, beta = gradient_link(case)
     summed = of_weights(
         case,
@@ -32,7 +32,7 @@ def data_step(case: Case) -> LayeredStep:
     )
 
 
-def zero_step(case: Case, stage: int) -> LayeredStep:
+def zero_step(case: StrategyCase, stage: int) -> LayeredStep:
     """Parameters are gathered behind the update, or, where nobody keeps them, before each use."""
     alpha, beta = gradient_link(case)
     messages = case.work.num_weighted if stage == 3 else 1
@@ -70,11 +70,11 @@ def zero_step(case: Case, stage: int) -> LayeredStep:
     )
 
 
-def _share(case: Case) -> float:
+def _share(case: StrategyCase) -> float:
     return case.constants.compute_ratio * float(case.batch[0] / case.devices[0])
 
 
-def _shares(case: Case, *, zero: int = 0) -> Shares:
+def _shares(case: StrategyCase, *, zero: int = 0) -> Shares:
     devices = float(case.devices[0])
     return Shares(
         samples=float(case.batch[0]) / devices, is_exchanged=True, zero=zero, devices=devices

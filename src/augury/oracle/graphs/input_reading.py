@@ -6,13 +6,13 @@ from augury.core.enums import OpKind, ResourceKind
 from augury.core.graph.builder import GraphBuilder
 from augury.core.units import NS_PER_S
 from augury.oracle.feasibility import reading_s
-from augury.oracle.strategy import Case
+from augury.oracle.strategy import StrategyCase
 
 
 class Reading:
     """A step begins when the one before has ended everywhere and its samples are there."""
 
-    def __init__(self, builder: GraphBuilder, case: Case) -> None:
+    def __init__(self, builder: GraphBuilder, case: StrategyCase) -> None:
         self.builder = builder
         found_s = reading_s(case)
         self.work_ns = 0 if found_s is None else round(float(found_s[0]) * NS_PER_S)

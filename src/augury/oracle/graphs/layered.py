@@ -12,14 +12,14 @@ from augury.core.graph.graph import NONE
 from augury.oracle.cluster.cluster import F8
 from augury.oracle.graphs.memory_buffers import Moments, Shares, buffers_of
 from augury.oracle.graphs.program import DEVICE, Fellows, Program
-from augury.oracle.strategy import Case, Mask, waiting_s
+from augury.oracle.strategy import Mask, StrategyCase, waiting_s
 
 _SOON, _LATER = 0, 1
 """Priorities on a link: what compute waits for goes before gradients."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class LayerMessage:
     name: str
     kind: OpKind
     time_s: float
@@ -33,19 +33,19 @@ class LayeredStep:
     """Messages by the place of their layer. Forward and backward wait for all of them but those
     of gradients, which may travel beside what is left of backward."""
 
-    case: Case
+    case: StrategyCase
     share: float
     """Of what the layers take for one sample: samples of a device, constants, splitting."""
     shares: Shares
     update_share: float = 1.0
     launch_s: dict[int, float] = field(default_factory=dict)
-    before_forward: dict[int, Message] = field(default_factory=dict)
-    after_forward: dict[int, Message] = field(default_factory=dict)
-    before_backward: dict[int, Message] = field(default_factory=dict)
-    parameters: dict[int, Message] = field(default_factory=dict)
+    before_forward: dict[int, LayerMessage] = field(default_factory=dict)
+    after_forward: dict[int, LayerMessage] = field(default_factory=dict)
+    before_backward: dict[int, LayerMessage] = field(default_factory=dict)
+    parameters: dict[int, LayerMessage] = field(default_factory=dict)
     """Gathered before each use of a layer; those of the next may come while a layer is at work."""
-    gradients: dict[int, list[Message]] = field(default_factory=dict)
-    after_update: dict[int, Message] = field(default_factory=dict)
+    gradients: dict[int, list[LayerMessage]] = field(default_factory=dict)
+    after_update: dict[int, LayerMessage] = field(default_factory=dict)
 
     def program(self) -> Program:
         return _Writer(self).written()
@@ -117,7 +117,7 @@ class _Writer:
             name, kind, seconds, on=DEVICE, after=[self.last], layer=self.names[place]
         )
 
-    def serial(self, messages: dict[int, Message], place: int) -> None:
+    def serial(self, messages: dict[int, LayerMessage], place: int) -> None:
         if place in messages:
             self.last = self.send(messages[place], place, [self.last], _SOON)
 
@@ -151,7 +151,7 @@ class _Writer:
             ]
         return arrived
 
-    def send(self, message: Message, place: int, after: list[int], priority: int) -> int:
+    def send(self, message: LayerMessage, place: int, after: list[int], priority: int) -> int:
         return self.program.op(
             message.name,
             message.kind,

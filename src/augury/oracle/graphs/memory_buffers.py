@@ -10,7 +10,7 @@ from augury.core.enums import MemoryKind
 from augury.core.graph.graph import NONE
 from augury.oracle.layer_costs import WEIGHT_BYTES
 from augury.oracle.memory import HeldItems
-from augury.oracle.strategy import Case
+from augury.oracle.strategy import StrategyCase
 from augury.oracle.strategy_memory import restarted_items
 
 
@@ -48,7 +48,7 @@ class Moments:
     last: int = NONE
 
 
-def buffers_of(case: Case, shares: Shares, at: Moments) -> Iterator[Buffer]:
+def buffers_of(case: StrategyCase, shares: Shares, at: Moments) -> Iterator[Buffer]:
     work, options = case.work, case.options
     item_bytes = work.precision.item_bytes
     taken = shares.samples * shares.items

@@ -8,17 +8,17 @@ import numpy as np
 
 from augury.core.enums import OpKind
 from augury.oracle.cluster.cluster import F8
-from augury.oracle.graphs.layered import Message
+from augury.oracle.graphs.layered import LayerMessage
 from augury.oracle.graphs.program import Fellows
 from augury.oracle.layer_costs import WEIGHT_BYTES
-from augury.oracle.strategy import Case
+from augury.oracle.strategy import StrategyCase
 
 Seconds = Callable[..., F8]
 """Of a collective: its members, bytes, alpha, beta and number of messages."""
 
 
 def of_weights(
-    case: Case,
+    case: StrategyCase,
     collective: Seconds,
     *,
     name: str,
@@ -30,7 +30,7 @@ def of_weights(
     messages: float,
     weights: float = 1.0,
     fellows: Fellows = Fellows.ALL,
-) -> dict[int, Message]:
+) -> dict[int, LayerMessage]:
     """What every layer sends of its weights or their gradients. Pieces of one message follow each
     other without a pause, so that its latency is shared out among them."""
     if num[0] <= 1:
@@ -40,7 +40,7 @@ def of_weights(
         size_bytes = WEIGHT_BYTES * float(case.work.parameters[place]) * weights
         time_s = float(collective(num, size_bytes, alpha, beta, messages=latencies)[0])
         if share or time_s:
-            found[place] = Message(
+            found[place] = LayerMessage(
                 name=name,
                 kind=kind,
                 time_s=time_s,
@@ -51,7 +51,7 @@ def of_weights(
     return found
 
 
-def _pieces(case: Case, messages: float) -> list[tuple[int, float, float]]:
+def _pieces(case: StrategyCase, messages: float) -> list[tuple[int, float, float]]:
     """Layers with weights: place, share of all weights, how many latencies. One for each layer
     with filters, where there are as many; else shared out by size."""
     work = case.work
@@ -67,5 +67,5 @@ def _pieces(case: Case, messages: float) -> list[tuple[int, float, float]]:
     ]
 
 
-def link_of(case: Case, level: np.ndarray[tuple[int], np.dtype[np.int64]]) -> str:
+def link_of(case: StrategyCase, level: np.ndarray[tuple[int], np.dtype[np.int64]]) -> str:
     return f"link of {case.machine.levels[int(level[0])].name}"

@@ -6,14 +6,14 @@ from augury.core.enums import Discipline, MemoryKind, OpKind, ResourceKind
 from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import Graph
 from augury.oracle.graphs.input_reading import Reading
-from augury.oracle.graphs.pipeline_cut import Cut
-from augury.oracle.graphs.pipeline_order import Task, tasks_of
+from augury.oracle.graphs.pipeline_cut import StageCut
+from augury.oracle.graphs.pipeline_order import PipelineTask, tasks_of
 from augury.oracle.graphs.program import DEVICE, check_size, whole_ns
 from augury.oracle.layer_costs import WEIGHT_BYTES
-from augury.oracle.strategy import Case, waiting_s
+from augury.oracle.strategy import StrategyCase, waiting_s
 
 
-def pipeline_graph(case: Case, meta: dict[str, str]) -> Graph:
+def pipeline_graph(case: StrategyCase, meta: dict[str, str]) -> Graph:
     return _Pipeline(case, meta).built()
 
 
@@ -21,9 +21,9 @@ class _Pipeline:
     """Where nothing overlaps, a device sends before it goes on; else its links send by themselves.
     A link goes from a device to one neighbour, at the lowest level that holds both."""
 
-    def __init__(self, case: Case, meta: dict[str, str]) -> None:
+    def __init__(self, case: StrategyCase, meta: dict[str, str]) -> None:
         self.case, self.work = case, case.work
-        self.cut = Cut(case)
+        self.cut = StageCut(case)
         self.builder = GraphBuilder(meta=meta)
         self.first: dict[tuple[bool, int, int], int] = {}
         """Operations with which tasks begin, by direction, chunk of all and micro-batch."""
@@ -76,7 +76,9 @@ class _Pipeline:
         last = builder.op("waiting", kind=OpKind.DELAY, rank=rank, work_ns=slowest_ns, after=[last])
         reading.of_rank(rank, first=begin, last=last)
 
-    def _task(self, task: Task, device: int, rank: int, compute: int, link: int, last: int) -> int:
+    def _task(
+        self, task: PipelineTask, device: int, rank: int, compute: int, link: int, last: int
+    ) -> int:
         """What the device waits for before it goes on."""
         chunk = task.chunk * self.cut.devices + device
         key = task.is_forward, chunk, task.micro_batch

@@ -11,17 +11,17 @@ from augury.oracle.cluster.cluster import F8
 from augury.oracle.graphs.program import whole_ns
 from augury.oracle.strategies.pipeline import micro_batches
 from augury.oracle.strategies.stages import first_layers
-from augury.oracle.strategy import Case
+from augury.oracle.strategy import StrategyCase
 
 Works = list[tuple[int, str, OpKind, int]]
 """Layer, name, kind and nanoseconds of operations that follow each other."""
 
 
-class Cut:
+class StageCut:
     """Stages are dealt out to devices in turn; each has as many as an interleaved schedule wants
     and there are layers for."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: StrategyCase) -> None:
         self.case, self.work = case, case.work
         self.devices = int(case.devices[0])
         self.micro_batches = int(micro_batches(case)[0])

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from augury.oracle.strategy import Schedule
 
 
-class Task(NamedTuple):
+class PipelineTask(NamedTuple):
     is_forward: bool
     chunk: int
     """Of the device: its first, its second, ..."""
@@ -17,13 +17,18 @@ class Task(NamedTuple):
 
 def tasks_of(
     schedule: Schedule, *, device: int, devices: int, micro_batches: int, chunks: int
-) -> list[Task]:
+) -> list[PipelineTask]:
     """GPipe: all forward, then all backward. Else a backward after each forward, once as many
     forward as it takes to fill the pipeline behind this device are ahead."""
     rounds = _rounds(devices, micro_batches) if chunks > 1 else [range(micro_batches)]
-    forward = [Task(True, chunk, m) for some in rounds for chunk in range(chunks) for m in some]
+    forward = [
+        PipelineTask(True, chunk, m) for some in rounds for chunk in range(chunks) for m in some
+    ]
     backward = [
-        Task(False, chunk, m) for some in rounds for chunk in reversed(range(chunks)) for m in some
+        PipelineTask(False, chunk, m)
+        for some in rounds
+        for chunk in reversed(range(chunks))
+        for m in some
     ]
     ahead = len(forward)
     if schedule != "gpipe":

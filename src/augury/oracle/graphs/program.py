@@ -16,7 +16,7 @@ from augury.core.graph.graph_spec import MAX_WORK_NS
 from augury.core.units import NS_PER_S
 from augury.oracle.graphs.input_reading import Reading
 from augury.oracle.graphs.memory_buffers import Buffer
-from augury.oracle.strategy import Case
+from augury.oracle.strategy import StrategyCase
 
 MAX_OPS = 1 << 20
 DEVICE = "device"
@@ -38,7 +38,7 @@ class Fellows(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
+class ProgramOperation:
     name: str
     kind: OpKind
     work_ns: int
@@ -55,7 +55,7 @@ class Program:
     """Times are rounded so that those of one resource add up to what they are together."""
 
     def __init__(self) -> None:
-        self.operations: list[Operation] = []
+        self.operations: list[ProgramOperation] = []
         self.buffers: list[Buffer] = []
         self.sent_before: list[tuple[int, int]] = []
         """Pairs of communications of which the second waits for the first."""
@@ -78,7 +78,7 @@ class Program:
         self._spent_s[on] = before_s + work_s
         work_ns = whole_ns(before_s + work_s) - whole_ns(before_s)
         self.operations.append(
-            Operation(
+            ProgramOperation(
                 name=name,
                 kind=kind,
                 work_ns=work_ns,
@@ -101,7 +101,9 @@ class Program:
                 by_link.setdefault(self.operations[place].on, []).append(place)
         self.sent_before = [pair for sent in by_link.values() for pair in pairwise(sent)]
 
-    def graph(self, case: Case, meta: dict[str, str], *, num_ranks: int, group: int) -> Graph:
+    def graph(
+        self, case: StrategyCase, meta: dict[str, str], *, num_ranks: int, group: int
+    ) -> Graph:
         """``num_ranks`` is one, or all of them."""
         check_size(len(self.operations) * num_ranks)
         builder = GraphBuilder(meta=meta)

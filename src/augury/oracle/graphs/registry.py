@@ -15,14 +15,16 @@ from augury.oracle.strategies.data import Data
 from augury.oracle.strategies.grouped import Grouped
 from augury.oracle.strategies.pipeline import Pipeline
 from augury.oracle.strategies.zero import Zero
-from augury.oracle.strategy import Case, Strategy
+from augury.oracle.strategy import Strategy, StrategyCase
 from augury.replay.run import replay
 
 MAX_WHOLE = 64
 """Devices that are all written out, where one could stand for all."""
 
 
-def graph_of(strategy: Strategy, case: Case, index: int = 0, *, whole: bool = False) -> Graph:
+def graph_of(
+    strategy: Strategy, case: StrategyCase, index: int = 0, *, whole: bool = False
+) -> Graph:
     """One configuration of ``case``. Devices that do the same are one rank, which is exact, unless
     the ``whole`` is asked for and there are few; those of a pipeline are always all there."""
     one = replace(
@@ -47,7 +49,7 @@ def graph_of(strategy: Strategy, case: Case, index: int = 0, *, whole: bool = Fa
     return program.graph(one, meta, num_ranks=num_ranks, group=group)
 
 
-def _layered(strategy: Strategy, case: Case) -> LayeredStep:
+def _layered(strategy: Strategy, case: StrategyCase) -> LayeredStep:
     match strategy:
         case Data():
             return data_step(case)

@@ -7,7 +7,7 @@ import numpy as np
 from augury.core.enums import OpKind
 from augury.oracle.cluster.closed_forms import all_gather_s, all_reduce_s
 from augury.oracle.cluster.cluster import F8
-from augury.oracle.graphs.layered import LayeredStep, Message
+from augury.oracle.graphs.layered import LayeredStep, LayerMessage
 from augury.oracle.graphs.memory_buffers import Shares
 from augury.oracle.graphs.messages import link_of, of_weights
 from augury.oracle.graphs.program import Fellows
@@ -17,12 +17,12 @@ from augury.oracle.strategies.grouped import Grouped, between_groups, group_mess
 from augury.oracle.strategies.layer_split import LayerSplit
 from augury.oracle.strategies.split import Split, memory_shares, shrunk
 from augury.oracle.strategies.tiles import halos_of, tiling_of
-from augury.oracle.strategy import Case
+from augury.oracle.strategy import StrategyCase
 
-ByLayer = dict[int, Message]
+ByLayer = dict[int, LayerMessage]
 
 
-def alone_step(strategy: Alone, case: Case) -> LayeredStep:
+def alone_step(strategy: Alone, case: StrategyCase) -> LayeredStep:
     split = strategy.split
     step = _split_step(
         split,
@@ -37,7 +37,7 @@ def alone_step(strategy: Alone, case: Case) -> LayeredStep:
     return step
 
 
-def grouped_step(strategy: Grouped, case: Case) -> LayeredStep:
+def grouped_step(strategy: Grouped, case: StrategyCase) -> LayeredStep:
     split = strategy.split
     group, groups = np.array([float(case.group)]), between_groups(case)
     samples = float(case.batch[0] / groups[0])
@@ -76,7 +76,7 @@ def grouped_step(strategy: Grouped, case: Case) -> LayeredStep:
 
 def _split_step(
     split: Split,
-    case: Case,
+    case: StrategyCase,
     num: F8,
     samples: float,
     *,
@@ -119,7 +119,7 @@ def _split_layers(split: LayerSplit, step: LayeredStep, num: F8, samples: float)
             once_s = float(all_gather_s(num, size_bytes, alpha, beta)[0])
         if piece_s:
             step.launch_s[place] = piece_s
-        gathered = Message(
+        gathered = LayerMessage(
             name="gather" if once_s else "put together",
             kind=OpKind.ALL_GATHER,
             time_s=once_s + piece_s,
@@ -127,7 +127,7 @@ def _split_layers(split: LayerSplit, step: LayeredStep, num: F8, samples: float)
             link=link_of(case, level),
             fellows=Fellows.GROUP,
         )
-        summed = Message(
+        summed = LayerMessage(
             name="sum",
             kind=OpKind.ALL_REDUCE,
             time_s=2 * once_s,
@@ -154,7 +154,7 @@ def _cut_tiles(step: LayeredStep, num: F8, samples: float) -> None:
             (step.before_backward, of_outputs),
         ):
             size_bytes = 2 * samples * items * work.precision.item_bytes
-            messages[place] = Message(
+            messages[place] = LayerMessage(
                 name="halo",
                 kind=OpKind.ALL_TO_ALL,
                 time_s=2 * alpha + size_bytes * beta,
@@ -165,14 +165,14 @@ def _cut_tiles(step: LayeredStep, num: F8, samples: float) -> None:
 
 
 def _between(
-    case: Case,
+    case: StrategyCase,
     num: F8,
     *,
     messages: float,
     weights: float = 1.0,
     flows: float = 1,
     fellows: Fellows = Fellows.ALL,
-) -> dict[int, list[Message]]:
+) -> dict[int, list[LayerMessage]]:
     alpha, beta = gradient_link(case, flows=flows)
     found = of_weights(
         case,
@@ -190,7 +190,7 @@ def _between(
     return {place: [message] for place, message in found.items()}
 
 
-def _inside(case: Case, group: F8) -> dict[int, list[Message]]:
+def _inside(case: StrategyCase, group: F8) -> dict[int, list[LayerMessage]]:
     machine = case.machine
     level = machine.level_of(group)
     found = of_weights(

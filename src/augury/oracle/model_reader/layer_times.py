@@ -34,7 +34,7 @@ class LayerTimes:
 
 
 @dataclass(slots=True)
-class _Step:
+class _StepTimes:
     """Of one rank: what was spent on each layer, and in how many events."""
 
     ns: Counter[str] = field(default_factory=Counter)
@@ -63,14 +63,14 @@ def layer_times(trace: Trace) -> LayerTimes:
     )
 
 
-def _forward(trace: Trace) -> tuple[list[_Step], list[str], dict[str, list[str]]]:
+def _forward(trace: Trace) -> tuple[list[_StepTimes], list[str], dict[str, list[str]]]:
     """The operations directly inside modules: what is around them is hooks and Python."""
     events, strings = trace.events, trace.strings
-    steps: list[_Step] = []
+    steps: list[_StepTimes] = []
     first_ns: dict[str, int] = {}
     operations: dict[str, list[str]] = defaultdict(list)
     for rows in _rows(trace, StepState.DETAILED):
-        step, top = _Step(), dict[int, str]()
+        step, top = _StepTimes(), dict[int, str]()
         for row in rows:
             if events.phase[row] != Phase.FORWARD or events.layer[row] == NONE:
                 continue
@@ -91,11 +91,11 @@ def _forward(trace: Trace) -> tuple[list[_Step], list[str], dict[str, list[str]]
     return steps, sorted(first_ns, key=first_ns.__getitem__), operations
 
 
-def _by_step(trace: Trace, state: StepState, phase: Phase) -> list[_Step]:
+def _by_step(trace: Trace, state: StepState, phase: Phase) -> list[_StepTimes]:
     """Outermost events of layers; what is inside is theirs."""
     events, steps = trace.events, []
     for rows in _rows(trace, state):
-        step, top = _Step(), dict[int, str]()
+        step, top = _StepTimes(), dict[int, str]()
         for row in rows:
             if events.phase[row] != phase or events.kind[row] != OpKind.BACKWARD:
                 continue
@@ -124,7 +124,7 @@ def _rows(trace: Trace, state: StepState) -> Iterator[list[int]]:
         yield (own.start + np.flatnonzero(mine)).tolist()
 
 
-def _cost_of_an_event(detailed: list[_Step], timed: list[_Step]) -> float:
+def _cost_of_an_event(detailed: list[_StepTimes], timed: list[_StepTimes]) -> float:
     """What seeing one more event takes, from the same backward, seen in detail and hardly: the
     shortest of each, for other programs lengthen some, and the median layer."""
     each = []
@@ -140,7 +140,7 @@ def _cost_of_an_event(detailed: list[_Step], timed: list[_Step]) -> float:
     return max(0.0, float(np.median(each))) if each else 0.0
 
 
-def _medians(steps: list[_Step], event_ns: float = 0.0) -> dict[str, float]:
+def _medians(steps: list[_StepTimes], event_ns: float = 0.0) -> dict[str, float]:
     """Events may cost less here than there: no layer is left with less than half."""
     return {
         name: float(

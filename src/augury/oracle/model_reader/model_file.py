@@ -18,7 +18,7 @@ MAX_EXTENTS = 16
 _REMEDY = "compare it with docs/oracle.md, or write it anew from the model itself"
 
 
-class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _ModelFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     kind: str
     schema_version: int
     model: msgspec.Raw
@@ -42,7 +42,7 @@ def encode_model(model: Model) -> bytes:
 
 def decode_model(content: bytes) -> Model:
     try:
-        file = msgspec.json.decode(content, type=_File)
+        file = msgspec.json.decode(content, type=_ModelFile)
         if file.kind != "augury-model" or file.schema_version != SCHEMA_VERSION:
             raise FileFormatError(
                 f"this is {file.kind!r} of schema {file.schema_version}, not a model of schema "

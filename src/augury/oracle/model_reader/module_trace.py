@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from augury.core.errors import InputError
 from augury.core.model import ModelLayer
-from augury.oracle.model_reader.operations import ELEMENTWISE, Operation, operation, tensors
+from augury.oracle.model_reader.operations import ELEMENTWISE, TracedOperation, operation, tensors
 from augury.oracle.model_reader.saved_tensors import LiveStorages, storage_of
 from augury.oracle.model_reader.shortcuts import SHORTCUTS
 from augury.oracle.model_reader.traced_layers import LayerDraft
@@ -106,7 +106,7 @@ class LayerTrace(TorchDispatchMode):  # type: ignore[misc]
             self._note_forward(done)
         return result
 
-    def _note_forward(self, done: Operation) -> None:
+    def _note_forward(self, done: TracedOperation) -> None:
         layer = self._layer_of(done)
         number = torch.autograd._get_sequence_nr()
         if not self._ends or number > self._ends[-1]:
@@ -119,7 +119,7 @@ class LayerTrace(TorchDispatchMode):  # type: ignore[misc]
         for tensor in done.inputs if done.moves_data else ():
             layer.num_parameters += self._unclaimed.pop(id(storage_of(tensor)), 0)
 
-    def _layer_of(self, done: Operation) -> LayerDraft | None:
+    def _layer_of(self, done: TracedOperation) -> LayerDraft | None:
         if not self._frames:
             return None
         frame = self._frames[-1]
@@ -135,7 +135,7 @@ class LayerTrace(TorchDispatchMode):  # type: ignore[misc]
         self._layers.append(layer)
         return layer
 
-    def _note_backward(self, done: Operation) -> None:
+    def _note_backward(self, done: TracedOperation) -> None:
         node = torch._C._current_autograd_node()
         number = node._sequence_nr() if node is not None else _NO_NUMBER
         if number < _NO_NUMBER:

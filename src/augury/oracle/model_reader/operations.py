@@ -21,7 +21,7 @@ _ALLOCATE = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class SlidingWindow:
     """What one output looks at, per spatial extent; holes of a dilated kernel are part of it."""
 
     kernel: Shape = ()
@@ -31,10 +31,10 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
+class TracedOperation:
     name: str
     kind: LayerKind
-    window: Window
+    window: SlidingWindow
     flops: int
     inputs: list[Tensor]
     outputs: list[Tensor]
@@ -62,10 +62,12 @@ _WEIGHTS = (
 ELEMENTWISE = _WEIGHTS.index(LayerKind.ELEMENTWISE)
 
 
-def operation(func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> Operation:
+def operation(
+    func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any
+) -> TracedOperation:
     name = func.overloadpacket.__name__
     kind, window = _kind(func, name, args)
-    return Operation(
+    return TracedOperation(
         name=name.strip("_"),
         kind=kind,
         window=window,
@@ -113,27 +115,27 @@ def _flops(func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) 
     return int(count(*args, **kwargs, out_val=result)) if count is not None else 0
 
 
-def _kind(func: Any, name: str, args: Sequence[Any]) -> tuple[LayerKind, Window]:
+def _kind(func: Any, name: str, args: Sequence[Any]) -> tuple[LayerKind, SlidingWindow]:
     if name.endswith("convolution"):
         return LayerKind.CONVOLUTION, _convolution(args)
     if name in _LINEAR:
-        return LayerKind.LINEAR, Window()
+        return LayerKind.LINEAR, SlidingWindow()
     if "pool" in name and "backward" not in name:
         return LayerKind.POOLING, _pooling(name, args)
     if name == "mean" and (window := _global_pooling(args)) is not None:
         return LayerKind.POOLING, window
     if "norm" in name and "backward" not in name and isinstance(args[0], Tensor):
-        return LayerKind.NORMALISATION, Window()
+        return LayerKind.NORMALISATION, SlidingWindow()
     if torch.Tag.pointwise in func.tags:
-        return LayerKind.ELEMENTWISE, Window()
-    return LayerKind.OTHER, Window()
+        return LayerKind.ELEMENTWISE, SlidingWindow()
+    return LayerKind.OTHER, SlidingWindow()
 
 
-def _convolution(args: Sequence[Any]) -> Window:
+def _convolution(args: Sequence[Any]) -> SlidingWindow:
     weight, stride, padding, dilation, groups = args[1], args[3], args[4], args[5], args[8]
     extents = tuple(weight.shape[2:])
     spread = _each(dilation, len(extents))
-    return Window(
+    return SlidingWindow(
         kernel=tuple(d * (k - 1) + 1 for k, d in zip(extents, spread, strict=True)),
         stride=_each(stride, len(extents)),
         padding=_each(padding, len(extents)),
@@ -141,31 +143,33 @@ def _convolution(args: Sequence[Any]) -> Window:
     )
 
 
-def _pooling(name: str, args: Sequence[Any]) -> Window:
+def _pooling(name: str, args: Sequence[Any]) -> SlidingWindow:
     extents = 3 if "3d" in name else 2
     if "adaptive" in name:
         sizes, wanted = args[0].shape[-extents:], _each(args[1], extents)
-        return Window(
+        return SlidingWindow(
             kernel=tuple(-(-size // out) for size, out in zip(sizes, wanted, strict=True)),
             stride=tuple(size // out for size, out in zip(sizes, wanted, strict=True)),
             padding=(0,) * extents,
         )
     kernel = _each(args[1], extents)
-    return Window(
+    return SlidingWindow(
         kernel=kernel,
         stride=_each(args[2], extents) if len(args) > 2 and args[2] else kernel,
         padding=_each(args[3], extents) if len(args) > 3 else (0,) * extents,
     )
 
 
-def _global_pooling(args: Sequence[Any]) -> Window | None:
+def _global_pooling(args: Sequence[Any]) -> SlidingWindow | None:
     """A mean over all spatial extents is one."""
     sizes, dims = args[0].shape, args[1] if len(args) > 1 else None
     if not isinstance(dims, list | tuple) or len(sizes) < 3:
         return None
     if sorted(dim % len(sizes) for dim in dims) != [*range(2, len(sizes))] or not prod(sizes):
         return None
-    return Window(kernel=tuple(sizes[2:]), stride=tuple(sizes[2:]), padding=(0,) * (len(sizes) - 2))
+    return SlidingWindow(
+        kernel=tuple(sizes[2:]), stride=tuple(sizes[2:]), padding=(0,) * (len(sizes) - 2)
+    )
 
 
 def _each(value: Any, extents: int) -> Shape:

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from augury.core.model import LayerKind, ModelLayer
 from augury.oracle.model_reader.operations import (
-    Operation,
     Shape,
-    Window,
+    SlidingWindow,
+    TracedOperation,
     features_first,
     sample_shape,
 )
@@ -18,14 +18,14 @@ from augury.oracle.model_reader.saved_tensors import Held
 
 
 @dataclass(slots=True)
-class Work:
+class TracedWork:
     """Of one direction, over the whole batch."""
 
     flops: int = 0
     moved_bytes: int = 0
     most_held_bytes: int = 0
 
-    def add(self, operation: Operation, held: Held, batch: int) -> None:
+    def add(self, operation: TracedOperation, held: Held, batch: int) -> None:
         self.flops += operation.flops
         self.most_held_bytes = max(self.most_held_bytes, held.with_batch_bytes)
         if operation.moves_data:
@@ -41,19 +41,19 @@ class LayerDraft:
     name: str
     kind: LayerKind = LayerKind.OTHER
     weight: int = -1
-    window: Window = field(default_factory=Window)
+    window: SlidingWindow = field(default_factory=SlidingWindow)
     input_shape: Shape | None = None
     output_shape: Shape = ()
     num_parameters: int = 0
     kept_bytes: int = 0
-    forward: Work = field(default_factory=Work)
-    backward: Work = field(default_factory=Work)
+    forward: TracedWork = field(default_factory=TracedWork)
+    backward: TracedWork = field(default_factory=TracedWork)
 
     @property
     def is_empty(self) -> bool:
         return not (self.num_parameters or self.forward.moved_bytes or self.kept_bytes)
 
-    def add_forward(self, operation: Operation, held: Held, batch: int) -> None:
+    def add_forward(self, operation: TracedOperation, held: Held, batch: int) -> None:
         self.forward.add(operation, held, batch)
         if operation.moves_data and operation.weight > self.weight:
             self.weight, self.kind, self.window = (

@@ -8,7 +8,7 @@ import numpy as np
 
 from augury.oracle.strategies.exchange import gradient_exchange
 from augury.oracle.strategies.split import Split, memory_shares, split_compute
-from augury.oracle.strategy import Case, Estimate, Reason, gradient_bytes, waiting_s
+from augury.oracle.strategy import Estimate, LimitReason, StrategyCase, gradient_bytes, waiting_s
 from augury.oracle.strategy_memory import memory_by_kind
 
 
@@ -17,16 +17,16 @@ class Alone:
     split: Split
     name: str
 
-    def evaluate(self, case: Case) -> Estimate:
+    def evaluate(self, case: StrategyCase) -> Estimate:
         devices, batch, split = case.devices, case.batch, self.split
         figures = split.figures
         compute = split_compute(
             split, case, num=devices, samples=batch, redundancy=figures.redundancy
         )
         told = split.exchange(case, num=devices, samples=batch)
-        parts, losses = told.parts, {Reason.REDUNDANCY: compute.lost_s}
+        parts, losses = told.parts, {LimitReason.REDUNDANCY: compute.lost_s}
         if split.has_whole_weights:
-            losses[Reason.UPDATE] = compute.update_s * (1 - 1 / devices)
+            losses[LimitReason.UPDATE] = compute.update_s * (1 - 1 / devices)
             parts.append(
                 gradient_exchange(
                     case,

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from augury.oracle.strategies.exchange import gradient_exchange
 from augury.oracle.strategy import (
-    Case,
     Estimate,
-    Reason,
+    LimitReason,
+    StrategyCase,
     gradient_bytes,
     must_divide,
     sample_compute_s,
@@ -21,7 +21,7 @@ from augury.oracle.strategy_memory import memory_by_kind
 class Data:
     name: str = "data"
 
-    def evaluate(self, case: Case) -> Estimate:
+    def evaluate(self, case: StrategyCase) -> Estimate:
         devices, batch = case.devices, case.batch
         samples = batch / devices
         update_s = case.work.total_update_s
@@ -42,6 +42,6 @@ class Data:
             memory_bytes=memory_by_kind(case, samples, is_exchanged=True),
             max_devices=batch,
             limit="one sample a device",
-            losses={Reason.UPDATE: update_s * (1 - 1 / devices)},
+            losses={LimitReason.UPDATE: update_s * (1 - 1 / devices)},
             refusals=[must_divide(batch, devices, "the batch does not divide by the devices")],
         )

@@ -6,23 +6,23 @@ import numpy as np
 
 from augury.oracle.cluster.closed_forms import all_reduce_s
 from augury.oracle.cluster.cluster import F8, I8
-from augury.oracle.strategy import Case, Part, Reason, hidden_behind_backward
+from augury.oracle.strategy import CostPart, LimitReason, StrategyCase, hidden_behind_backward
 
 
 def gradient_exchange(
-    case: Case,
+    case: StrategyCase,
     *,
     num: F8,
     size_bytes: float,
     compute_s: F8,
     messages: float = 1,
     flows: float = 1,
-) -> Part:
+) -> CostPart:
     """A ring of ``num`` devices spread over all, one of ``flows`` side by side."""
     alpha, beta = gradient_link(case, flows=flows)
     time_s = all_reduce_s(num, size_bytes, alpha, beta, messages=messages)
-    return Part(
-        reason=Reason.GRADIENT,
+    return CostPart(
+        reason=LimitReason.GRADIENT,
         collective="all-reduce",
         size_bytes=np.full_like(num, size_bytes),
         group=num,
@@ -32,7 +32,7 @@ def gradient_exchange(
     )
 
 
-def gradient_link(case: Case, *, flows: float = 1) -> tuple[F8, F8]:
+def gradient_link(case: StrategyCase, *, flows: float = 1) -> tuple[F8, F8]:
     """Seconds of a message and of a byte, between devices spread over all."""
     machine, level = case.machine, case.level
     beta = machine.seconds_per_byte(level) * case.constants.gradient_contention
@@ -42,8 +42,8 @@ def gradient_link(case: Case, *, flows: float = 1) -> tuple[F8, F8]:
 
 
 def layer_exchange(
-    case: Case, *, num: F8, samples: F8, contention: float, pieces: bool
-) -> list[Part]:
+    case: StrategyCase, *, num: F8, samples: F8, contention: float, pieces: bool
+) -> list[CostPart]:
     """Outputs gathered and gradients summed (or the reverse), layer by layer among ``num``
     neighbours. With ``pieces``, whatever is gathered is also launched piece by piece."""
     work = case.work
@@ -54,8 +54,8 @@ def layer_exchange(
     once_s = (num - 1) * (num_layers * alpha + size_bytes * beta / num)
     launch_s = pieces_s(case, num) if pieces else 0.0
     return [
-        Part(
-            reason=Reason.LAYERWISE,
+        CostPart(
+            reason=LimitReason.LAYERWISE,
             collective=collective,
             size_bytes=size_bytes,
             group=num,
@@ -67,13 +67,13 @@ def layer_exchange(
     ]
 
 
-def layer_link(case: Case, level: I8, contention: float) -> tuple[F8, F8]:
+def layer_link(case: StrategyCase, level: I8, contention: float) -> tuple[F8, F8]:
     """Seconds of a message and of a byte, between neighbours that split layers."""
     beta = case.machine.seconds_per_byte(level)
     at_work = np.where(level == 0, case.constants.node_contention, contention)
     return case.machine.latency_s(level), beta * at_work
 
 
-def pieces_s(case: Case, num: F8) -> F8:
+def pieces_s(case: StrategyCase, num: F8) -> F8:
     """Host's time to launch what puts gathered pieces together."""
     return np.where(num > 1, case.constants.piece_s * num * case.work.num_weighted, 0.0)

@@ -12,11 +12,11 @@ from augury.oracle.cluster.cluster import F8
 from augury.oracle.strategies.exchange import gradient_exchange
 from augury.oracle.strategies.split import Split, memory_shares, split_compute
 from augury.oracle.strategy import (
-    Case,
+    CostPart,
     Estimate,
+    LimitReason,
     Mask,
-    Part,
-    Reason,
+    StrategyCase,
     gradient_bytes,
     must_divide,
     waiting_s,
@@ -29,7 +29,7 @@ class Grouped:
     split: Split
     name: str
 
-    def evaluate(self, case: Case) -> Estimate:
+    def evaluate(self, case: StrategyCase) -> Estimate:
         devices, work, split = case.devices, case.work, self.split
         figures = split.figures
         group, groups = np.full_like(devices, case.group), between_groups(case)
@@ -63,13 +63,13 @@ class Grouped:
             max_devices=case.batch * min(case.group, split.most(work)),
             limit=f"one sample a group, and {figures.limit} in a group",
             losses={
-                Reason.REDUNDANCY: compute.lost_s,
-                Reason.UPDATE: compute.update_s * (1 - 1 / (devices if is_whole else groups)),
+                LimitReason.REDUNDANCY: compute.lost_s,
+                LimitReason.UPDATE: compute.update_s * (1 - 1 / (devices if is_whole else groups)),
             },
             refusals=refusals,
         )
 
-    def _refusals(self, case: Case, group: F8, groups: F8) -> list[tuple[Mask, str]]:
+    def _refusals(self, case: StrategyCase, group: F8, groups: F8) -> list[tuple[Mask, str]]:
         size, limit = case.group, self.split.most(case.work)
         return [
             must_divide(case.devices, group, f"the devices do not divide into groups of {size}"),
@@ -81,18 +81,18 @@ class Grouped:
         ]
 
 
-def between_groups(case: Case) -> F8:
+def between_groups(case: StrategyCase) -> F8:
     """How many groups there are, at least one."""
     return np.maximum(1.0, np.floor(case.devices / case.group))
 
 
-def group_messages(split: Split, case: Case) -> float:
+def group_messages(split: Split, case: StrategyCase) -> float:
     """Of the exchange between groups."""
     share: float = getattr(case.constants, split.figures.group_messages)
     return 1 + share * (case.work.num_weighted - 1)
 
 
-def _inside(case: Case, group: F8) -> Part:
+def _inside(case: StrategyCase, group: F8) -> CostPart:
     """Where all of a group hold the same weights: summed there first."""
     machine = case.machine
     level = machine.level_of(group)
@@ -100,8 +100,8 @@ def _inside(case: Case, group: F8) -> Part:
     time_s = all_reduce_s(
         group, size_bytes, machine.latency_s(level), machine.seconds_per_byte(level)
     )
-    return Part(
-        reason=Reason.GRADIENT,
+    return CostPart(
+        reason=LimitReason.GRADIENT,
         collective="all-reduce",
         size_bytes=np.full_like(group, size_bytes),
         group=group,

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from augury.oracle.cluster.cluster import F8
-from augury.oracle.layer_costs import Work
+from augury.oracle.layer_costs import LayerWork
 from augury.oracle.strategies.exchange import layer_exchange, pieces_s
-from augury.oracle.strategies.split import Exchange, Figures
-from augury.oracle.strategy import Case
+from augury.oracle.strategies.split import Figures, LayerExchange
+from augury.oracle.strategy import StrategyCase
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,13 +22,13 @@ class LayerSplit:
     """Piece by piece, each launched; else they are summed."""
     has_whole_weights: bool = False
 
-    def most(self, work: Work) -> int:
+    def most(self, work: LayerWork) -> int:
         return work.min_filters if self.gathers_outputs else work.min_channels
 
-    def launch_s(self, case: Case, num: F8) -> F8:
+    def launch_s(self, case: StrategyCase, num: F8) -> F8:
         return pieces_s(case, num) if self.gathers_outputs else np.zeros_like(num)
 
-    def exchange(self, case: Case, *, num: F8, samples: F8) -> Exchange:
+    def exchange(self, case: StrategyCase, *, num: F8, samples: F8) -> LayerExchange:
         parts = layer_exchange(
             case,
             num=num,
@@ -36,7 +36,7 @@ class LayerSplit:
             contention=getattr(case.constants, self.contention),
             pieces=self.gathers_outputs,
         )
-        return Exchange(parts=parts, axes={self.figures.axis: num})
+        return LayerExchange(parts=parts, axes={self.figures.axis: num})
 
 
 FILTER = LayerSplit(

@@ -9,14 +9,21 @@ import numpy as np
 from augury.oracle.cluster.cluster import F8
 from augury.oracle.layer_costs import WEIGHT_BYTES
 from augury.oracle.strategies.stages import stages_of
-from augury.oracle.strategy import Case, Estimate, Part, Reason, sample_compute_s, waiting_s
+from augury.oracle.strategy import (
+    CostPart,
+    Estimate,
+    LimitReason,
+    StrategyCase,
+    sample_compute_s,
+    waiting_s,
+)
 
 
 @dataclass(frozen=True)
 class Pipeline:
     name: str = "pipeline"
 
-    def evaluate(self, case: Case) -> Estimate:
+    def evaluate(self, case: StrategyCase) -> Estimate:
         devices, batch, work = case.devices, case.batch, case.work
         numbers, where = np.unique(devices, return_inverse=True)
         stages = [stages_of(work, int(number)) for number in numbers]
@@ -46,8 +53,8 @@ class Pipeline:
             axes={"pipeline": devices, "micro_batches": micro},
             compute_s=compute_s,
             parts=[
-                Part(
-                    reason=Reason.POINT_TO_POINT,
+                CostPart(
+                    reason=LimitReason.POINT_TO_POINT,
                     collective="send",
                     size_bytes=2 * size_bytes * micro,
                     group=np.minimum(devices, 2.0),
@@ -60,14 +67,17 @@ class Pipeline:
             memory_bytes=_memory(case, of_stages, micro),
             max_devices=np.full_like(devices, len(work.model.layers)),
             limit="one layer a stage",
-            losses={Reason.IMBALANCE: compute_s - even_s - update_s, Reason.UPDATE: update_s},
+            losses={
+                LimitReason.IMBALANCE: compute_s - even_s - update_s,
+                LimitReason.UPDATE: update_s,
+            },
             refusals=[
                 (np.mod(batch, micro) != 0, "the batch does not divide into its micro-batches"),
             ],
         )
 
 
-def micro_batches(case: Case) -> F8:
+def micro_batches(case: StrategyCase) -> F8:
     """Unless told: the most that divide the batch, up to four per stage."""
     stated = case.options.micro_batches
     if stated is not None:
@@ -85,7 +95,7 @@ def micro_batches(case: Case) -> F8:
     return np.array(found, float)
 
 
-def _memory(case: Case, of_stages: object, micro: F8) -> dict[str, F8]:
+def _memory(case: StrategyCase, of_stages: object, micro: F8) -> dict[str, F8]:
     """1F1B keeps as many micro-batches of the first stage as there are stages; GPipe keeps all."""
     assert callable(of_stages)
     work, options = case.work, case.options

@@ -9,15 +9,15 @@ from typing import Protocol
 import numpy as np
 
 from augury.oracle.cluster.cluster import F8
-from augury.oracle.layer_costs import Work
-from augury.oracle.strategy import Case, Mask, Part, sample_compute_s
+from augury.oracle.layer_costs import LayerWork
+from augury.oracle.strategy import CostPart, Mask, StrategyCase, sample_compute_s
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Exchange:
+class LayerExchange:
     """What those devices tell each other in a step, beside gradients."""
 
-    parts: list[Part]
+    parts: list[CostPart]
     axes: dict[str, F8]
     fits: Mask | None = None
     """Whether samples can be cut at all; None: always."""
@@ -47,13 +47,13 @@ class Split(Protocol):
         """Whether every device holds all weights, and has gradients of all of them to exchange."""
         ...
 
-    def most(self, work: Work) -> int:
+    def most(self, work: LayerWork) -> int:
         """Devices."""
         ...
 
-    def launch_s(self, case: Case, num: F8) -> F8: ...
+    def launch_s(self, case: StrategyCase, num: F8) -> F8: ...
 
-    def exchange(self, case: Case, *, num: F8, samples: F8) -> Exchange: ...
+    def exchange(self, case: StrategyCase, *, num: F8, samples: F8) -> LayerExchange: ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,7 +72,7 @@ class SplitCompute:
 
 
 def split_compute(
-    split: Split, case: Case, *, num: F8, samples: F8, redundancy: str
+    split: Split, case: StrategyCase, *, num: F8, samples: F8, redundancy: str
 ) -> SplitCompute:
     whole_s = samples * sample_compute_s(case)
     layers_s = whole_s * shrunk(num, getattr(case.constants, redundancy))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from augury.oracle.cluster.cluster import F8
-from augury.oracle.layer_costs import Work
+from augury.oracle.layer_costs import LayerWork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class Stages:
     largest_items: float
 
 
-def stages_of(work: Work, num: int) -> Stages:
+def stages_of(work: LayerWork, num: int) -> Stages:
     known = work.remembered.get(("stages", num))
     if isinstance(known, Stages):
         return known
@@ -51,7 +51,7 @@ def stages_of(work: Work, num: int) -> Stages:
     return found
 
 
-def first_layers(work: Work, num: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def first_layers(work: LayerWork, num: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Where stages begin: by bisection over what the slowest may take, filled greedily."""
     seconds = work.forward_s + work.backward_s
     num = min(num, len(seconds))

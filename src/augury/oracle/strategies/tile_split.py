@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from augury.oracle.cluster.cluster import F8
-from augury.oracle.layer_costs import Work
-from augury.oracle.strategies.split import Exchange, Figures
+from augury.oracle.layer_costs import LayerWork
+from augury.oracle.strategies.split import Figures, LayerExchange
 from augury.oracle.strategies.tiles import max_tiles, tiling_of
-from augury.oracle.strategy import Case, Part, Reason
+from augury.oracle.strategy import CostPart, LimitReason, StrategyCase
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,13 +18,13 @@ class TileSplit:
     figures: Figures
     has_whole_weights: bool = True
 
-    def most(self, work: Work) -> int:
+    def most(self, work: LayerWork) -> int:
         return max_tiles(work)
 
-    def launch_s(self, case: Case, num: F8) -> F8:  # noqa: ARG002
+    def launch_s(self, case: StrategyCase, num: F8) -> F8:  # noqa: ARG002
         return np.zeros_like(num)
 
-    def exchange(self, case: Case, *, num: F8, samples: F8) -> Exchange:
+    def exchange(self, case: StrategyCase, *, num: F8, samples: F8) -> LayerExchange:
         """Both ways with every neighbour, of inputs in forward and of gradients in backward."""
         work, machine = case.work, case.machine
         numbers, where = np.unique(num, return_inverse=True)
@@ -35,8 +35,8 @@ class TileSplit:
         beta = machine.seconds_per_byte(level) + case.constants.staging_s_per_byte
         size_bytes = samples * items * work.precision.item_bytes
         time_s = 2 * (2 * exchanges * machine.latency_s(level) + size_bytes * beta)
-        halos = Part(
-            reason=Reason.HALO,
+        halos = CostPart(
+            reason=LimitReason.HALO,
             collective="halo exchange",
             size_bytes=2 * size_bytes,
             group=num,
@@ -50,7 +50,7 @@ class TileSplit:
             for i, name in enumerate(names)
         }
         fits = np.array([tiling.fits for tiling in tilings])[where]
-        return Exchange(parts=[halos], axes=axes, fits=fits)
+        return LayerExchange(parts=[halos], axes=axes, fits=fits)
 
 
 TILES = TileSplit(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from augury.core.model import LayerKind, ModelLayer
-from augury.oracle.layer_costs import Work
+from augury.oracle.layer_costs import LayerWork
 
 MAX_EXTENTS = 3
 
@@ -23,7 +23,7 @@ class Tiling:
     fits: bool
 
 
-def tiling_of(work: Work, num: int) -> Tiling:
+def tiling_of(work: LayerWork, num: int) -> Tiling:
     """With the least to exchange, and no more neighbours than needed."""
     known = work.remembered.get(("tiling", num))
     if isinstance(known, Tiling):
@@ -41,11 +41,11 @@ def tiling_of(work: Work, num: int) -> Tiling:
     return best
 
 
-def max_tiles(work: Work) -> int:
+def max_tiles(work: LayerWork) -> int:
     return math.prod(_smallest(work))
 
 
-def _tiling(work: Work, cuts: tuple[int, ...], fits: bool) -> Tiling:
+def _tiling(work: LayerWork, cuts: tuple[int, ...], fits: bool) -> Tiling:
     items, exchanges = 0.0, 0
     for _, of_inputs, of_outputs in halos_of(work, cuts):
         items += of_inputs + of_outputs
@@ -53,7 +53,7 @@ def _tiling(work: Work, cuts: tuple[int, ...], fits: bool) -> Tiling:
     return Tiling(cuts=cuts, halo_items=items, num_exchanges=exchanges, fits=fits)
 
 
-def halos_of(work: Work, cuts: tuple[int, ...]) -> Iterator[tuple[int, float, float]]:
+def halos_of(work: LayerWork, cuts: tuple[int, ...]) -> Iterator[tuple[int, float, float]]:
     """Layers that exchange borders, by their places: items of inputs, and of outputs' gradients."""
     for place, layer in _windowed(work):
         of_inputs = _halo(layer.input_shape, layer.kernel, cuts)
@@ -74,14 +74,14 @@ def _halo(shape: tuple[int, ...], kernel: tuple[int, ...], cuts: tuple[int, ...]
     )
 
 
-def _windowed(work: Work) -> Iterator[tuple[int, ModelLayer]]:
+def _windowed(work: LayerWork) -> Iterator[tuple[int, ModelLayer]]:
     kinds = (LayerKind.CONVOLUTION, LayerKind.POOLING)
     for place, layer in enumerate(work.model.layers):
         if layer.kind in kinds and any(size > 1 for size in layer.kernel):
             yield place, layer
 
 
-def _smallest(work: Work) -> tuple[int, ...]:
+def _smallest(work: LayerWork) -> tuple[int, ...]:
     """The least extents of a convolution's output; an image that nobody convolves is one tile."""
     known = work.remembered.get("smallest image")
     if isinstance(known, tuple):

@@ -13,10 +13,10 @@ from augury.oracle.layer_costs import WEIGHT_BYTES
 from augury.oracle.strategies.data import Data
 from augury.oracle.strategies.exchange import gradient_link
 from augury.oracle.strategy import (
-    Case,
+    CostPart,
     Estimate,
-    Part,
-    Reason,
+    LimitReason,
+    StrategyCase,
     gradient_bytes,
     hidden_behind,
     hidden_behind_backward,
@@ -31,7 +31,7 @@ class Zero:
     def name(self) -> str:
         return f"zero{self.stage}"
 
-    def evaluate(self, case: Case) -> Estimate:
+    def evaluate(self, case: StrategyCase) -> Estimate:
         whole = Data().evaluate(case)
         devices, work = case.devices, case.work
         saved_s = work.total_update_s * (1 - 1 / devices)
@@ -46,7 +46,7 @@ class Zero:
             losses={},
         )
 
-    def _parts(self, case: Case, compute_s: F8) -> list[Part]:
+    def _parts(self, case: StrategyCase, compute_s: F8) -> list[CostPart]:
         """Gradients are scattered, parameters gathered: once behind the update, or, where nobody
         keeps them, layer by layer in forward and again in backward."""
         devices, level = case.devices, case.level
@@ -61,7 +61,7 @@ class Zero:
         if self.stage == 3 and case.options.overlap:
             scatter_exposed_s, gather_exposed_s = _hidden(case, scatter_s, gather_s, compute_s)
         return [
-            Part(
+            CostPart(
                 reason=reason,
                 collective=collective,
                 size_bytes=np.full_like(devices, number * size_bytes),
@@ -71,12 +71,12 @@ class Zero:
                 exposed_s=exposed_s,
             )
             for reason, collective, number, time_s, exposed_s in (
-                (Reason.GRADIENT, "reduce-scatter", 1, scatter_s, scatter_exposed_s),
-                (Reason.GATHER, "all-gather", times, gather_s, gather_exposed_s),
+                (LimitReason.GRADIENT, "reduce-scatter", 1, scatter_s, scatter_exposed_s),
+                (LimitReason.GATHER, "all-gather", times, gather_s, gather_exposed_s),
             )
         ]
 
-    def _memory(self, case: Case, whole: Estimate) -> dict[str, F8]:
+    def _memory(self, case: StrategyCase, whole: Estimate) -> dict[str, F8]:
         shared = ("optimizer", "gradients", "parameters")[: self.stage]
         memory = {
             kind: held / case.devices if kind in shared else held
@@ -90,7 +90,7 @@ class Zero:
         return memory
 
 
-def _hidden(case: Case, scatter_s: F8, gather_s: F8, compute_s: F8) -> tuple[F8, F8]:
+def _hidden(case: StrategyCase, scatter_s: F8, gather_s: F8, compute_s: F8) -> tuple[F8, F8]:
     """Layer by layer: half of what is gathered behind forward, the rest beside gradients behind
     backward."""
     work, half_s = case.work, gather_s / 2

@@ -11,7 +11,7 @@ import torch
 from augury.core.enums import OpKind
 from augury.core.plan.plan import HALF_MESSAGE_BYTES, Order
 from augury.core.plan.problem import Problem
-from augury.runtime.piece_layout import Layout, lay_out
+from augury.runtime.piece_layout import PieceLayout, lay_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +23,11 @@ class Half:
     own: Any
 
 
-class Memory:
+class GradientMemory:
     """One flat memory, laid out: as pieces, as gradients that lie in it as a whole, and as the
     slices of those that do not."""
 
-    def __init__(self, layout: Layout, order: Order, parameters: list[Any]) -> None:
+    def __init__(self, layout: PieceLayout, order: Order, parameters: list[Any]) -> None:
         self._bytes = torch.zeros(layout.size_bytes, dtype=torch.uint8)
         self.pieces: list[Any] = []
         for number, piece in enumerate(order.pieces):
@@ -44,14 +44,16 @@ class Memory:
         ]
         """From which item to which, and where they lie."""
 
-    def _view(self, layout: Layout, number: int, parameter: Any) -> Any:
+    def _view(self, layout: PieceLayout, number: int, parameter: Any) -> Any:
         at = layout.whole_at(number)
         if at is None:
             return None
         flat = self._bytes[at : at + parameter.nbytes].view(parameter.dtype)
         return flat.as_strided(parameter.size(), _strides(parameter), flat.storage_offset())
 
-    def _slices(self, layout: Layout, number: int, parameter: Any) -> list[tuple[int, int, Any]]:
+    def _slices(
+        self, layout: PieceLayout, number: int, parameter: Any
+    ) -> list[tuple[int, int, Any]]:
         item = parameter.element_size()
         return [
             (
@@ -63,7 +65,7 @@ class Memory:
         ]
 
 
-class Buffers:
+class PieceBuffers:
     """``pieces`` are flat tensors, one for each piece of the order; the second half of an
     exchange has that of its first half. Gradients go by their place in the Problem.
 
@@ -83,11 +85,11 @@ class Buffers:
         # DDP multiplies by this too, rather than to divide: results are to be the same bits.
         self._share = 1.0 / num_ranks
         layout = lay_out(problem, order, num_ranks)
-        self._shares = Memory(layout, order, parameters)
+        self._shares = GradientMemory(layout, order, parameters)
         self._sums = self._next = self._shares
         if apart:
-            self._sums = Memory(layout, order, parameters)
-            self._next = Memory(layout, order, parameters)
+            self._sums = GradientMemory(layout, order, parameters)
+            self._next = GradientMemory(layout, order, parameters)
         self.halves: dict[int, list[Half]] = {}
         """Of a REDUCE_SCATTER and of its ALL_GATHER: the messages that it is made of."""
         for number, piece in enumerate(order.pieces):

@@ -11,7 +11,7 @@ from torch.nn.parallel import distributed as ddp
 _MIB = 1 << 20
 
 
-class Buckets:
+class LiveBuckets:
     """Those that the program asked for, and how to change them between steps. A reducer that is
     not used ignores gradients; it is kept, as a new one first arranges its buckets anew, for which
     ranks wait for each other in a forward."""

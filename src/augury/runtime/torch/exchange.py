@@ -18,7 +18,7 @@ from augury.core.plan.plan import Plan, is_swapped
 from augury.runtime.meter import Meter
 from augury.runtime.piece_recorder import announce
 from augury.runtime.torch.aliases import has_aliases
-from augury.runtime.torch.buffers import Buffers
+from augury.runtime.torch.buffers import PieceBuffers
 from augury.runtime.torch.groups import ControlGroup, PieceGroup
 from augury.runtime.torch.sender import Sender
 from augury.runtime.torch.updates import Updates, undisturbed
@@ -36,7 +36,7 @@ class Unit:
     size_bytes: int
 
 
-class Exchange:
+class GradientExchange:
     def __init__(
         self,
         plan: Plan,
@@ -57,7 +57,7 @@ class Exchange:
         self._model = model
         self._updates = updates
         self._group, self._control = group, control
-        self._buffers = Buffers(
+        self._buffers = PieceBuffers(
             plan.problem,
             plan.order,
             parameters,

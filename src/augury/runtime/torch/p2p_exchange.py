@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from augury.runtime.torch.buffers import Buffers
+from augury.runtime.torch.buffers import PieceBuffers
 from augury.runtime.torch.groups import PieceGroup
 
 MAX_PIECES = 1 << 18
@@ -27,7 +27,7 @@ class Swap:
     """``epoch``: how many there have been on this group, the same on both ranks: what nobody sends
     any more is not to be taken for what another one waits for."""
 
-    def __init__(self, group: PieceGroup, buffers: Buffers, epoch: int) -> None:
+    def __init__(self, group: PieceGroup, buffers: PieceBuffers, epoch: int) -> None:
         self._group = group
         self._other = 1 - group.rank
         self._buffers = buffers

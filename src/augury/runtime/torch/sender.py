@@ -19,7 +19,7 @@ import torch
 from augury.core.enums import OpKind
 from augury.core.plan.plan import FIRST_OPS, LAST_OPS, Order, Plan
 from augury.runtime.meter import Meter
-from augury.runtime.torch.buffers import Buffers
+from augury.runtime.torch.buffers import PieceBuffers
 from augury.runtime.torch.groups import PieceGroup
 from augury.runtime.torch.p2p_exchange import Swap
 
@@ -31,7 +31,7 @@ class Sender:
     def __init__(
         self,
         plan: Plan,
-        buffers: Buffers,
+        buffers: PieceBuffers,
         group: PieceGroup,
         meter: Meter,
         *,

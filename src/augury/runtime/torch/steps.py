@@ -20,13 +20,13 @@ from augury.runtime.say import say
 from augury.runtime.torch.access_guard import Watch
 from augury.runtime.torch.aliases import Aliases
 from augury.runtime.torch.compatibility import has_step_hooks, is_plain_step
-from augury.runtime.torch.exchange import Exchange, own_gradient
+from augury.runtime.torch.exchange import GradientExchange, own_gradient
 from augury.runtime.torch.exchange_counter import NoSync, Turns, announces_exchange
 from augury.runtime.torch.hooks import GradientHooks, ModuleHooks
 from augury.runtime.torch.updates import Updates, undisturbed
 
 
-class Phase(Enum):
+class ExchangePhase(Enum):
     """Where an exchange of gradients is."""
 
     IDLE = auto()
@@ -44,11 +44,11 @@ class Phase(Enum):
     """Waiting failed: another rank has failed or died."""
 
 
-LOST = (Phase.INCOMPLETE, Phase.BROKEN)
-IN_FLIGHT = (Phase.FILLING, Phase.SENT, Phase.DUE)
+LOST = (ExchangePhase.INCOMPLETE, ExchangePhase.BROKEN)
+IN_FLIGHT = (ExchangePhase.FILLING, ExchangePhase.SENT, ExchangePhase.DUE)
 
 
-class Steps:
+class PlannedSteps:
     """One training under one plan at a time: ``exchange`` is None while stock DDP runs."""
 
     def __init__(
@@ -58,9 +58,9 @@ class Steps:
         self._updates, self._turns = updates, turns
         self._rank = rank
         self._watch = Watch(self._on_touch)
-        self._exchange: Exchange | None = None
+        self._exchange: GradientExchange | None = None
         self._aliases = Aliases()
-        self.phase = Phase.IDLE
+        self.phase = ExchangePhase.IDLE
         self._why_lost = ""
         self._is_expected = False
         self._is_backward_seen = False
@@ -78,7 +78,7 @@ class Steps:
 
     @property
     def is_filling(self) -> bool:
-        return self.phase is Phase.FILLING
+        return self.phase is ExchangePhase.FILLING
 
     @property
     def is_expected(self) -> bool:
@@ -91,7 +91,7 @@ class Steps:
         if self.gradient_hooks is not None:
             self.gradient_hooks.keep_last()
 
-    def follow(self, exchange: Exchange | None) -> None:
+    def follow(self, exchange: GradientExchange | None) -> None:
         """From now on; nothing may be in flight."""
         self._exchange = exchange
         self._is_expected = self._is_in_forward = False
@@ -110,7 +110,7 @@ class Steps:
             self._refuse_late(exchange, parameter)
             exchange.note_used(parameter)
             return
-        if self.phase is Phase.IDLE:
+        if self.phase is ExchangePhase.IDLE:
             self._queue_end()
             self._begin(exchange)
         # Between layers, whose data is what caches hold, every call of ours is a slow one.
@@ -121,7 +121,7 @@ class Steps:
         if not exchange.sender.waiting_for and self._task != torch._C._current_graph_task_id():
             self._queue_end()  # the first gradient was another backward's, or of one inside it
 
-    def _refuse_late(self, exchange: Exchange, parameter: Any) -> None:
+    def _refuse_late(self, exchange: GradientExchange, parameter: Any) -> None:
         """A second backward of one forward brings a gradient that was taken for unused: stock DDP
         fails as well."""
         if exchange.was_filled(parameter):
@@ -135,7 +135,7 @@ class Steps:
         self._task = torch._C._current_graph_task_id()
         torch.autograd.Variable._execution_engine.queue_callback(self._end_backward)
 
-    def _put(self, exchange: Exchange, parameter: Any) -> None:
+    def _put(self, exchange: GradientExchange, parameter: Any) -> None:
         number = exchange.number_of[id(parameter)]
         if number not in exchange.sender.waiting_for:
             name = exchange.plan.problem.gradients[number].name
@@ -145,15 +145,15 @@ class Steps:
             )
         exchange.put(number, own_gradient(parameter, self._model.gradient_as_bucket_view))
 
-    def _begin(self, exchange: Exchange) -> None:
+    def _begin(self, exchange: GradientExchange) -> None:
         self._wait(self._turns.begin)
-        self.phase = Phase.FILLING
+        self.phase = ExchangePhase.FILLING
         exchange.begin(self._began_ns if self._is_backward_seen else time.perf_counter_ns())
 
     def _end_backward(self) -> None:
         """Autograd has done everything that it could do."""
         exchange = self._exchange
-        if exchange is None or self.phase is not Phase.FILLING:
+        if exchange is None or self.phase is not ExchangePhase.FILLING:
             return
         exchange.meter.end_backward()
         is_seen = self._is_backward_seen
@@ -164,7 +164,7 @@ class Steps:
             self.flush()  # nothing can be watched from here
 
     def before_backward(self) -> None:
-        if self.phase in (Phase.SENT, Phase.DUE):
+        if self.phase in (ExchangePhase.SENT, ExchangePhase.DUE):
             self.flush()  # it may add to gradients that are not the means yet
         if self._is_expected and self.gradient_hooks is not None:
             self.gradient_hooks.keep_last()
@@ -175,13 +175,13 @@ class Steps:
         """Without a gradient nothing has happened. With some, other ranks count on the rest."""
         self._is_backward_seen = False
         exchange = self._exchange
-        if exchange is not None and self.phase is Phase.FILLING:
+        if exchange is not None and self.phase is ExchangePhase.FILLING:
             self._give_up(exchange, "backward failed")
 
     def after_backward(self) -> None:
         self._is_backward_seen = False
         exchange = self._exchange
-        if exchange is None or self.phase not in (Phase.FILLING, Phase.SENT):
+        if exchange is None or self.phase not in (ExchangePhase.FILLING, ExchangePhase.SENT):
             return
         if exchange.sender.waiting_for:
             if not self._model.find_unused_parameters:
@@ -191,25 +191,25 @@ class Steps:
             self._fill(exchange)
             self.flush()
             return
-        if self.phase is Phase.FILLING:
+        if self.phase is ExchangePhase.FILLING:
             self._fill(exchange)  # this backward was the last of several
         if self._habits.barrier == "backward" or exchange.has_aliases():
             self.flush()
         else:
             exchange.meter.own(self._look_out, exchange)
 
-    def _fill(self, exchange: Exchange) -> None:
+    def _fill(self, exchange: GradientExchange) -> None:
         """Every rank sends its whole list."""
         self._is_expected = False
         exchange.fill(agree=self._model.find_unused_parameters)
         exchange.meter.own(exchange.sender.advance, True)
-        self.phase = Phase.SENT
+        self.phase = ExchangePhase.SENT
         self._turns.end()
 
-    def _give_up(self, exchange: Exchange, why: str) -> None:
+    def _give_up(self, exchange: GradientExchange, why: str) -> None:
         """No rank can take this step, and none waits for this one."""
         self._is_expected = False
-        self.phase = Phase.INCOMPLETE
+        self.phase = ExchangePhase.INCOMPLETE
         self._watch.stop()
         missing = [exchange.plan.problem.gradients[n].name for n in exchange.sender.waiting_for]
         names = f"{', '.join(sorted(missing)[:8])}{', ...' if len(missing) > 8 else ''}"
@@ -219,7 +219,7 @@ class Steps:
             exchange.spoil(self._why_lost)
 
     def _lost(self) -> RuntimeError:
-        if self.phase is Phase.INCOMPLETE:
+        if self.phase is ExchangePhase.INCOMPLETE:
             return RuntimeError(
                 "Expected to have finished reduction in the prior iteration before starting a new "
                 f"one: {self._why_lost}. If parameters are meant to be unused, pass "
@@ -229,14 +229,14 @@ class Steps:
 
     # --- between backward and forward
 
-    def _look_out(self, exchange: Exchange, parameters: bool = True) -> None:
+    def _look_out(self, exchange: GradientExchange, parameters: bool = True) -> None:
         gradients = exchange.gradients()
         self._watch.may_be_zeroed = gradients.keys()
         self._watch.watched = exchange.watched(gradients, parameters=parameters)
         self._watch.start()
         self._meter_watch(exchange)
 
-    def _meter_watch(self, exchange: Exchange) -> None:
+    def _meter_watch(self, exchange: GradientExchange) -> None:
         """What watching has cost since this was called last."""
         num_calls, self._watch.num_calls = self._watch.num_calls, 0
         if exchange.meter.is_counting:
@@ -253,7 +253,7 @@ class Steps:
             return True
         if torch._C._current_graph_task_id() != -1:
             return False  # backward itself may
-        self._habits.note("step" if self.phase is Phase.DUE else "backward")
+        self._habits.note("step" if self.phase is ExchangePhase.DUE else "backward")
         self.flush()
         return True
 
@@ -264,12 +264,12 @@ class Steps:
         if exchange is None or self.phase not in IN_FLIGHT:
             self._watch.stop()
             return previous(*args, **options)
-        if self.phase is Phase.FILLING:
+        if self.phase is ExchangePhase.FILLING:
             # As with stock DDP, gradients stay on this rank, and the next forward fails.
             self._give_up(exchange, "backward did not make all gradients")
             return previous(*args, **options)
         if (
-            self.phase is Phase.DUE
+            self.phase is ExchangePhase.DUE
             or args
             or options
             or has_step_hooks(self._optimizer)
@@ -288,7 +288,7 @@ class Steps:
         exchange.meter.own(self._step_later, exchange)
         return None
 
-    def _step_now(self, exchange: Exchange, previous: Callable[..., Any]) -> Any:
+    def _step_now(self, exchange: GradientExchange, previous: Callable[..., Any]) -> Any:
         self._wait(exchange.drop)
         self._watch.stop()
         with undisturbed():
@@ -300,15 +300,15 @@ class Steps:
             self._is_stepping = False
             with undisturbed():
                 exchange.swap_out(kept)
-        self.phase = Phase.DUE
+        self.phase = ExchangePhase.DUE
         # Parameters are up to date; gradients are given their means when they are read.
         self._look_out(exchange, parameters=False)
         return result
 
-    def _step_later(self, exchange: Exchange) -> None:
+    def _step_later(self, exchange: GradientExchange) -> None:
         with self._updates.announced():
             # Hooks of the program may have looked at gradients, or changed them.
-            if self.phase is not Phase.SENT or exchange.was_edited():
+            if self.phase is not ExchangePhase.SENT or exchange.was_edited():
                 self.flush()
                 self._updates.step_whole()
                 return
@@ -318,7 +318,7 @@ class Steps:
                 if others:
                     self._updates.apply(others, [parameter.grad for parameter in others])
                 self._watch.watched.update(self._updates.states(exchange.unit_of))
-            self.phase = Phase.DUE
+            self.phase = ExchangePhase.DUE
 
     def on_zero_grad(
         self, previous: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
@@ -331,9 +331,13 @@ class Steps:
         """Waits for what is in flight and applies what is due: parameters and gradients are then
         as stock DDP would have left them."""
         exchange = self._exchange
-        if exchange is None or self._is_stepping or self.phase not in (Phase.SENT, Phase.DUE):
+        if (
+            exchange is None
+            or self._is_stepping
+            or self.phase not in (ExchangePhase.SENT, ExchangePhase.DUE)
+        ):
             return
-        if self.phase is Phase.DUE:
+        if self.phase is ExchangePhase.DUE:
             self._wait(exchange.wait_all, False)
         else:
             self._wait(exchange.drop)
@@ -342,7 +346,7 @@ class Steps:
 
     def require_whole(self) -> None:
         """Parameters may be read: all of them are of one step."""
-        if self.phase is Phase.BROKEN and self._is_partly_updated:
+        if self.phase is ExchangePhase.BROKEN and self._is_partly_updated:
             raise RuntimeError(
                 f"parameters are only partly updated: {self._why_lost}. Resume from a checkpoint"
             )
@@ -362,13 +366,13 @@ class Steps:
         if self.module_hooks is not None:
             self.module_hooks.attach()
         is_wanted = announces_exchange(model)
-        if self.phase is Phase.FILLING and is_wanted:
+        if self.phase is ExchangePhase.FILLING and is_wanted:
             self._give_up(exchange, "backward did not make all gradients")
         if self.phase in LOST and (is_wanted or self._is_partly_updated):
             raise self._lost()
-        if self.phase is Phase.SENT:
+        if self.phase is ExchangePhase.SENT:
             self.flush()
-        if self.phase is Phase.DUE:
+        if self.phase is ExchangePhase.DUE:
             if not exchange.left:
                 exchange.give_back_all()
                 self._rest()
@@ -386,12 +390,12 @@ class Steps:
         if not (self._is_in_forward or torch.is_grad_enabled()):
             self._step_aside()
             return
-        if self.phase not in (Phase.SENT, Phase.DUE):
+        if self.phase not in (ExchangePhase.SENT, ExchangePhase.DUE):
             return
         if not self._is_in_forward:
-            if self.phase is Phase.DUE and not exchange.left:
+            if self.phase is ExchangePhase.DUE and not exchange.left:
                 return
-            self._habits.note("step" if self.phase is Phase.DUE else "backward")
+            self._habits.note("step" if self.phase is ExchangePhase.DUE else "backward")
             self.flush()
             return
         if exchange.left:
@@ -402,14 +406,14 @@ class Steps:
         it up again."""
         if self._is_partly_updated:
             raise self._lost()
-        if self.phase in (Phase.SENT, Phase.DUE):
-            self._habits.note("step" if self.phase is Phase.DUE else "backward")
+        if self.phase in (ExchangePhase.SENT, ExchangePhase.DUE):
+            self._habits.note("step" if self.phase is ExchangePhase.DUE else "backward")
             self.flush()
         self._watch.stop()  # a mode that noticed something itself is put on again behind that
         if self.module_hooks is not None:
             self.module_hooks.remove()
 
-    def _wait_for(self, exchange: Exchange, parameter_ids: list[int]) -> None:
+    def _wait_for(self, exchange: GradientExchange, parameter_ids: list[int]) -> None:
         unit_of, watched = exchange.unit_of, self._watch.watched
         units = {unit_of[one] for one in parameter_ids}
         if not units.isdisjoint(exchange.left):
@@ -427,7 +431,7 @@ class Steps:
         model.require_backward_grad_sync = self._asked_to_sync
         model.require_forward_param_sync = is_wanted
         exchange = self._exchange
-        if exchange is not None and self.phase is Phase.DUE:
+        if exchange is not None and self.phase is ExchangePhase.DUE:
             exchange.meter.own(self._wait, exchange.wait_all, True)
             self._rest()
         if is_wanted and output is not None:
@@ -443,7 +447,7 @@ class Steps:
         except BaseException as error:
             self._is_partly_updated = exchange is not None and exchange.is_partly_updated
             self._why_lost = str(error) or type(error).__name__
-            self.phase = Phase.BROKEN
+            self.phase = ExchangePhase.BROKEN
             self._watch.stop()
             if exchange is not None and isinstance(error, Exception):
                 exchange.require_sound()  # a connection that ends is not the cause
@@ -452,5 +456,5 @@ class Steps:
     def _rest(self) -> None:
         if self._exchange is not None:
             self._meter_watch(self._exchange)
-        self.phase = Phase.IDLE
+        self.phase = ExchangePhase.IDLE
         self._watch.stop()

@@ -29,18 +29,18 @@ from augury.runtime.torch.backward import TellOfBackward
 from augury.runtime.torch.compatibility import GOVERNED, planned_parameters, why_never, why_not
 from augury.runtime.torch.consensus import agree
 from augury.runtime.torch.control import Control
-from augury.runtime.torch.ddp_buckets import Buckets, shown, why_no_buckets
-from augury.runtime.torch.exchange import Exchange
+from augury.runtime.torch.ddp_buckets import LiveBuckets, shown, why_no_buckets
+from augury.runtime.torch.exchange import GradientExchange
 from augury.runtime.torch.exchange_counter import Turns, announces_exchange, restore_sync
 from augury.runtime.torch.groups import ControlGroup, PieceGroup
 from augury.runtime.torch.hooks import GradientHooks, Hook, ModuleHooks, Replaced
 from augury.runtime.torch.profilers import BeforeProfilersStop
-from augury.runtime.torch.steps import LOST, Steps
+from augury.runtime.torch.steps import LOST, PlannedSteps
 from augury.runtime.torch.updates import Updates
 from augury.runtime.trial import Trial, TrialRules
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ControlMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What rank 0 tells all ranks."""
 
     verdict: TrialResult | None = None
@@ -100,7 +100,7 @@ class Scheduled:
         self._turns.owner = self
         self._control = control
         self._updates = Updates(optimizer)
-        self._steps = Steps(model, optimizer, self._updates, self._turns, self._rank)
+        self._steps = PlannedSteps(model, optimizer, self._updates, self._turns, self._rank)
         self._meter = Meter(num_pieces=0, num_gradients=0)
         self._groups: dict[int, PieceGroup] = {}
         """By how many pieces they may have in flight at once."""
@@ -113,9 +113,9 @@ class Scheduled:
         self._target = TrainingMode.STOCK
         """The mode from the next exchange on, unless a trial says otherwise."""
         self._trial: Trial | None = None
-        self._exchange: Exchange | None = None
+        self._exchange: GradientExchange | None = None
         self._replanner: Replanner | None = None
-        self._buckets: Buckets | None = None
+        self._buckets: LiveBuckets | None = None
         self._outbox = b""
         self._epoch = 0
         self._hooks: list[Any] = []
@@ -232,7 +232,7 @@ class Scheduled:
         if plan.mode is Mode.PIECES and lanes not in self._groups:
             self._groups[lanes] = PieceGroup(self._model, lanes)
         if self._buckets is None and why_no_buckets(self._model) is None:
-            self._buckets = Buckets(self._model)
+            self._buckets = LiveBuckets(self._model)
         if not self._hooks:
             setattr(self._optimizer, GOVERNED, True)
             self._hooks = [
@@ -337,7 +337,7 @@ class Scheduled:
         if self._exchange is None:
             self._epoch += 1
             group = self._groups[plan.order.lanes]
-            exchange = Exchange(
+            exchange = GradientExchange(
                 *(plan, self._model, parameters, self._updates, group, control.group),
                 epoch=self._epoch,
             )
@@ -406,7 +406,7 @@ class Scheduled:
     def begin_step(self, step: int) -> None:
         content = self._control.receive() if self._control is not None else b""
         if content:
-            self._heed(msgspec.json.decode(content, type=Message), from_step=step + 1)
+            self._heed(msgspec.json.decode(content, type=ControlMessage), from_step=step + 1)
 
     def _decide(self, step: int) -> None:
         """On rank 0; what it decides waits for the next word."""
@@ -414,14 +414,16 @@ class Scheduled:
             self._trial.note_end(step, time.perf_counter_ns())
             verdict = self._trial.verdict(step)
             if verdict is not None:
-                self._outbox = msgspec.json.encode(Message(verdict=verdict))
+                self._outbox = msgspec.json.encode(ControlMessage(verdict=verdict))
         elif self._replanner is not None and not self._outbox and not board.is_recording:
             found = self._replanner.look(self._meter)
             if found is not None:
                 content = "" if found.plan is None else encode_plan(found.plan).decode()
-                self._outbox = msgspec.json.encode(Message(plan=content, reason=found.reason))
+                self._outbox = msgspec.json.encode(
+                    ControlMessage(plan=content, reason=found.reason)
+                )
 
-    def _heed(self, message: Message, *, from_step: int) -> None:
+    def _heed(self, message: ControlMessage, *, from_step: int) -> None:
         status = board.status or PlanStatus()
         if message.verdict is not None:
             self._trial, self._target = None, message.verdict.winner
@@ -505,7 +507,7 @@ def best_caps(plan: Plan) -> tuple[int, ...]:
     return ()
 
 
-def _whole(steps: Steps, *_: Any) -> None:
+def _whole(steps: PlannedSteps, *_: Any) -> None:
     steps.require_whole()
 
 

@@ -24,7 +24,7 @@ LANES = (1, 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class CandidateOrder:
     family: str
     """The assumptions that it was made under."""
     order: Order
@@ -32,7 +32,7 @@ class Candidate:
 
 def piece_candidates(
     problem: Problem, num_ranks: int, ours: Policy | None = None
-) -> Iterator[Candidate]:
+) -> Iterator[CandidateOrder]:
     """Orders of pieces, which the runtime follows without DDP's reduction."""
     ours = ours or Augury()
     for forward in FORWARD_TIMES:
@@ -40,15 +40,15 @@ def piece_candidates(
             order = ours.compile(_assuming(problem, cost, forward))
             for lanes in (1,) if is_swapped(order, num_ranks) else LANES:
                 family = f"pieces, cost x{cost}, forward x{forward:g}, lanes {lanes}"
-                yield Candidate(family=family, order=replace(order, lanes=lanes))
+                yield CandidateOrder(family=family, order=replace(order, lanes=lanes))
 
 
-def stock_candidates(problem: Problem, ours: Policy | None = None) -> Iterator[Candidate]:
+def stock_candidates(problem: Problem, ours: Policy | None = None) -> Iterator[CandidateOrder]:
     """What stock DDP can do, under our policy's name."""
     name = (ours or Augury()).name
     for stock in (BucketList(), find_policy("ddp-best"), find_policy("ddp")):
         order = replace(stock.compile(problem), policy=name)
-        yield Candidate(family=stock.name, order=order)
+        yield CandidateOrder(family=stock.name, order=order)
 
 
 def _assuming(problem: Problem, cost: int, forward: float) -> Problem:

@@ -10,17 +10,19 @@ from augury.core.columns import I8
 from augury.core.plan.problem import Problem, Scheme
 from augury.schedule.evaluate import Evaluator
 from augury.schedule.search.byte_line import flat_line
-from augury.schedule.search.robust_cost import Candidate, Judge
+from augury.schedule.search.robust_cost import Judge, ScoredOrder
 
 MOVES = (-0.5, 0.5, -0.2, 0.2)
 """Of the message that becomes shorter."""
 
 
-def better(one: Candidate, other: Candidate) -> Candidate:
+def better(one: ScoredOrder, other: ScoredOrder) -> ScoredOrder:
     return other if other.cost_ns < one.cost_ns else one
 
 
-def improve(judge: Judge, best: Candidate, *, good_enough_ns: float, most_tries: int) -> Candidate:
+def improve(
+    judge: Judge, best: ScoredOrder, *, good_enough_ns: float, most_tries: int
+) -> ScoredOrder:
     """Leaves out every cut that is of no use; as long as that is not good enough, moves cuts."""
     tries = most_tries
     for nth in reversed(range(len(best.cuts) - 1)):
@@ -39,14 +41,14 @@ def improve(judge: Judge, best: Candidate, *, good_enough_ns: float, most_tries:
     return best
 
 
-def _moved(best: Candidate, nth: int, move: float) -> I8:
+def _moved(best: ScoredOrder, nth: int, move: float) -> I8:
     before, cut, after = (int(at) for at in np.concatenate([[0], best.cuts])[nth : nth + 3])
     cuts = best.cuts.copy()
     cuts[nth] += int(move * (cut - before if move < 0 else after - cut))
     return best.line.aligned(cuts)
 
 
-def with_urgent_pulls(judge: Judge, best: Candidate) -> Candidate:
+def with_urgent_pulls(judge: Judge, best: ScoredOrder) -> ScoredOrder:
     """The most urgent first among what the server has, whenever the way back is free."""
     problem: Problem = judge.problem
     if problem.network.scheme is not Scheme.PARAMETER_SERVER:

@@ -24,7 +24,7 @@ MESSAGE_WEIGHT = 1e-5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Candidate:
+class ScoredOrder:
     line: Line
     cuts: I8
     back: I8 | None
@@ -40,7 +40,7 @@ class Judge:
         self._weighed = [(Evaluator(may_be), weight) for may_be, weight in what_may_be(problem)]
         self._total_weight = sum(weight for _, weight in self._weighed)
 
-    def judged(self, line: Line, cuts: I8, back: I8 | None = None) -> Candidate:
+    def judged(self, line: Line, cuts: I8, back: I8 | None = None) -> ScoredOrder:
         steps_ns = [evaluator.line_step_ns(line, cuts, back) for evaluator, _ in self._weighed]
         mean_ns = (
             sum(
@@ -50,7 +50,7 @@ class Judge:
             / self._total_weight
         )
         cost_ns = mean_ns + MESSAGE_WEIGHT * len(cuts) * steps_ns[0]
-        return Candidate(line, cuts, back, steps_ns[0], cost_ns)
+        return ScoredOrder(line, cuts, back, steps_ns[0], cost_ns)
 
 
 def expected_ns(problem: Problem, order: Order) -> float:

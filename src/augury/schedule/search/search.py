@@ -11,7 +11,7 @@ from augury.schedule.lower_bound import lower_bound
 from augury.schedule.search.assemble import Laying
 from augury.schedule.search.backward_phase import Filled, fill_gaps, start_points
 from augury.schedule.search.local_search import better, improve, with_urgent_pulls
-from augury.schedule.search.robust_cost import Candidate, Judge, is_spread
+from augury.schedule.search.robust_cost import Judge, ScoredOrder, is_spread
 from augury.schedule.search.search_inputs import Floats, terms_of
 from augury.schedule.search.tail_phase import cut_rest
 
@@ -47,7 +47,7 @@ class Search:
         self.bound_ns = lower_bound(problem)
         self._points_ns = start_points(problem, self.terms)
 
-    def run(self) -> Candidate:
+    def run(self) -> ScoredOrder:
         best, best_size_ns = self._judged(self._all_at_once()), 0.0
         for tail_ns, way in self._ways():
             for most_ns in self._sizes(way, best_size_ns):
@@ -61,7 +61,7 @@ class Search:
         best = improve(self.judge, best, good_enough_ns=good_enough_ns, most_tries=MOST_TRIES)
         return with_urgent_pulls(self.judge, best)
 
-    def _judged(self, laying: Laying) -> Candidate:
+    def _judged(self, laying: Laying) -> ScoredOrder:
         return self.judge.judged(*laying.line())
 
     def _all_at_once(self) -> Laying:
@@ -87,7 +87,9 @@ class Search:
             ):
                 yield tail_ns, way
 
-    def _laid(self, tail_ns: Floats, way: Filled, most_ns: float, best: Candidate) -> Laying | None:
+    def _laid(
+        self, tail_ns: Floats, way: Filled, most_ns: float, best: ScoredOrder
+    ) -> Laying | None:
         """None if the rest cannot be cut so that it would beat the best so far."""
         laying = Laying(self.terms)
         for now_ns, room_ns in way.messages:
