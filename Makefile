@@ -51,7 +51,7 @@ lint: $(INSTALLED) ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/mypy --strict --no-error-summary
 	@said=$$($(BIN)/lint-imports) || { echo "$$said"; exit 1; }
-	@echo "lint: ruff, mypy --strict and import-linter are content"
+	@echo "lint: ruff, mypy --strict and import-linter pass"
 
 bench: $(TORCH) ## measure, as JSON lines
 	@$(BIN)/python -m benchmarks.run
