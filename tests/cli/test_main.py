@@ -225,3 +225,31 @@ def test_linear_algebra_threads_are_not_started_nor_inherited(
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     graphs.import_numpy()
     assert "OPENBLAS_NUM_THREADS" not in os.environ
+
+
+@pytest.mark.parametrize("words", [[], ["replay"], ["run"]])
+def test_h_is_help(run: Runner, words: list[str]) -> None:
+    short = run(*words, "-h")
+    assert short.code == 0
+    assert short.out.startswith("Usage: augury")
+    assert run(*words, "--help").out == short.out
+
+
+def test_shells_complete_verbs_and_options() -> None:
+    def completed(words: str, at: int) -> list[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "augury"],
+            env={
+                **os.environ,
+                "_AUGURY_COMPLETE": "complete_bash",
+                "COMP_WORDS": words,
+                "COMP_CWORD": str(at),
+            },
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout.split()
+
+    assert completed("augury re", 1) == ["replay", "report"]
+    assert completed("augury replay --ti", 2) == ["--timeline"]

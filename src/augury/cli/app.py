@@ -18,6 +18,9 @@ _HELP = "Record, replay, explain and speed up distributed neural-network trainin
 _EPILOG = "Start with `augury demo`."
 
 
+_HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
+
+
 def make_command(args: list[str]) -> Any:
     """The command as typer's own engine runs it; which class that is depends on its version.
     If ``args`` begin with a verb only that one is made, which takes half of the time."""
@@ -26,7 +29,7 @@ def make_command(args: list[str]) -> Any:
     app = typer.Typer(
         help=_HELP,
         epilog=_EPILOG,
-        add_completion=False,
+        context_settings=_HELP_OPTIONS,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
@@ -34,7 +37,7 @@ def make_command(args: list[str]) -> Any:
     for verb in [args[0]] if args and args[0] in VERBS else VERBS:
         name = f"{verb}_" if iskeyword(verb) else verb
         home = import_module(f"augury.cli.{name}")
-        settings = getattr(home, "CONTEXT_SETTINGS", None)
+        settings = {**_HELP_OPTIONS, **getattr(home, "CONTEXT_SETTINGS", {})}
         app.command(verb, context_settings=settings)(getattr(home, name))
     return get_command(app)
 

@@ -11,6 +11,8 @@ from augury.core.files import DISK_IS_FULL
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141
+COMPLETION_VARIABLE = "_AUGURY_COMPLETE"
+"""Set by the shell's completion script, which `augury --install-completion` writes."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -58,6 +60,8 @@ def _run(args: list[str]) -> int:
     # typer's name for all that it finds wrong with a command line differs between versions.
     click_error: type[Exception] = typer.BadParameter.__mro__[2]
     command = make_command(args)
+    if COMPLETION_VARIABLE in os.environ:
+        command.main(args=args, prog_name="augury")  # prints completions, and exits
     try:
         # Not command.main(): that one turns interrupts and closed pipes into codes of its own.
         with command.make_context("augury", args) as context:
