@@ -1,0 +1,1 @@
+"""Recorded runs with the predictions that must not change: see README.md."""
