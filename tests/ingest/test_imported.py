@@ -127,14 +127,14 @@ def test_tables_that_are_no_operations(tmp_path: Path):
 def test_traces_of_two_jobs_are_refused(tmp_path: Path):
     (tmp_path / "rank0.json.gz").symlink_to(folder("torchrec_dlrm4_a") / "rank0.json.gz")
     (tmp_path / "rank1.json.gz").symlink_to(folder("torchrec_dlrm4_b") / "rank1.json.gz")
-    with pytest.raises(InputError, match=r"fits what other ranks did: .* s apart"):
+    with pytest.raises(InputError, match=r"matches those of other ranks: .* s apart"):
         import_traces([tmp_path])
 
 
 @real
 def test_one_rank_twice_is_refused():
     one = folder("torchrec_resnet18_2") / "rank0.json.gz"
-    with pytest.raises(InputError, match="rank 0, and so is another"):
+    with pytest.raises(InputError, match="second trace of rank 0"):
         import_traces([one, one])
 
 

@@ -9,8 +9,9 @@ from augury.build.recorded.recorded_graph import build_recorded
 from augury.core.enums import OpKind
 from augury.core.graph.graph import NONE
 from augury.core.trace.trace import Trace
-from augury.ingest.collectives.calls import Collective, in_order_of_calls, of_calls
-from augury.ingest.collectives.piece_collectives import spans_of_unseen, step_of_piece
+from augury.ingest.collectives.calls import in_order_of_calls, match_calls
+from augury.ingest.collectives.piece_collectives import spans_without_events, step_of_piece
+from augury.ingest.collectives.rank_collectives import Collective
 from augury.ingest.formats.rank_record import RecordedCall
 from augury.ingest.recorded import read_run
 from augury.replay.run import replay
@@ -30,17 +31,17 @@ def test_an_event_that_began_after_the_wait_is_of_another_call() -> None:
     first = call(1 * MS, waited_from_ns=4 * MS, waited_until_ns=5 * MS)
     second = call(11 * MS, waited_from_ns=14 * MS, waited_until_ns=15 * MS)
     seen = event(12 * MS, 13 * MS, OpKind.ALL_GATHER)
-    assert of_calls([seen], [first, second]) == [first]
+    assert match_calls([seen], [first, second]) == [first]
     assert seen.call == second
 
 
 def test_they_are_numbered_as_they_were_asked_for() -> None:
     """Two threads of gloo's: the one that took the second said first that it began."""
     first, second = call(1 * MS, size_bytes=16), call(2 * MS, size_bytes=1024)
-    large = event(3 * MS, 5 * MS, OpKind.ALL_GATHER, shaped_bytes=1024)
-    small = event(4 * MS, 6 * MS, OpKind.ALL_GATHER, shaped_bytes=16)
+    large = event(3 * MS, 5 * MS, OpKind.ALL_GATHER, traced_bytes=1024)
+    small = event(4 * MS, 6 * MS, OpKind.ALL_GATHER, traced_bytes=16)
     of_ddp = event(3 * MS, 4 * MS, OpKind.ALL_REDUCE)
-    assert not of_calls([large, of_ddp, small], [first, second])
+    assert not match_calls([large, of_ddp, small], [first, second])
     assert in_order_of_calls([large, of_ddp, small]) == [small, of_ddp, large]
 
 
@@ -57,7 +58,7 @@ def test_what_was_not_seen_ran_between_its_call_and_its_wait() -> None:
     blocked = call(1 * MS, waited_from_ns=3 * MS, waited_until_ns=5 * MS)
     late = call(10 * MS, waited_from_ns=30 * MS, waited_until_ns=30 * MS + 1000)
     soon = call(40 * MS, waited_from_ns=41 * MS, waited_until_ns=41 * MS + 1000)
-    spans = spans_of_unseen([late, blocked, soon], [half])
+    spans = spans_without_events([late, blocked, soon], [half])
     # The group has one thread, which was busy with the first half until then.
     assert spans[blocked] == (2 * MS, 5 * MS)
     assert spans[late] == (10 * MS, 13 * MS)
@@ -70,7 +71,7 @@ def test_with_several_threads_nobody_holds_up_another() -> None:
         event(1 * MS, 3 * MS, OpKind.ALL_TO_ALL, call=call(1, "all_to_all")),
     ]
     second = call(3 * MS, waited_from_ns=5 * MS, waited_until_ns=6 * MS)
-    assert spans_of_unseen([second], halves)[second] == (3 * MS, 6 * MS)
+    assert spans_without_events([second], halves)[second] == (3 * MS, 6 * MS)
 
 
 def halved(folder: Path) -> Trace:

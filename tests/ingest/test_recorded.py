@@ -220,7 +220,7 @@ def test_what_an_earlier_start_left_is_left_out(tmp_path: Path):
 
 
 def test_a_folder_without_records(tmp_path: Path):
-    with pytest.raises(InputError, match="holds no record"):
+    with pytest.raises(InputError, match="contains no rank record"):
         read_run(tmp_path)
 
 
@@ -236,7 +236,7 @@ def test_names_of_traces_stay_in_the_folder(tmp_path: Path):
     def change(record: dict[str, Any]) -> None:
         record["windows"][0]["trace"] = "../rank-00000.0.trace.json.gz"
 
-    with pytest.raises(InputError, match=r"no record.*no trace's"):
+    with pytest.raises(InputError, match=r"no rank record.*no trace's"):
         changed(tmp_path / "run", change)
 
 

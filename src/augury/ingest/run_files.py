@@ -12,8 +12,8 @@ from augury.core.units import format_bytes
 MAX_RUN_BYTES = 16 << 30
 """Of all files of one run, unpacked."""
 
-READER_VERSION = 3
-"""Raised when the same files are understood in another way, so that they are read again."""
+READER_VERSION = 4
+"""Raised when a reader changes its results, so that cached results are read again."""
 _PATTERNS = ("rank-*.json", "rank-*.json.gz", "*.wire-*")
 _NOT_A_FILE = "not a file"
 

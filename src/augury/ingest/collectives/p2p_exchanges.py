@@ -20,14 +20,14 @@ from augury.ingest.clocks.rank_clocks import to_common
 from augury.ingest.collectives.calls import PIECES
 from augury.ingest.formats.rank_record import RankRecord, RecordedCall
 from augury.ingest.rank.steps import step_at
-from augury.ingest.trace_builder import Draft, Workshop
+from augury.ingest.trace_builder import MutableEvents, TraceBuilder
 
 _MESSAGES = ("send", "recv")
 AT_ONCE_NS = 200_000
 """Arrivals that are noted within this time of each other may all have come before."""
 
 
-def is_swap(record: RankRecord, call: RecordedCall) -> bool:
+def is_exchange(record: RankRecord, call: RecordedCall) -> bool:
     """Whether the runtime made it: the log of pieces tells more of it."""
     own = record.pieces.groups if record.pieces is not None else []
     return call.group in own and call.kind in _MESSAGES
@@ -61,8 +61,8 @@ class _Message:
     was_seen: bool
 
 
-def draft_swaps(
-    records: list[RankRecord], clocks: Mapping[int, Clock], workshop: Workshop, ledger: Ledger
+def add_exchanges(
+    records: list[RankRecord], clocks: Mapping[int, Clock], builder: TraceBuilder, ledger: Ledger
 ) -> None:
     """Adds the messages and the waits for them, of steps that both ranks have told of."""
     told = {record.rank: _steps(record, clocks[record.rank]) for record in records}
@@ -78,9 +78,9 @@ def draft_swaps(
     ranks = tuple(sorted(told))
     for sender, receiver in (ranks, ranks[::-1]):
         messages = _without_guesses([*_messages(told[sender], told[receiver])])
-        group = workshop.group(ranks, f"{PIECES}, from rank {sender}")
-        _add_sent(messages, sender, group, workshop)
-        _add_waits([m for m in messages if m.waited_from_ns != NONE], receiver, group, workshop)
+        group = builder.group(ranks, f"{PIECES}, from rank {sender}")
+        _add_sent(messages, sender, group, builder)
+        _add_waits([m for m in messages if m.waited_from_ns != NONE], receiver, group, builder)
 
 
 def _steps(record: RankRecord, clock: Clock) -> dict[int, _PlannedStep]:
@@ -184,29 +184,29 @@ def _time(message: _Message, ns_per_byte: float) -> int:
     return max(1, round(message.size_bytes * ns_per_byte))
 
 
-def _add_sent(messages: list[_Message], rank: int, group: int, workshop: Workshop) -> None:
+def _add_sent(messages: list[_Message], rank: int, group: int, builder: TraceBuilder) -> None:
     start_ns = np.array([m.start_ns for m in messages], dtype=np.int64)
     end_ns = np.array([m.end_ns for m in messages], dtype=np.int64)
-    draft = Draft.blank(start_ns, end_ns - start_ns)
+    draft = MutableEvents.blank(start_ns, end_ns - start_ns)
     draft.kind[:] = OpKind.SEND
-    draft.name[:] = workshop.strings.number("gradients, send")
-    draft.stream[:] = workshop.stream(rank, StreamKind.COMMUNICATION, "pieces")
+    draft.name[:] = builder.strings.number("gradients, send")
+    draft.stream[:] = builder.stream(rank, StreamKind.COMMUNICATION, "pieces")
     draft.arrival_ns[:] = [m.issued_ns for m in messages]
     draft.step[:] = [m.step for m in messages]
     draft.size_bytes[:] = [m.size_bytes for m in messages]
     draft.group[:] = group
     draft.sequence[:] = [m.sequence for m in messages]
-    workshop.add(rank, draft)
+    builder.add(rank, draft)
 
 
-def _add_waits(messages: list[_Message], rank: int, group: int, workshop: Workshop) -> None:
+def _add_waits(messages: list[_Message], rank: int, group: int, builder: TraceBuilder) -> None:
     start_ns = np.array([m.waited_from_ns for m in messages], dtype=np.int64)
     end_ns = np.array([m.waited_until_ns for m in messages], dtype=np.int64)
-    draft = Draft.blank(start_ns, end_ns - start_ns)
+    draft = MutableEvents.blank(start_ns, end_ns - start_ns)
     draft.kind[:] = OpKind.SYNC
-    draft.name[:] = workshop.strings.number("wait")
-    draft.stream[:] = workshop.stream(rank, StreamKind.MAIN_THREAD, "main thread")
+    draft.name[:] = builder.strings.number("wait")
+    draft.stream[:] = builder.stream(rank, StreamKind.MAIN_THREAD, "main thread")
     draft.step[:] = [m.wait_step for m in messages]
     draft.group[:] = group
     draft.sequence[:] = [m.sequence for m in messages]
-    workshop.add(rank, draft)
+    builder.add(rank, draft)

@@ -17,9 +17,9 @@ from itertools import pairwise
 import numpy as np
 
 from augury.core.enums import OpKind
-from augury.ingest.collectives.calls import Collective
+from augury.ingest.collectives.rank_collectives import Collective
 from augury.ingest.formats.rank_record import RankRecord, RecordedCall
-from augury.ingest.rank.event_names import collective_kind
+from augury.ingest.vocabulary.torch import collective_kind
 
 BLOCKED_NS = 20_000
 """A wait that took less found that its collective had ended before."""
@@ -41,7 +41,7 @@ def step_of_piece(call: RecordedCall, backward_ns: Mapping[int, int]) -> int | N
     return steps[place - 1] if place else None
 
 
-def spans_of_unseen(
+def spans_without_events(
     calls: Sequence[RecordedCall], seen: Sequence[Collective]
 ) -> dict[RecordedCall, tuple[int, int]]:
     """When the collectives of ``calls``, of which there are no events, began and ended. ``seen``

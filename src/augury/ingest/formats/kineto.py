@@ -19,8 +19,8 @@ from augury.core.columns import I4, I8
 from augury.core.errors import FileFormatError, LimitError
 from augury.core.ledger import Ledger
 from augury.ingest.formats.gzip_reader import read_unpacked
-from augury.ingest.rank.nesting import enclosing
 from augury.ingest.run_files import ReadBudget
+from augury.ingest.trace_builder import enclosing
 
 MAX_EVENTS = 20_000_000
 MAX_NAME_CHARS = 2_000
@@ -28,7 +28,10 @@ _MAX_US = 3e15
 _MAX_NS = 3 * 10**18
 """Beyond 2060, and with room for clocks to be moved and durations to be added."""
 _MAX_DUR_US = 1e12
-_DEVICE_CATEGORIES = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
+KERNEL_CATEGORY = "kernel"
+COPY_CATEGORIES = frozenset({"gpu_memcpy", "gpu_memset"})
+RUNTIME_CATEGORIES = frozenset({"cuda_runtime", "cuda_driver"})
+_DEVICE_CATEGORIES = COPY_CATEGORIES | {KERNEL_CATEGORY}
 _LEFT_OUT = frozenset({"python_function", "Trace", "gpu_user_annotation", "overhead"})
 
 
@@ -118,7 +121,15 @@ class KinetoTrace:
     def __len__(self) -> int:
         return len(self.name)
 
+    @property
+    def is_on_device(self) -> NDArray[np.bool_]:
+        """Whether each event ran on a stream of a device."""
+        is_device = np.array([thread.is_device for thread in self.threads], dtype=bool)
+        found: NDArray[np.bool_] = is_device[self.thread] if len(self) else is_device[:0]
+        return found
+
     def named(self, prefix: str) -> Iterator[int]:
+        """Rows of events whose names start with ``prefix``."""
         return (i for i, name in enumerate(self.name) if name.startswith(prefix))
 
 

@@ -16,7 +16,7 @@ from augury.core.enums import OpKind, Phase, StepState, StreamKind
 from augury.core.errors import FileFormatError, InputError, LimitError
 from augury.core.ledger import Ledger, Severity
 from augury.core.trace.trace import RankFacts, Steps, Trace
-from augury.ingest.trace_builder import Draft, Workshop
+from augury.ingest.trace_builder import MutableEvents, TraceBuilder
 
 if TYPE_CHECKING:
     import polars
@@ -52,25 +52,25 @@ def read_pipeline_table(path: Path) -> Trace:
     if len(at) != len(places) or not all(0 <= rank < _MAX_RANKS for rank in places):
         raise FileFormatError(f"{path} gives ranks and stages that contradict each other")
     steps, begins = _steps(rows)
-    workshop = Workshop()
+    builder = TraceBuilder()
     numbers: dict[tuple[Any, ...], int] = {}
     for rank in sorted(places):
         own = [r for r in rows if r["rank"] == rank]
         begin = np.array([begins[r["step"]] for r in own], dtype=np.int64)
-        draft = Draft.blank(
+        draft = MutableEvents.blank(
             begin + _ns([r["start_ts"] for r in own]), _ns([r["duration"] for r in own])
         )
         for i, row in enumerate(own):
-            _fill(draft, i, row, places[rank], at, workshop, numbers, ledger)
-        workshop.add(rank, draft)
+            _fill(draft, i, row, places[rank], at, builder, numbers, ledger)
+        builder.add(rank, draft)
     return Trace(
-        events=workshop.events(),
-        streams=workshop.streams(),
+        events=builder.events(),
+        streams=builder.streams(),
         steps=steps,
-        strings=workshop.strings.table(),
+        strings=builder.strings.table(),
         ranks=[RankFacts(rank=rank, host="") for rank in sorted(places)],
         world_size=max(places) + 1,
-        groups=workshop.groups,
+        groups=builder.groups,
         ledger=ledger,
     )
 
@@ -144,12 +144,12 @@ def _steps(rows: list[dict[str, Any]]) -> tuple[Steps, dict[int, int]]:
 
 
 def _fill(
-    draft: Draft,
+    draft: MutableEvents,
     i: int,
     row: dict[str, Any],
     place: _Place,
     at: dict[_Place, int],
-    workshop: Workshop,
+    builder: TraceBuilder,
     numbers: dict[tuple[Any, ...], int],
     ledger: Ledger,
 ) -> None:
@@ -170,11 +170,11 @@ def _fill(
         )
     draft.kind[i], draft.phase[i] = kind, phase
     draft.step[i] = max(0, row["step"])
-    draft.name[i] = workshop.strings.number(row["optype"][:200])
-    draft.layer[i] = workshop.strings.number(f"stage {place[1]}")
-    draft.stream[i] = workshop.stream(row["rank"], *stream)
+    draft.name[i] = builder.strings.number(row["optype"][:200])
+    draft.layer[i] = builder.strings.number(f"stage {place[1]}")
+    draft.stream[i] = builder.stream(row["rank"], *stream)
     if len(group) > 1:
-        draft.group[i] = workshop.group(group, label)
+        draft.group[i] = builder.group(group, label)
         key = (int(draft.group[i]), row["step"], row["seq_id"])
         draft.sequence[i] = numbers.setdefault(key, len(numbers))
 

@@ -6,13 +6,17 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from augury.ingest.collectives.sequence_alignment import Match, Sequenced, slide
+from augury.ingest.collectives.sequence_alignment import (
+    Alignment,
+    CollectiveSequence,
+    align_sequences,
+)
 
 MS = 1_000_000
 
 
-def cut(what: list[int], ends: np.ndarray, first: int, last: int) -> Sequenced:
-    return Sequenced([(w,) for w in what[first:last]], ends[first:last])
+def cut(signature: list[int], ends: np.ndarray, first: int, last: int) -> CollectiveSequence:
+    return CollectiveSequence([(w,) for w in signature[first:last]], ends[first:last])
 
 
 @given(
@@ -25,34 +29,43 @@ def cut(what: list[int], ends: np.ndarray, first: int, last: int) -> Sequenced:
 def test_whatever_is_cut_off(period: int, begin, end, offset_ms: int, seed: int):
     """With steps of different length, also where clocks differ."""
     random = np.random.default_rng(seed)
-    what = [i % period for i in range(60)]
+    signature = [i % period for i in range(60)]
     ends = 10**18 + np.cumsum(random.integers(5 * MS, 80 * MS, 60))
     noise = random.integers(-20_000, 20_000, 60)
-    own = cut(what, ends + noise + offset_ms * MS, begin[0], 60 - end[0])
-    found = slide(own, cut(what, ends, begin[1], 60 - end[1]))
+    own = cut(signature, ends + noise + offset_ms * MS, begin[0], 60 - end[0])
+    found = align_sequences(own, cut(signature, ends, begin[1], 60 - end[1]))
     assert found is not None
-    assert found.slide == begin[0] - begin[1]
+    assert found.shift == begin[0] - begin[1]
     assert found.spread_ns < 50_000
     assert not found.doubt
 
 
 def test_numbers_decide():
     ends = np.arange(4) * MS
-    own = Sequenced([(0,)] * 3, ends[:3], [7, 8, 9])
-    assert slide(own, Sequenced([(0,)] * 4, ends, [5, 6, 7, 8])) == Match(2, 0, 2 * MS)
+    own = CollectiveSequence([(0,)] * 3, ends[:3], [7, 8, 9])
+    assert align_sequences(own, CollectiveSequence([(0,)] * 4, ends, [5, 6, 7, 8])) == Alignment(
+        2, 0, 2 * MS
+    )
 
 
 def test_nothing_in_common():
     ends = np.arange(4) * MS
-    assert slide(Sequenced([(0,)] * 4, ends), Sequenced([(1,)] * 4, ends)) is None
+    assert (
+        align_sequences(CollectiveSequence([(0,)] * 4, ends), CollectiveSequence([(1,)] * 4, ends))
+        is None
+    )
 
 
 def test_another_time_is_implausible():
     random = np.random.default_rng(1)
     one, other = (np.cumsum(random.integers(MS, 900 * MS, 40)) for _ in range(2))
-    found = slide(Sequenced([(0,)] * 40, one), Sequenced([(0,)] * 40, other))
+    found = align_sequences(
+        CollectiveSequence([(0,)] * 40, one), CollectiveSequence([(0,)] * 40, other)
+    )
     assert found is not None
     assert "vary by" in found.doubt
-    later = slide(Sequenced([(0,)] * 40, one), Sequenced([(0,)] * 40, one + 10**12))
+    later = align_sequences(
+        CollectiveSequence([(0,)] * 40, one), CollectiveSequence([(0,)] * 40, one + 10**12)
+    )
     assert later is not None
     assert "1,000 s apart" in later.doubt
