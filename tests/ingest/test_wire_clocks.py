@@ -12,8 +12,15 @@ from hypothesis import strategies as st
 from augury.core.ledger import Ledger, Severity
 from augury.core.trace.trace import Clock
 from augury.ingest.clocks.rank_clocks import align, to_common
-from augury.ingest.wire.clocks.clock_bounds import Delays, Flow, match, pruned, wire_bounds
-from augury.ingest.wire.clocks.lower_hull import height, lower_hull
+from augury.ingest.wire.clocks.clock_bounds import (
+    Delays,
+    Flow,
+    height,
+    lower_hull,
+    match,
+    pruned,
+    wire_bounds,
+)
 from augury.ingest.wire.clocks.wire_clocks import align_wire
 
 US, MS, SECOND = 1_000, 1_000_000, 1_000_000_000

@@ -15,7 +15,7 @@ from benchmarks.testbed.skew import Skew, skew_run
 from augury.capture.wire.preload import LIBRARY_VARIABLE
 from augury.ingest.clocks.rank_clocks import to_common
 from augury.ingest.recorded import clock_sources, read_run
-from augury.ingest.wire.recorder_files.file_layout import CONNECTION, HEADER
+from augury.ingest.wire.wire_file_rows import CONNECTION, HEADER
 
 from ..capture.jobs import start_ranks, write_training
 from ..capture.wired import build_library

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from augury.core.ledger import Ledger
-from augury.ingest.wire.recorder_files.wire_file import read_wire_files
+from augury.ingest.wire.wire_file import read_wire_files
 from tests.ingest.wire_written import EPOCH_NS, RECEIVED, STATE, Written, connection, event
 
 HERE, THERE = ("10.0.0.1", 5000), ("10.0.0.2", 6000)
@@ -151,7 +151,7 @@ def test_a_number_in_a_wrong_place_is_not_believed(tmp_path: Path):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_file_that_is_cut_off_is_read_as_far_as_it_goes(tmp_path: Path, packed: bool):
+def test_a_file_that_is_cut_off_is_read_allow_truncated(tmp_path: Path, packed: bool):
     written = Written(connections=[connection(HERE, THERE)], events=_calls(60))
     content = written.content(packed=packed)
     path = written.write(tmp_path, packed=packed)

@@ -12,8 +12,8 @@ from augury.core.ledger import Ledger
 from augury.core.trace.trace import Clock
 from augury.ingest.wire.clocks.byte_flows import clocks_of_files, clocks_of_ranks, flows
 from augury.ingest.wire.pair_endpoints import End, Pair
-from augury.ingest.wire.recorder_files.file_layout import RECEIVED, SENT
-from augury.ingest.wire.recorder_files.wire_file import Calls, Ends, TcpStates, WireFile
+from augury.ingest.wire.wire_file import WireFile
+from augury.ingest.wire.wire_file_rows import RECEIVED, SENT, Calls, Ends, TcpStates
 
 AT = 10**18
 MS = 1_000_000

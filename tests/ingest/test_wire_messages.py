@@ -263,7 +263,7 @@ def test_a_million_calls(tmp_path: Path):
 
 def test_a_folder_without_any(tmp_path: Path):
     assert not has_wire(tmp_path)
-    with pytest.raises(InputError, match="does not say what went over the wire"):
+    with pytest.raises(InputError, match="contains no record of socket calls"):
         read_wire(tmp_path)
     (tmp_path / "rank-00000.wire-1-2.bin").write_bytes(b"no")
     with pytest.raises(InputError, match="it is too short"):

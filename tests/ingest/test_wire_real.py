@@ -15,8 +15,8 @@ from augury.core.graph.graph import NONE
 from augury.core.trace.trace import Trace
 from augury.core.wire import Algorithm, MessageKind, Wire, attributed_share
 from augury.ingest.open_run import open_run
-from augury.ingest.wire.attribution.collective_spans import SLACK_NS, shared_of
 from augury.ingest.wire.attribution.gloo_messages import all_reduce_lengths
+from augury.ingest.wire.attribution.match_messages import SLACK_NS, collectives_in
 from augury.ingest.wire.read_wire import read_wire
 from tests.capture.conftest import wire_recorder  # noqa: F401
 from tests.capture.jobs import start_ranks
@@ -129,7 +129,7 @@ def test_all_reduces_sent_what_rings_send_to_the_byte(job: Job):
 def test_messages_lie_within_their_collectives(job: Job):
     """From its start on the sender to its end on the receiver, as the profiler saw it."""
     rows, wire = job.wire.messages, job.wire
-    shared = {(one.group, one.sequence): one for one in shared_of(job.trace)}
+    shared = {(one.group, one.sequence): one for one in collectives_in(job.trace)}
     src, dst = wire.ranks_of(rows.src), wire.ranks_of(rows.dst)
     for row in np.flatnonzero(rows.sequence != NONE).tolist():
         one = shared[int(rows.group[row]), int(rows.sequence[row])]

@@ -26,7 +26,7 @@ def read_unpacked(
     *,
     max_bytes: int = MAX_BYTES,
     max_ratio: int = MAX_RATIO,
-    as_far_as_it_goes: bool = False,
+    allow_truncated: bool = False,
     budget: ReadBudget | None = None,
 ) -> bytes:
     """The whole content; ``max_bytes`` bounds the memory, whatever the file says of itself, and
@@ -34,7 +34,7 @@ def read_unpacked(
     of it will do."""
     cap = max_bytes if budget is None else min(max_bytes, budget.left_bytes)
     try:
-        data = _read(path, cap, max_ratio, as_far_as_it_goes=as_far_as_it_goes)
+        data = _read(path, cap, max_ratio, allow_truncated=allow_truncated)
     except LimitError:
         if budget is not None and cap < max_bytes:
             budget.take(cap + 1)  # says that it is the run that is too large
@@ -44,7 +44,7 @@ def read_unpacked(
     return data
 
 
-def _read(path: Path, max_bytes: int, max_ratio: int, *, as_far_as_it_goes: bool) -> bytes:
+def _read(path: Path, max_bytes: int, max_ratio: int, *, allow_truncated: bool) -> bytes:
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
@@ -56,14 +56,14 @@ def _read(path: Path, max_bytes: int, max_ratio: int, *, as_far_as_it_goes: bool
             file.seek(0)
             # Small files may pack well: a header of zeros says nothing about intent.
             cap = min(max_bytes, max(1 << 20, size * max_ratio))
-            return _unpack(file, path, cap, as_far_as_it_goes=as_far_as_it_goes)
+            return _unpack(file, path, cap, allow_truncated=allow_truncated)
     except OSError as error:
         raise InputError(
             f"cannot read {path}: {error.strerror}", remedy="check the path"
         ) from error
 
 
-def _unpack(file: BinaryIO, path: Path, cap: int, *, as_far_as_it_goes: bool) -> bytes:
+def _unpack(file: BinaryIO, path: Path, cap: int, *, allow_truncated: bool) -> bytes:
     from isal import isal_zlib  # noqa: PLC0415
 
     parts: list[bytes] = []
@@ -84,7 +84,7 @@ def _unpack(file: BinaryIO, path: Path, cap: int, *, as_far_as_it_goes: bool) ->
         raise FileFormatError(
             f"{path} is damaged: it does not unpack ({error})", remedy="copy or record it again"
         ) from error
-    if not unpacker.eof and not as_far_as_it_goes:
+    if not unpacker.eof and not allow_truncated:
         raise FileFormatError(f"{path} is truncated", remedy="copy or record it again")
     return b"".join(parts)
 
