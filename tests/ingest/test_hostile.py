@@ -150,7 +150,7 @@ def test_caps_hold_for_plain_files_and_for_many_members(tmp_path: Path):
 def test_depth_is_no_danger(tmp_path: Path):
     path = tmp_path / "deep.json"
     path.write_text('{"traceEvents": [{"x": ' + "[" * 100_000 + "]" * 100_000 + "}]}")
-    with pytest.raises(FileFormatError, match="no trace of torch's profiler"):
+    with pytest.raises(FileFormatError, match="not a trace of torch's profiler"):
         read_kineto(path, Ledger())
 
 

@@ -69,10 +69,10 @@ def test_what_was_read_before_is_capped_too(folder: Path):
 
 def test_all_files_together_are_capped(folder: Path):
     sizes = [path.stat().st_size for path in folder.iterdir()]
-    with pytest.raises(LimitError, match="more than the cap"):
+    with pytest.raises(LimitError, match="more than the limit"):
         open_run(folder, max_bytes=sum(sizes) - 1)
     # Each unpacks to far less than this, all of them to more.
-    with pytest.raises(LimitError, match="unpacks to more than the cap"):
+    with pytest.raises(LimitError, match="unpacks to more than the limit"):
         open_run(folder, max_bytes=sum(sizes) + max(sizes))
     assert len(open_run(folder, max_bytes=1 << 30).ranks) == 2
 
@@ -95,5 +95,5 @@ def test_a_damaged_file_without_records_is_refused(folder: Path):
 
 
 def test_what_is_no_folder(tmp_path: Path):
-    with pytest.raises(InputError, match="not a run's folder"):
+    with pytest.raises(InputError, match="not a run folder"):
         open_run(tmp_path / "nothing")

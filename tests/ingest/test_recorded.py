@@ -198,7 +198,7 @@ def test_files_of_two_jobs_are_refused(tmp_path: Path):
 
     with pytest.raises(InputError, match=r"two jobs: rank 0 was one of 2, rank 1 one of 3"):
         changed(tmp_path / "sizes", other_size)
-    with pytest.raises(InputError, match=r"two jobs: ranks 0 and 1 never met"):
+    with pytest.raises(InputError, match=r"two jobs: ranks 0 and 1 have different job ids"):
         changed(tmp_path / "jobs", other_job)
 
 

@@ -17,7 +17,7 @@ from augury.ingest.collectives.collective_ids import number_collectives
 from augury.ingest.collectives.p2p_exchanges import add_exchanges
 from augury.ingest.formats.rank_record import RankRecord, read_records, world_size
 from augury.ingest.rank.recorded_rank import RecordedRank, read_rank
-from augury.ingest.rank.steps import step_at, steps_of
+from augury.ingest.rank.steps import recorded_step_table, step_at
 from augury.ingest.run_facts import calibration_of, gradients_of, memory_of, rank_facts
 from augury.ingest.run_files import MAX_RUN_BYTES, ReadBudget
 from augury.ingest.trace_builder import MutableEvents, TraceBuilder
@@ -51,7 +51,7 @@ def read_run(folder: Path, *, clocks: Source = "auto", max_bytes: int = MAX_RUN_
     size = world_size(records)
     return Trace(
         events=events,
-        steps=steps_of(records, rank_clocks),
+        steps=recorded_step_table(records, rank_clocks),
         gradients=gradients_of(records, builder),
         memory=memory_of(records, builder, ledger),
         calibration=calibration_of(records, builder),

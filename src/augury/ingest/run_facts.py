@@ -1,4 +1,4 @@
-"""What ranks told beside their events: gradients, memory, calibration, themselves."""
+"""Facts of rank records beside events: gradients, memory, calibration, host and plan."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def _cpu_use(record: RankRecord) -> CpuUse | None:
     if len(record.machine) < 2:
         return None
     first, last = record.machine
-    spent = CpuUse(
+    used = CpuUse(
         wall_ns=last.at_ns - first.at_ns,
         process_ns=last.process_cpu_ns - first.process_cpu_ns,
         machine_ns=last.busy_ns - first.busy_ns,
     )
-    return spent if min(spent.wall_ns, spent.process_ns, spent.machine_ns) > 0 else None
+    return used if min(used.wall_ns, used.process_ns, used.machine_ns) > 0 else None
 
 
 def gradients_of(records: list[RankRecord], builder: TraceBuilder) -> GradientEvents:
@@ -90,7 +90,7 @@ def memory_of(records: list[RankRecord], builder: TraceBuilder, ledger: Ledger) 
     for record in records:
         for piece in record.memory:
             if piece.kind not in kinds:
-                ledger.note("unknown-memory", "memory of a kind that has no name here")
+                ledger.note("unknown-memory", "memory has an unknown kind; it is counted as other")
             kind = kinds.get(piece.kind, MemoryKind.OTHER)
             layer = builder.strings.number(piece.layer)
             rows.append((record.rank, kind, layer, piece.size_bytes))
@@ -105,7 +105,7 @@ def _by_name(table: type[Table], rows: list[tuple[int, ...]]) -> dict[str, I8]:
 
 
 def calibration_of(records: list[RankRecord], builder: TraceBuilder) -> list[Calibration]:
-    """A repetition lasts on each rank from when it came: the shortest is without waiting."""
+    """Each repetition counts with its shortest duration over ranks, which has no waiting in it."""
     found: dict[tuple[str, int, int, int, bool], list[tuple[list[int], float | None]]]
     found = defaultdict(list)
     for record in records:

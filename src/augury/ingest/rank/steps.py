@@ -21,7 +21,7 @@ AnnotatedStep = tuple[int, int, int, StepState]
 """Number, start, end and state of a step."""
 
 
-def steps_of(records: list[RankRecord], clocks: Mapping[int, Clock]) -> Steps:
+def recorded_step_table(records: list[RankRecord], clocks: Mapping[int, Clock]) -> Steps:
     parts = [_recorded_steps(record, clocks[record.rank]) for record in records]
     if not parts:
         return Steps.empty()
@@ -34,6 +34,7 @@ def steps_of(records: list[RankRecord], clocks: Mapping[int, Clock]) -> Steps:
 
 
 def step_starts(record: RankRecord) -> I8:
+    """Returns the start of each recorded step."""
     return starts_of(record.step_end_ns, record.resumed)
 
 
