@@ -1,4 +1,4 @@
-"""Sequences of two ranks that start some collectives apart find each other."""
+"""Alignment of two ranks whose recordings start some collectives apart."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def cut(signature: list[int], ends: np.ndarray, first: int, last: int) -> Collec
     offset_ms=st.sampled_from([0, 3, 700]),
     seed=st.integers(0, 100),
 )
-def test_whatever_is_cut_off(period: int, begin, end, offset_ms: int, seed: int):
+def test_sequences_cut_off_at_both_ends_align(period: int, begin, end, offset_ms: int, seed: int):
     """With steps of different length, also where clocks differ."""
     random = np.random.default_rng(seed)
     signature = [i % period for i in range(60)]
@@ -40,7 +40,7 @@ def test_whatever_is_cut_off(period: int, begin, end, offset_ms: int, seed: int)
     assert not found.doubt
 
 
-def test_numbers_decide():
+def test_sequence_numbers_decide():
     ends = np.arange(4) * MS
     own = CollectiveSequence([(0,)] * 3, ends[:3], [7, 8, 9])
     assert align_sequences(own, CollectiveSequence([(0,)] * 4, ends, [5, 6, 7, 8])) == Alignment(
@@ -48,7 +48,7 @@ def test_numbers_decide():
     )
 
 
-def test_nothing_in_common():
+def test_sequences_without_common_collectives():
     ends = np.arange(4) * MS
     assert (
         align_sequences(CollectiveSequence([(0,)] * 4, ends), CollectiveSequence([(1,)] * 4, ends))
@@ -56,7 +56,7 @@ def test_nothing_in_common():
     )
 
 
-def test_another_time_is_implausible():
+def test_a_different_time_is_implausible():
     random = np.random.default_rng(1)
     one, other = (np.cumsum(random.integers(MS, 900 * MS, 40)) for _ in range(2))
     found = align_sequences(
