@@ -39,7 +39,7 @@ class Collective:
     start_ns: int
     end_ns: int
     arrival_ns: int
-    """When the rank launched it; the start where the launch is unknown."""
+    """Time of the launch; the start where the launch is unknown."""
     cause: int = NONE
     """Row of the event that launched it."""
     is_on_device: bool = False

@@ -42,12 +42,10 @@ from augury.ingest.formats.kineto import KinetoTrace, read_kineto
 from augury.ingest.formats.rank_record import RankRecord, RecordedCall, RecordedWindow
 from augury.ingest.rank.kineto_rank import KinetoRank, read_kineto_rank
 from augury.ingest.rank.phases_and_layers import backward_nodes
-from augury.ingest.rank.steps import step_at, step_starts
+from augury.ingest.rank.steps import step_at, window_closed_ns, window_steps
 from augury.ingest.run_files import ReadBudget, RunLimitError
 from augury.ingest.trace_builder import MutableEvents, TraceBuilder
-from augury.ingest.vocabulary.torch import ACCUMULATE, GLOO, collective_kind
-
-_FAR_NS = 10**15
+from augury.ingest.vocabulary.torch import ACCUMULATE, collective_kind
 
 
 @dataclass(kw_only=True)
@@ -141,7 +139,7 @@ def _open_trace(
 def _read_window(
     record: RankRecord, window: RecordedWindow, trace: KinetoTrace, number: int, ledger: Ledger
 ) -> _Window:
-    kineto = read_kineto_rank(trace, _steps_of_events(record, window, trace, ledger), ledger)
+    kineto = read_kineto_rank(trace, window_steps(record, window, trace, ledger), ledger)
     step = kineto.events.step
     collectives = [item for item in kineto.collectives if step[item.row] != NONE]
     for item in collectives:
@@ -160,37 +158,6 @@ def _read_window(
     )
 
 
-def _steps_of_events(
-    record: RankRecord, window: RecordedWindow, trace: KinetoTrace, ledger: Ledger
-) -> I4:
-    """Step of each event; NONE outside of the window."""
-    step = step_at(record, trace.start_ns)
-    outside = (step <= window.first) | (step > window.last)
-    starts_ns = step_starts(record)
-    if window.first < len(starts_ns):
-        outside |= trace.start_ns < starts_ns[window.first]
-    is_late = np.zeros(len(step), dtype=bool)
-    is_late[[*trace.named(GLOO)]] = True
-    # Without a barrier the last collectives of a step may run after its end.
-    is_late &= outside & (step > window.last) & (trace.start_ns < _closed_ns(record, window))
-    outside &= ~is_late
-    step[outside] = NONE
-    step[is_late] = window.last
-    is_far = outside & (np.abs(trace.start_ns - (record.step_end_ns or [0])[-1]) > _FAR_NS)
-    ledger.note(
-        "outside-window",
-        "an event lies days away from its job",
-        count=int(is_far.sum()),
-        example=window.trace or "",
-    )
-    return step
-
-
-def _closed_ns(record: RankRecord, window: RecordedWindow) -> int:
-    """Time at which the job went on after the window's last step."""
-    return max((at_ns for step, at_ns in record.resumed if step == window.last), default=0)
-
-
 def _steps_of_calls(record: RankRecord, windows: list[_Window]) -> dict[RecordedCall, int]:
     """Step of each call; NONE for a call of a step before the window. Calls in windows without a
     trace are left out."""
@@ -201,7 +168,7 @@ def _steps_of_calls(record: RankRecord, windows: list[_Window]) -> dict[Recorded
     found: dict[RecordedCall, int] = {}
     for one in windows:
         window = one.window
-        closed_ns, backward_ns = _closed_ns(record, window), _first_backward_ns(one)
+        closed_ns, backward_ns = window_closed_ns(record, window), _first_backward_ns(one)
         for call, step in zip(calls, steps.tolist(), strict=True):
             is_inside = window.first < step <= window.last
             if is_piece(record, call):

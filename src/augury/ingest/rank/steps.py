@@ -9,16 +9,18 @@ import numpy as np
 from augury.core.columns import I4, I8, U1
 from augury.core.enums import StepState
 from augury.core.graph.graph import NONE
+from augury.core.ledger import Ledger
 from augury.core.trace.step_states import step_starts as starts_of
 from augury.core.trace.step_states import step_states
 from augury.core.trace.trace import Clock, Steps
 from augury.ingest.clocks.rank_clocks import to_common
 from augury.ingest.formats.kineto import KinetoTrace
 from augury.ingest.formats.rank_record import RankRecord, RecordedWindow
-from augury.ingest.vocabulary.torch import OPTIMIZER_STEP, PROFILER_STEP, profiler_step
+from augury.ingest.vocabulary.torch import GLOO, OPTIMIZER_STEP, PROFILER_STEP, profiler_step
 
 AnnotatedStep = tuple[int, int, int, StepState]
 """Number, start, end and state of a step."""
+_FAR_NS = 10**15
 
 
 def recorded_step_table(records: list[RankRecord], clocks: Mapping[int, Clock]) -> Steps:
@@ -43,6 +45,37 @@ def step_at(record: RankRecord, times_ns: I8) -> I4:
     ends = np.array(record.step_end_ns, dtype=np.int64)
     found: I4 = (np.searchsorted(ends, times_ns, side="left") + 1).astype(np.int32)
     return found
+
+
+def window_steps(
+    record: RankRecord, window: RecordedWindow, trace: KinetoTrace, ledger: Ledger
+) -> I4:
+    """Returns the step of each event of a window's trace; NONE outside of the window."""
+    step = step_at(record, trace.start_ns)
+    outside = (step <= window.first) | (step > window.last)
+    starts_ns = step_starts(record)
+    if window.first < len(starts_ns):
+        outside |= trace.start_ns < starts_ns[window.first]
+    is_late = np.zeros(len(step), dtype=bool)
+    is_late[[*trace.named(GLOO)]] = True
+    # Without a barrier the last collectives of a step may run after its end.
+    is_late &= outside & (step > window.last) & (trace.start_ns < window_closed_ns(record, window))
+    outside &= ~is_late
+    step[outside] = NONE
+    step[is_late] = window.last
+    is_far = outside & (np.abs(trace.start_ns - (record.step_end_ns or [0])[-1]) > _FAR_NS)
+    ledger.note(
+        "outside-window",
+        "an event lies days away from its job",
+        count=int(is_far.sum()),
+        example=window.trace or "",
+    )
+    return step
+
+
+def window_closed_ns(record: RankRecord, window: RecordedWindow) -> int:
+    """Returns the time at which the job went on after the window's last step."""
+    return max((at_ns for step, at_ns in record.resumed if step == window.last), default=0)
 
 
 def _recorded_steps(record: RankRecord, clock: Clock) -> Steps:

@@ -29,7 +29,7 @@ _SECRET_BYTES, _LENGTH_BYTES = 32, 4
 
 @dataclass(frozen=True, slots=True)
 class MessageTypes:
-    """What framing alone tells of each message."""
+    """Kind and payload of each message by its framing alone."""
 
     kind: U1
     payload_bytes: I8
