@@ -1,6 +1,6 @@
 // Preloaded into the processes of a job by `augury run --wire`: notes when and how many bytes went
 // through which TCP connection, and nothing of what they said. The file that it writes is
-// described in docs/wire.md; augury/ingest/wire/recorder_files/wire_file.py reads it.
+// described in docs/wire.md; augury/ingest/wire/wire_file.py reads it.
 //
 // Every call goes to the next library first and is noted afterwards. What is noted lies in a
 // mapped file: it is there even if the process is killed. A slot is claimed by one atomic addition

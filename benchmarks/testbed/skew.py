@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from augury.ingest.wire.recorder_files.file_layout import CONNECTION, EVENT, HEADER, STATE_OF_TCP
+from augury.ingest.wire.wire_file_rows import CONNECTION, EVENT, HEADER, STATE_OF_TCP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,5 @@
-"""What ranks and profilers wrote is hostile until read: an InputError or a line in the ledger, and
-never another exception, a trace against its own rules, or more memory than the caps."""
+"""Hostile files end in an InputError or a line in the ledger: never in another exception, an
+invalid trace, or more memory than the limits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from augury.ingest.imported import import_traces
 from augury.ingest.recorded import read_run
 from tests.campaigns import campaign
 
-from .plan_told import PLAN
+from .recorded_plan import PLAN
 from .written import EPOCH_NS, Run, write_trace_file
 
 NAME = "rank-00001.0.trace.json.gz"
@@ -54,7 +54,7 @@ def damaged(scratch: Path, run: dict[str, bytes], name: str, data: bytes) -> Tra
     return trace
 
 
-def test_truncated_traces_are_named(scratch: Path, run: dict[str, bytes]):
+def test_truncated_traces_are_noted(scratch: Path, run: dict[str, bytes]):
     whole = run[NAME]
     for size in range(0, len(whole), max(1, len(whole) // 40)):
         trace = damaged(scratch, run, NAME, whole[:size])
@@ -62,7 +62,7 @@ def test_truncated_traces_are_named(scratch: Path, run: dict[str, bytes]):
         assert trace.ledger["unreadable-trace"].count == 1
 
 
-def test_truncated_records_are_named(scratch: Path, run: dict[str, bytes]):
+def test_truncated_records_are_noted(scratch: Path, run: dict[str, bytes]):
     whole = run["rank-00001.json"]
     for size in range(0, len(whole) - 1, max(1, len(whole) // 40)):
         trace = damaged(scratch, run, "rank-00001.json", whole[:size])
@@ -137,7 +137,7 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path):
         read_unpacked(path)
 
 
-def test_caps_hold_for_plain_files_and_for_many_members(tmp_path: Path):
+def test_limits_hold_for_plain_files_and_many_members(tmp_path: Path):
     path = tmp_path / "plain.json"
     path.write_bytes(b"x" * 1000)
     with pytest.raises(LimitError):
@@ -147,10 +147,10 @@ def test_caps_hold_for_plain_files_and_for_many_members(tmp_path: Path):
     assert read_unpacked(path) == b"one two"
 
 
-def test_depth_is_no_danger(tmp_path: Path):
+def test_deep_nesting_is_refused(tmp_path: Path):
     path = tmp_path / "deep.json"
     path.write_text('{"traceEvents": [{"x": ' + "[" * 100_000 + "]" * 100_000 + "}]}")
-    with pytest.raises(FileFormatError, match="no trace of torch's profiler"):
+    with pytest.raises(FileFormatError, match="not a trace of torch's profiler"):
         read_kineto(path, Ledger())
 
 

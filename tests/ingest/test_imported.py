@@ -1,4 +1,4 @@
-"""Real traces that others recorded on GPUs: read, matched, and refused where they do not fit."""
+"""Real traces of GPU jobs are imported and matched, or refused if they do not match."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_one_rank_of_several(name: str, rank: int, world: int, kinds: dict[str, 
 
 
 @real
-def test_what_devices_ran_knows_its_launch():
+def test_device_events_are_linked_to_their_launches():
     trace = import_traces([folder("nccl_args_a100")])
     e = trace.events
     on_device = np.isin(trace.streams.kind[e.stream], [StreamKind.DEVICE, StreamKind.COMMUNICATION])
@@ -116,7 +116,7 @@ def test_a_table_of_a_pipeline_parallel_job():
     assert [a.name for a in trace.ledger] == ["unknown-operation"]
 
 
-def test_tables_that_are_no_operations(tmp_path: Path):
+def test_other_tables_are_refused(tmp_path: Path):
     for content in (b"", b"PAR1", b"PAR1" * 100):
         (tmp_path / "trace.parquet").write_bytes(content)
         with pytest.raises(InputError):
@@ -127,19 +127,19 @@ def test_tables_that_are_no_operations(tmp_path: Path):
 def test_traces_of_two_jobs_are_refused(tmp_path: Path):
     (tmp_path / "rank0.json.gz").symlink_to(folder("torchrec_dlrm4_a") / "rank0.json.gz")
     (tmp_path / "rank1.json.gz").symlink_to(folder("torchrec_dlrm4_b") / "rank1.json.gz")
-    with pytest.raises(InputError, match=r"fits what other ranks did: .* s apart"):
+    with pytest.raises(InputError, match=r"matches those of other ranks: .* s apart"):
         import_traces([tmp_path])
 
 
 @real
-def test_one_rank_twice_is_refused():
+def test_two_traces_of_one_rank_are_refused():
     one = folder("torchrec_resnet18_2") / "rank0.json.gz"
-    with pytest.raises(InputError, match="rank 0, and so is another"):
+    with pytest.raises(InputError, match="second trace of rank 0"):
         import_traces([one, one])
 
 
 @real
-def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_import_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     out = tmp_path / "run"
     source = str(folder("torchrec_resnet18_2"))
     assert main(["import", source, "-o", str(out), "--json"]) == 0
@@ -151,7 +151,7 @@ def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert "next: augury replay" in capsys.readouterr().out
 
 
-def test_what_cannot_be_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_bad_input_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     out = ["-o", str(tmp_path / "run")]
     empty = tmp_path / "empty"
     empty.mkdir()

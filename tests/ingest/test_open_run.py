@@ -1,4 +1,4 @@
-"""A folder is read once, and again only when its files are others: their digests tell."""
+"""A run folder is read once, and again only if the digests of its files change."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def test_it_is_read_once(folder: Path):
+def test_files_are_read_once(folder: Path):
     trace = open_run(folder)
     written = (folder / RUN_FILE).stat().st_ino
     later = (folder / RUN_FILE).stat().st_mtime + 10
@@ -32,7 +32,7 @@ def test_it_is_read_once(folder: Path):
     assert (folder / RUN_FILE).stat().st_ino == written
 
 
-def test_a_changed_record_counts_whatever_its_date(folder: Path):
+def test_a_changed_record_is_read_again_whatever_its_date(folder: Path):
     before = open_run(folder)
     record = folder / "rank-00001.json"
     record.write_text(record.read_text().replace('"two"', '"six"'))
@@ -50,7 +50,7 @@ def test_a_deleted_file_is_noticed(folder: Path):
     assert trace.ledger["missing-rank"].example == "rank 1"
 
 
-def test_files_of_all_ranks_that_are_gone_are_named(folder: Path):
+def test_missing_files_of_all_ranks_are_noted(folder: Path):
     before = open_run(folder)
     for path in folder.glob("rank-*"):
         path.unlink()
@@ -59,7 +59,7 @@ def test_files_of_all_ranks_that_are_gone_are_named(folder: Path):
     assert len(trace.events) == len(before.events)
 
 
-def test_what_was_read_before_is_capped_too(folder: Path):
+def test_the_size_of_the_cache_is_limited(folder: Path):
     open_run(folder)
     for path in folder.glob("rank-*"):
         path.unlink()
@@ -67,24 +67,24 @@ def test_what_was_read_before_is_capped_too(folder: Path):
         open_run(folder, max_bytes=1000)
 
 
-def test_all_files_together_are_capped(folder: Path):
+def test_the_total_size_of_files_is_limited(folder: Path):
     sizes = [path.stat().st_size for path in folder.iterdir()]
-    with pytest.raises(LimitError, match="more than the cap"):
+    with pytest.raises(LimitError, match="more than the limit"):
         open_run(folder, max_bytes=sum(sizes) - 1)
     # Each unpacks to far less than this, all of them to more.
-    with pytest.raises(LimitError, match="unpacks to more than the cap"):
+    with pytest.raises(LimitError, match="unpacks to more than the limit"):
         open_run(folder, max_bytes=sum(sizes) + max(sizes))
     assert len(open_run(folder, max_bytes=1 << 30).ranks) == 2
 
 
-def test_a_damaged_file_is_written_anew(folder: Path):
+def test_a_damaged_cache_is_rewritten(folder: Path):
     trace = open_run(folder)
     (folder / RUN_FILE).write_text("{")
     assert open_run(folder) == trace
     assert (folder / RUN_FILE).stat().st_size > 100
 
 
-def test_a_damaged_file_without_records_is_refused(folder: Path):
+def test_a_damaged_cache_without_records_is_refused(folder: Path):
     open_run(folder)
     for path in folder.glob("rank-*"):
         path.unlink()
@@ -94,6 +94,6 @@ def test_a_damaged_file_without_records_is_refused(folder: Path):
         open_run(folder)
 
 
-def test_what_is_no_folder(tmp_path: Path):
-    with pytest.raises(InputError, match="not a run's folder"):
+def test_a_missing_folder_is_refused(tmp_path: Path):
+    with pytest.raises(InputError, match="not a run folder"):
         open_run(tmp_path / "nothing")

@@ -1,4 +1,4 @@
-"""Runs really recorded, of two processes: what the reader makes of them, also with wrong clocks."""
+"""Recorded runs of two real processes, also with wrong clocks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def communication(trace: Trace, step: int, rank: int) -> list[tuple[str, int, in
     return sorted(found, key=lambda entry: entry[2])
 
 
-def test_two_models_accumulation_and_calls_of_its_own(ddp: Path):
+def test_two_models_with_accumulation_and_python_calls(ddp: Path):
     trace = read_run(ddp)
     assert list(problems(trace)) == []
     assert [a.name for a in trace.ledger] == []
@@ -124,9 +124,7 @@ def skew(folder: Path, rank: int, offset_ns: int, drift_ppm: float) -> None:
 
 # The job is over in half a second: drift cannot be told there, and is tried on longer runs.
 @pytest.mark.parametrize(("source", "within_us"), [("handshake", 50), ("collectives", 300)])
-def test_a_clock_that_goes_wrong_is_led_back(
-    ddp: Path, tmp_path: Path, source: Source, within_us: int
-):
+def test_a_wrong_clock_is_corrected(ddp: Path, tmp_path: Path, source: Source, within_us: int):
     """Against what the same source says of the right clock: how well that is, is its residual."""
     folders = [shutil.copytree(ddp, tmp_path / name) for name in ("right", "wrong")]
     for folder in folders:

@@ -1,4 +1,4 @@
-"""A run's folder as a Trace: every fact of a run written by hand, and of one really recorded."""
+"""A run folder as a Trace: every fact of a run written by hand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from augury.core.trace.trace_file import read_trace, write_trace
 from augury.core.trace.trace_spec import problems
 from augury.ingest.recorded import read_run
 
-from .plan_told import DIGEST, PLAN
+from .recorded_plan import DIGEST, PLAN
 from .written import BUCKETS, EPOCH_NS, MS, NUM_STEPS, STEP_NS, Run, true_clock
 
 
@@ -34,7 +34,7 @@ def rows(trace: Trace, *, rank: int, step: int, kind: OpKind | None = None) -> l
     return [i for i in found.tolist() if kind is None or e.kind[i] == kind]
 
 
-def test_it_keeps_its_own_rules(trace: Trace):
+def test_the_trace_keeps_its_rules(trace: Trace):
     assert list(problems(trace)) == []
     assert list(trace.ledger) == []
     assert trace.world_size == 2
@@ -43,7 +43,7 @@ def test_it_keeps_its_own_rules(trace: Trace):
     assert trace.ranks[0].bucket_cap_bytes == 1 << 20
 
 
-def test_how_steps_were_watched(trace: Trace):
+def test_states_of_steps(trace: Trace):
     of_rank = trace.steps.rank == 1
     states = trace.steps.state[of_rank].tolist()
     expected = [StepState.PLAIN] * NUM_STEPS
@@ -56,14 +56,14 @@ def test_how_steps_were_watched(trace: Trace):
     assert states == expected
 
 
-def test_a_step_starts_when_the_recorder_lets_go(trace: Trace):
+def test_a_step_starts_when_the_recorder_resumes_the_job(trace: Trace):
     starts = trace.steps.start_ns[trace.steps.rank == 0] - EPOCH_NS
     assert starts[5] == 5 * STEP_NS + 3 * MS
     assert starts[6] == 6 * STEP_NS
     assert starts[0] == STEP_NS  # nobody saw it start
 
 
-def test_cpu_time_is_that_between_two_readings(trace: Trace):
+def test_cpu_time_is_the_difference_of_two_readings(trace: Trace):
     steps = trace.steps
     of_rank = steps.rank == 0
     assert steps.cpu_ns[of_rank][5:8].tolist() == [60 * MS, 70 * MS, -1]
@@ -97,7 +97,7 @@ def test_the_optimizers_event_ends_with_the_step(trace: Trace):
 
 
 @pytest.mark.parametrize("step", [8, 18, 23])
-def test_buckets_have_their_sizes_and_numbers_agree(trace: Trace, step: int):
+def test_buckets_have_sizes_and_common_numbers(trace: Trace, step: int):
     e = trace.events
     own, other = (rows(trace, rank=r, step=step, kind=OpKind.ALL_REDUCE) for r in (0, 1))
     assert tuple(e.size_bytes[own].tolist()) == BUCKETS
@@ -114,7 +114,7 @@ def test_arrival_is_the_launch_in_detail(trace: Trace):
         assert trace.name(int(e.cause[i])) == "c10d::allreduce_"
 
 
-def test_who_began_first_is_not_who_was_asked_first(tmp_path: Path):
+def test_order_of_launches_counts_not_order_of_starts(tmp_path: Path):
     """Of two all-reduces on two threads the second may begin first, on one rank only."""
     trace = read_run(Run(tmp_path / "run", overtaking=(1,)).write())
     e = trace.events
@@ -127,7 +127,7 @@ def test_who_began_first_is_not_who_was_asked_first(tmp_path: Path):
         assert (np.diff(e.arrival_ns[in_order]) >= 0).all()
 
 
-def test_arrival_is_before_the_main_thread_goes_on(tmp_path: Path):
+def test_arrival_is_before_the_next_node_of_the_main_thread(tmp_path: Path):
     """A bucket that waits behind another has been asked for long before it starts."""
     run = Run(tmp_path / "run", jitter_ns=lambda *_: 8 * MS)
     trace = read_run(run.write())
@@ -180,7 +180,7 @@ def changed(folder: Path, change: Callable[[dict[str, Any]], None]) -> Trace:
     return trace
 
 
-def test_a_missing_rank_is_named(tmp_path: Path):
+def test_a_missing_rank_is_noted(tmp_path: Path):
     folder = Run(tmp_path / "run").write()
     (folder / "rank-00000.json").unlink()
     trace = read_run(folder)
@@ -198,18 +198,18 @@ def test_files_of_two_jobs_are_refused(tmp_path: Path):
 
     with pytest.raises(InputError, match=r"two jobs: rank 0 was one of 2, rank 1 one of 3"):
         changed(tmp_path / "sizes", other_size)
-    with pytest.raises(InputError, match=r"two jobs: ranks 0 and 1 never met"):
+    with pytest.raises(InputError, match=r"two jobs: ranks 0 and 1 have different job ids"):
         changed(tmp_path / "jobs", other_job)
 
 
-def test_a_rank_that_met_no_other_is_of_the_same_job(tmp_path: Path):
+def test_a_rank_without_a_job_id_belongs_to_the_job(tmp_path: Path):
     trace = changed(
         tmp_path / "run", lambda record: record.update(job="a" if record["rank"] else "")
     )
     assert [facts.rank for facts in trace.ranks] == [0, 1]
 
 
-def test_what_an_earlier_start_left_is_left_out(tmp_path: Path):
+def test_records_of_an_earlier_start_are_left_out(tmp_path: Path):
     def change(record: dict[str, Any]) -> None:
         record |= {"job": ("first", "second")[record["rank"]], "start": record["rank"]}
 
@@ -220,11 +220,11 @@ def test_what_an_earlier_start_left_is_left_out(tmp_path: Path):
 
 
 def test_a_folder_without_records(tmp_path: Path):
-    with pytest.raises(InputError, match="holds no record"):
+    with pytest.raises(InputError, match="contains no rank record"):
         read_run(tmp_path)
 
 
-def test_a_trace_that_is_not_there(tmp_path: Path):
+def test_a_missing_trace_is_noted(tmp_path: Path):
     folder = Run(tmp_path / "run").write()
     (folder / "rank-00001.1.trace.json.gz").unlink()
     trace = read_run(folder)
@@ -236,11 +236,11 @@ def test_names_of_traces_stay_in_the_folder(tmp_path: Path):
     def change(record: dict[str, Any]) -> None:
         record["windows"][0]["trace"] = "../rank-00000.0.trace.json.gz"
 
-    with pytest.raises(InputError, match=r"no record.*no trace's"):
+    with pytest.raises(InputError, match=r"no rank record.*no trace's"):
         changed(tmp_path / "run", change)
 
 
-def test_other_reductions_than_buckets(tmp_path: Path):
+def test_a_step_with_more_all_reduces_than_buckets(tmp_path: Path):
     def change(record: dict[str, Any]) -> None:
         record["ddp"][0]["buckets"].append({"size_bytes": 4, "parameters": [0]})
 
@@ -251,7 +251,7 @@ def test_other_reductions_than_buckets(tmp_path: Path):
     assert tuple(trace.events.size_bytes[own].tolist()) == BUCKETS
 
 
-def test_python_calls_tell_group_and_size(tmp_path: Path):
+def test_python_calls_give_group_and_size(tmp_path: Path):
     def change(record: dict[str, Any]) -> None:
         record["ddp"] = []
         record["groups"].append({"name": "pair", "ranks": [1, 0]})
@@ -290,7 +290,7 @@ def test_the_first_version_of_records(tmp_path: Path):
     assert list(problems(trace)) == []
 
 
-def test_whether_a_plan_was_followed_is_read_and_kept(tmp_path: Path):
+def test_the_status_of_a_plan_is_read_and_stored(tmp_path: Path):
     def change(record: dict[str, Any]) -> None:
         record["plan"] = PLAN
         record["windows"][1]["training_mode"] = "planned"
@@ -309,7 +309,7 @@ def test_whether_a_plan_was_followed_is_read_and_kept(tmp_path: Path):
         assert facts.window_modes == [WindowMode(first=15, last=20, mode=TrainingMode.PLANNED)]
 
 
-def test_what_the_runtime_would_refuse_is_read_as_hostile_input(tmp_path: Path):
+def test_refusals_of_the_runtime_are_untrusted_input(tmp_path: Path):
     trace = changed(tmp_path / "one", lambda record: record.update(refusals=["it is compiled"]))
     assert [facts.refusals for facts in trace.ranks] == [["it is compiled"]] * 2
 
@@ -320,5 +320,5 @@ def test_what_the_runtime_would_refuse_is_read_as_hostile_input(tmp_path: Path):
     assert "unreadable-record" in changed(tmp_path / "two", damage).ledger
 
 
-def test_a_run_without_a_plan_says_nothing_of_one(trace: Trace):
+def test_a_run_without_a_plan_has_no_plan_status(trace: Trace):
     assert [(facts.plan, facts.window_modes) for facts in trace.ranks] == [(None, [])] * 2

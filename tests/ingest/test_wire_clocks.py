@@ -1,4 +1,4 @@
-"""Clocks from the wire: traffic of which the truth is known, and rows that cannot be true."""
+"""Clocks from messages: traffic with known clocks, and rows that contradict it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,15 @@ from hypothesis import strategies as st
 from augury.core.ledger import Ledger, Severity
 from augury.core.trace.trace import Clock
 from augury.ingest.clocks.rank_clocks import align, to_common
-from augury.ingest.wire.clocks.clock_bounds import Delays, Flow, match, pruned, wire_bounds
-from augury.ingest.wire.clocks.lower_hull import height, lower_hull
+from augury.ingest.wire.clocks.clock_bounds import (
+    Delays,
+    Flow,
+    height,
+    lower_hull,
+    match,
+    pruned,
+    wire_bounds,
+)
 from augury.ingest.wire.clocks.wire_clocks import align_wire
 
 US, MS, SECOND = 1_000, 1_000_000, 1_000_000_000
@@ -104,7 +111,7 @@ def test_offset_and_drift_are_recovered(offset_ms: int, ppm: float, num_hosts: i
         assert found[process].drift_ppm == pytest.approx(-clock.ppm, abs=10)
 
 
-def test_the_reference_need_not_be_right():
+def test_the_reference_clock_may_be_wrong():
     clocks = [Skewed(7 * MS, 50), RIGHT, Skewed(-3 * MS)]
     found, _ = led_back(mesh(clocks), clocks)
     times = EPOCH_NS + np.array([0, SPAN_NS])
@@ -113,7 +120,7 @@ def test_the_reference_need_not_be_right():
         assert np.abs(apart).max() < 50 * US
 
 
-def test_a_queue_in_one_direction_only_does_not_deceive():
+def test_a_queue_in_one_direction_does_not_shift_clocks():
     """As long as now and then a message finds it empty."""
     clocks = [RIGHT, Skewed(50 * MS, 100)]
     flows = [traffic(0, 1, clocks, queue_ns=8 * MS), traffic(1, 0, clocks, queue_ns=10 * US)]
@@ -121,14 +128,14 @@ def test_a_queue_in_one_direction_only_does_not_deceive():
     assert off_ns(found[1], clocks[1]) < 200 * US
 
 
-def test_what_is_asymmetric_throughout_stays_within_the_residual():
+def test_constant_asymmetry_stays_within_the_residual():
     clocks = [RIGHT, Skewed(20 * MS, -30)]
     flows = [traffic(0, 1, clocks, base_ns=900 * US), traffic(1, 0, clocks, base_ns=100 * US)]
     found, _ = led_back(flows, clocks)
     assert off_ns(found[1], clocks[1]) < found[1].residual_ns
 
 
-def test_one_way_is_not_enough():
+def test_one_way_traffic_gives_no_clock():
     clocks = [RIGHT, Skewed(5 * MS), Skewed(9 * MS)]
     flows = [*mesh(clocks[:2]), traffic(0, 2, clocks), traffic(1, 2, clocks)]
     found, _ = led_back(flows, clocks)
@@ -136,7 +143,7 @@ def test_one_way_is_not_enough():
     assert led_back([], clocks)[0] == {0: Clock()}
 
 
-def test_hosts_apart_from_the_reference_are_left_out():
+def test_hosts_not_connected_to_the_reference_are_left_out():
     clocks = [RIGHT, Skewed(5 * MS), Skewed(9 * MS)]
     found, _ = led_back([traffic(1, 2, clocks), traffic(2, 1, clocks)], clocks)
     assert sorted(found) == [0]
@@ -159,7 +166,7 @@ def test_a_short_recording_has_no_drift():
 
 @pytest.mark.parametrize("num_wrong", [1, 3, 10])
 @pytest.mark.parametrize("by_ns", [1 * MS, 1 * SECOND, 10**6 * SECOND])
-def test_rows_that_cannot_be_true_are_not_believed(num_wrong: int, by_ns: int):
+def test_contradictory_rows_are_left_out(num_wrong: int, by_ns: int):
     clocks = [RIGHT, Skewed(50 * MS, 100)]
     flows = mesh(clocks)
     for flow in flows:
@@ -171,7 +178,7 @@ def test_rows_that_cannot_be_true_are_not_believed(num_wrong: int, by_ns: int):
     assert off_ns(found[1], clocks[1]) < 200 * US
 
 
-def test_absurd_numbers_do_no_harm():
+def test_absurd_numbers_are_harmless():
     clocks = [RIGHT, Skewed(50 * MS, 100)]
     flows = mesh(clocks)
     most = np.iinfo(np.int64).max
@@ -187,7 +194,7 @@ def test_absurd_numbers_do_no_harm():
 
 
 @pytest.mark.parametrize(("by_ms", "severity"), [(2, Severity.WARNING), (900, Severity.ERROR)])
-def test_a_clock_that_was_set_meanwhile(by_ms: int, severity: Severity):
+def test_a_clock_that_was_adjusted_during_recording(by_ms: int, severity: Severity):
     clocks = [RIGHT, Skewed(50 * MS)]
     there, back = mesh(clocks)
     later = EPOCH_NS + 50 * MS + SPAN_NS // 2
@@ -214,7 +221,7 @@ def test_processes_of_one_host_share_a_clock():
     assert list(ledger) == []
 
 
-def test_a_name_that_two_hosts_have_does_not_deceive():
+def test_two_hosts_with_one_name_have_two_clocks():
     clocks = [RIGHT, Skewed(50 * MS)]
     ledger = Ledger()
     found = align_wire(wire_bounds(mesh(clocks), ["same", "same"], ledger), 0, ledger)
@@ -222,7 +229,7 @@ def test_a_name_that_two_hosts_have_does_not_deceive():
     assert off_ns(found[1], clocks[1]) < 50 * US
 
 
-def test_a_receive_is_held_against_the_call_that_sent_its_last_byte():
+def test_a_receive_is_paired_with_the_call_that_sent_its_last_byte():
     flow = Flow(
         sender=0,
         receiver=1,
@@ -239,7 +246,7 @@ def test_a_receive_is_held_against_the_call_that_sent_its_last_byte():
     assert found.received_ns.tolist() == [1001, 1002, 1003, 1005]
 
 
-def test_what_is_pruned_could_not_have_mattered():
+def test_pruned_rows_cannot_bind():
     random = np.random.default_rng(1)
     sent = EPOCH_NS + np.sort(random.integers(0, 60 * SECOND, 1_000_000))
     every = Delays(sent_ns=sent, received_ns=sent + random.integers(0, 10**9, len(sent)))
@@ -254,7 +261,7 @@ def test_what_is_pruned_could_not_have_mattered():
 
 
 @given(st.lists(st.tuples(st.integers(-50, 50), st.integers(-50, 50)), min_size=1, max_size=300))
-def test_every_point_is_above_the_hull_and_some_on_it(points: list[tuple[int, int]]):
+def test_all_points_lie_on_or_above_the_hull(points: list[tuple[int, int]]):
     x, y = np.array(points, dtype=np.float64).T
     hull = lower_hull(x, y)
     assert (np.diff(x[hull]) > 0).all()
@@ -278,7 +285,7 @@ def wire_clock(offset_ns: int, residual_ns: int) -> dict[int, Clock]:
 @pytest.mark.parametrize(
     ("residual_us", "taken"), [(30, "wire"), (199, "wire"), (201, "collectives")]
 )
-def test_the_source_with_the_smallest_residual_is_taken(residual_us: int, taken: str):
+def test_the_source_with_the_smallest_residual_is_used(residual_us: int, taken: str):
     ledger = Ledger()
     wire = wire_clock(-9 * MS - 20 * US, residual_us * US)
     clocks = align({0: "one", 1: "two"}, {}, ENDS, ledger, wire=wire)
@@ -286,7 +293,7 @@ def test_the_source_with_the_smallest_residual_is_taken(residual_us: int, taken:
     assert list(ledger) == []
 
 
-def test_sources_that_differ_by_more_than_they_state_are_named():
+def test_sources_that_differ_by_more_than_their_residuals_are_noted():
     ledger = Ledger()
     wire = wire_clock(-8 * MS, 50 * US)
     clocks = align({0: "one", 1: "two"}, {}, ENDS, ledger, wire=wire)
@@ -294,7 +301,7 @@ def test_sources_that_differ_by_more_than_they_state_are_named():
     assert ledger["clock-sources-apart"].example == "rank 1: wire and collectives, 1.000 ms"
 
 
-def test_only_the_source_that_was_asked_for_is_used():
+def test_only_the_chosen_source_is_used():
     wire = wire_clock(-8 * MS, 50 * US)
     names = {0: "one", 1: "two"}
     assert align(names, {}, ENDS, Ledger(), wire=wire, source="wire")[1] == wire[1]

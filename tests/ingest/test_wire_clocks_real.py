@@ -1,4 +1,4 @@
-"""Real jobs over loopback, as if each rank had a host of its own, whose clocks then go wrong."""
+"""Real jobs over loopback, with ranks as if on hosts of their own with wrong clocks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.testbed.skew import Skew, skew_run
 from augury.capture.wire.preload import LIBRARY_VARIABLE
 from augury.ingest.clocks.rank_clocks import to_common
 from augury.ingest.recorded import clock_sources, read_run
-from augury.ingest.wire.recorder_files.file_layout import CONNECTION, HEADER
+from augury.ingest.wire.wire_file_rows import CONNECTION, HEADER
 
 from ..capture.jobs import start_ranks, write_training
 from ..capture.wired import build_library
@@ -73,9 +73,7 @@ def off_ns(folder: Path, original: Path, rank: int, skew: Skew) -> int:
 
 
 @pytest.mark.parametrize("offset_ms", [-50, 50])
-def test_a_clock_that_goes_wrong_is_led_back_by_the_wire_alone(
-    run: Path, tmp_path: Path, offset_ms: int
-):
+def test_a_wrong_clock_is_corrected_by_messages_alone(run: Path, tmp_path: Path, offset_ms: int):
     injected: dict[int, Skew] = {}
     folder = run
     for rank, sign in ((1, 1), (len(list(run.glob("rank-?????.json"))) - 1, -1)):
@@ -90,7 +88,7 @@ def test_a_clock_that_goes_wrong_is_led_back_by_the_wire_alone(
         assert off_ns(folder, run, rank, skew) < 200 * US
 
 
-def test_all_sources_agree_within_what_they_state(run: Path):
+def test_all_sources_agree_within_their_residuals(run: Path):
     """All ranks have one clock here, in truth: each source may be off by its residual."""
     sources = clock_sources(run)
     assert sorted(sources) == ["collectives", "handshake", "wire"]

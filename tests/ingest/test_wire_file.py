@@ -1,4 +1,4 @@
-"""Records of socket calls are read as far as they can be believed, whatever they are."""
+"""Records of socket calls are read as far as they are valid."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from augury.core.ledger import Ledger
-from augury.ingest.wire.recorder_files.wire_file import read_wire_files
+from augury.ingest.wire.wire_file import read_wire_files
 from tests.ingest.wire_written import EPOCH_NS, RECEIVED, STATE, Written, connection, event
 
 HERE, THERE = ("10.0.0.1", 5000), ("10.0.0.2", 6000)
@@ -38,7 +38,7 @@ def _read(folder: Path):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_what_was_written_is_read(tmp_path: Path, packed: bool):
+def test_a_written_file_is_read(tmp_path: Path, packed: bool):
     state = event(
         4, start=EPOCH_NS, end=EPOCH_NS, position=3, refused=2, asked=70, done=10, kind=STATE,
         extra=40,
@@ -71,7 +71,7 @@ def test_what_was_written_is_read(tmp_path: Path, packed: bool):
     assert len(ledger) == 0
 
 
-def test_what_was_written_over_is_counted_by_the_numbers(tmp_path: Path):
+def test_overwritten_calls_are_counted_by_number(tmp_path: Path):
     written = Written(connections=[connection(HERE, THERE)], events=_calls(100), num_slots=16)
     written.write(tmp_path)
     (file,), _ = _read(tmp_path)
@@ -79,7 +79,7 @@ def test_what_was_written_over_is_counted_by_the_numbers(tmp_path: Path):
     assert file.calls.position.tolist() == [10 * n for n in range(84, 100)]
 
 
-def test_packed_or_not_is_the_same(tmp_path: Path):
+def test_packed_and_unpacked_files_are_equal(tmp_path: Path):
     written = Written(connections=[connection(HERE, THERE)], events=_calls(20)[4:], num_events=20)
     for packed in (False, True):
         (tmp_path / str(packed)).mkdir()
@@ -89,7 +89,7 @@ def test_packed_or_not_is_the_same(tmp_path: Path):
     assert one.calls_written_over == other.calls_written_over == 4
 
 
-def test_of_both_the_one_is_read_that_is_not_packed(tmp_path: Path):
+def test_the_unpacked_file_is_preferred(tmp_path: Path):
     written = Written(connections=[connection(HERE, THERE)], events=_calls(3))
     written.write(tmp_path, packed=True)
     written.events = _calls(5)
@@ -119,7 +119,7 @@ def _bad_events() -> dict[str, bytes]:
 
 @pytest.mark.parametrize("what", _bad_events())
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_call_that_cannot_have_been_is_left_out(tmp_path: Path, what: str, packed: bool):
+def test_an_impossible_call_is_left_out(tmp_path: Path, what: str, packed: bool):
     written = Written(
         connections=[connection(HERE, THERE)], events=[*_calls(3), _bad_events()[what]]
     )
@@ -129,7 +129,7 @@ def test_a_call_that_cannot_have_been_is_left_out(tmp_path: Path, what: str, pac
     assert ledger["wire-damaged-calls"].count == 1
 
 
-def test_a_call_half_written_is_left_out(tmp_path: Path):
+def test_an_incomplete_call_is_left_out(tmp_path: Path):
     half = event(0, start=EPOCH_NS, end=EPOCH_NS, position=30, asked=10, done=10)
     written = Written(connections=[connection(HERE, THERE)], events=[*_calls(3), half])
     written.write(tmp_path)
@@ -138,7 +138,7 @@ def test_a_call_half_written_is_left_out(tmp_path: Path):
     assert ledger["wire-half-written"].count == 1
 
 
-def test_a_number_in_a_wrong_place_is_not_believed(tmp_path: Path):
+def test_a_number_in_a_wrong_slot_is_left_out(tmp_path: Path):
     written = Written(connections=[connection(HERE, THERE)], events=_calls(3))
     path = written.write(tmp_path)
     content = bytearray(path.read_bytes())
@@ -151,7 +151,7 @@ def test_a_number_in_a_wrong_place_is_not_believed(tmp_path: Path):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_file_that_is_cut_off_is_read_as_far_as_it_goes(tmp_path: Path, packed: bool):
+def test_a_truncated_file_is_read_to_its_end(tmp_path: Path, packed: bool):
     written = Written(connections=[connection(HERE, THERE)], events=_calls(60))
     content = written.content(packed=packed)
     path = written.write(tmp_path, packed=packed)
@@ -177,7 +177,7 @@ def test_a_file_that_is_cut_off_is_read_as_far_as_it_goes(tmp_path: Path, packed
         {"num_connections": 9},
     ],
 )
-def test_what_is_no_such_file_is_named(tmp_path: Path, odd: dict):
+def test_files_of_another_format_are_noted(tmp_path: Path, odd: dict):
     Written(connections=[connection(HERE, THERE)], events=_calls(3), **odd).write(tmp_path)
     files, ledger = _read(tmp_path)
     assert files == []
@@ -204,7 +204,7 @@ def test_other_files_are_left_alone(tmp_path: Path):
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.data())
-def test_no_damage_ends_in_an_exception(tmp_path: Path, data: st.DataObject):
+def test_no_damage_raises(tmp_path: Path, data: st.DataObject):
     received = event(
         13, start=EPOCH_NS, end=EPOCH_NS + 1, position=0, asked=9, done=9, kind=RECEIVED
     )

@@ -24,7 +24,7 @@ from tests.ingest.wire_written import (
 S = 10**9
 
 
-def test_messages_and_the_receives_that_took_them_in(tmp_path: Path):
+def test_messages_and_their_receives(tmp_path: Path):
     talk = Talk(delay_ns=50 * US)
     talk.send(0, 100)
     talk.send(1, 60, receives=((20, 20), (100, 40)))
@@ -45,7 +45,7 @@ def test_messages_and_the_receives_that_took_them_in(tmp_path: Path):
     assert len(wire.ledger) == 0
 
 
-def test_calls_that_send_the_rest_are_one_message(tmp_path: Path):
+def test_calls_that_send_the_rest_belong_to_one_message(tmp_path: Path):
     sender = Written(
         connections=[connection(("10.0.0.1", 1), ("10.0.0.2", 2), sent=130)],
         events=[
@@ -69,7 +69,7 @@ def test_calls_that_send_the_rest_are_one_message(tmp_path: Path):
     assert rows.refused_ns.tolist() == [90 + 40, 30]
 
 
-def test_a_peer_that_was_not_recorded(tmp_path: Path):
+def test_an_unrecorded_peer(tmp_path: Path):
     talk = Talk()
     talk.send(0, 100)
     talk.send(1, 60, receives=((20, 20), (100, 40)))
@@ -90,7 +90,7 @@ def test_a_peer_that_was_not_recorded(tmp_path: Path):
     assert wire.ledger["wire-peer-not-recorded"].count == 1
 
 
-def test_what_was_written_over_at_one_end_is_not_invented(tmp_path: Path):
+def test_calls_overwritten_at_one_end_are_unknown(tmp_path: Path):
     talk = Talk(num_slots=32)
     for _ in range(40):
         talk.send(0, 10)
@@ -106,7 +106,7 @@ def test_what_was_written_over_at_one_end_is_not_invented(tmp_path: Path):
     assert wire.connections.sent_a.tolist() == wire.connections.received_b.tolist() == [400]
 
 
-def test_a_pair_of_ports_that_is_used_again(tmp_path: Path):
+def test_a_reused_pair_of_ports(tmp_path: Path):
     here, there = ("10.0.0.1", 1), ("10.0.0.2", 2)
     times = (EPOCH_NS, EPOCH_NS + 70 * S)
     Written(
@@ -129,7 +129,9 @@ def test_a_pair_of_ports_that_is_used_again(tmp_path: Path):
 
 @pytest.mark.parametrize(("host", "paired"), [("one", True), ("two", False)])
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
-def test_the_loopback_is_of_one_host(tmp_path: Path, address: str, host: str, paired: bool):
+def test_loopback_connections_stay_on_one_host(
+    tmp_path: Path, address: str, host: str, paired: bool
+):
     here, there = (address, 1), (address, 2)
     Written(rank=0, connections=[connection(here, there)]).write(tmp_path)
     Written(rank=1, pid=101, host=host, connections=[connection(there, here)]).write(tmp_path)
@@ -155,7 +157,7 @@ def test_both_ends_in_one_process(tmp_path: Path):
     assert wire.messages.received_ns.tolist() == [EPOCH_NS + 9]
 
 
-def test_what_a_late_end_had_sent_before(tmp_path: Path):
+def test_bytes_that_a_late_end_had_sent_before(tmp_path: Path):
     """More was received than it counted: its first byte is not the connection's."""
     here, there = ("10.0.0.1", 1), ("10.0.0.2", 2)
     Written(
@@ -180,7 +182,7 @@ def test_what_a_late_end_had_sent_before(tmp_path: Path):
     assert wire.messages.num_receives.tolist() == [1]
 
 
-def test_what_tcp_said(tmp_path: Path):
+def test_readings_of_tcp_info(tmp_path: Path):
     states = [
         event(
             n, start=EPOCH_NS + n, end=EPOCH_NS + n, position=resent, asked=90, done=10, kind=STATE,
@@ -196,7 +198,7 @@ def test_what_tcp_said(tmp_path: Path):
     assert ends.retransmits_b.tolist() == [-1]
 
 
-def test_headers_of_gloo_are_found_by_what_the_receiver_asks(tmp_path: Path):
+def test_gloo_headers_are_found_by_the_receivers_request(tmp_path: Path):
     talk = Talk()
     talk.send(0, 8)
     for _ in range(3):
@@ -219,7 +221,7 @@ def test_other_messages_have_no_header(tmp_path: Path):
     assert (rows.kind == MessageKind.UNKNOWN).all()
 
 
-def test_ranks_that_meet_for_the_record_are_our_own(tmp_path: Path):
+def test_messages_of_the_recorders_rendezvous_are_own(tmp_path: Path):
     talk = Talk()
     talk.send(1, 32)
     talk.send(1, 40, receives=((4, 4), (36, 36)))
@@ -261,9 +263,9 @@ def test_a_million_calls(tmp_path: Path):
     assert (wire.messages.received_ns > wire.messages.send_ns).all()
 
 
-def test_a_folder_without_any(tmp_path: Path):
+def test_a_folder_without_wire_files(tmp_path: Path):
     assert not has_wire(tmp_path)
-    with pytest.raises(InputError, match="does not say what went over the wire"):
+    with pytest.raises(InputError, match="contains no record of socket calls"):
         read_wire(tmp_path)
     (tmp_path / "rank-00000.wire-1-2.bin").write_bytes(b"no")
     with pytest.raises(InputError, match="it is too short"):

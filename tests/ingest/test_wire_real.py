@@ -1,4 +1,4 @@
-"""Real jobs over loopback: every byte accounted for, and what it was for."""
+"""Real jobs over loopback: every byte is counted and attributed."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from augury.core.graph.graph import NONE
 from augury.core.trace.trace import Trace
 from augury.core.wire import Algorithm, MessageKind, Wire, attributed_share
 from augury.ingest.open_run import open_run
-from augury.ingest.wire.attribution.collective_spans import SLACK_NS, shared_of
 from augury.ingest.wire.attribution.gloo_messages import all_reduce_lengths
+from augury.ingest.wire.attribution.match_messages import SLACK_NS, collectives_in
 from augury.ingest.wire.read_wire import read_wire
 from tests.capture.conftest import wire_recorder  # noqa: F401
 from tests.capture.jobs import start_ranks
@@ -79,7 +79,7 @@ def recorded_wire(factory: pytest.TempPathFactory, *, num_ranks: int) -> Path:
     return once(factory, f"wire-{num_ranks}", make).run
 
 
-def test_all_that_was_sent_between_ranks_was_received(job: Job):
+def test_all_bytes_sent_between_ranks_were_received(job: Job):
     ends = job.wire.connections
     ranks = job.wire.ranks_of(ends.process_a), job.wire.ranks_of(ends.process_b)
     # Of gloo's, at least: a store's last words may find nobody who reads them.
@@ -93,7 +93,7 @@ def test_all_that_was_sent_between_ranks_was_received(job: Job):
     assert (ends.is_late[between] == 0).all()
 
 
-def test_messages_are_without_gaps(job: Job):
+def test_messages_have_no_gaps(job: Job):
     """Between ranks, within what was kept, every message was received, after it was sent."""
     rows = job.wire.messages
     of_collectives = rows.sequence != NONE
@@ -103,7 +103,7 @@ def test_messages_are_without_gaps(job: Job):
     assert "wire-received-before-sent" not in job.wire.ledger
 
 
-def test_all_reduces_sent_what_rings_send_to_the_byte(job: Job):
+def test_all_reduces_send_exactly_the_bytes_of_rings(job: Job):
     rows, wire = job.wire.messages, job.wire
     lengths: dict[tuple[int, int, int, int], list[int]] = defaultdict(list)
     src, dst = wire.ranks_of(rows.src), wire.ranks_of(rows.dst)
@@ -129,7 +129,7 @@ def test_all_reduces_sent_what_rings_send_to_the_byte(job: Job):
 def test_messages_lie_within_their_collectives(job: Job):
     """From its start on the sender to its end on the receiver, as the profiler saw it."""
     rows, wire = job.wire.messages, job.wire
-    shared = {(one.group, one.sequence): one for one in shared_of(job.trace)}
+    shared = {(one.group, one.sequence): one for one in collectives_in(job.trace)}
     src, dst = wire.ranks_of(rows.src), wire.ranks_of(rows.dst)
     for row in np.flatnonzero(rows.sequence != NONE).tolist():
         one = shared[int(rows.group[row]), int(rows.sequence[row])]
@@ -142,7 +142,7 @@ def test_payload_is_attributed(job: Job):
     assert "wire-unexplained" not in job.wire.ledger
 
 
-def test_calibration_is_our_own(job: Job):
+def test_messages_of_the_calibration_are_own(job: Job):
     rows = job.wire.messages
     own = int(rows.size_bytes[rows.kind == MessageKind.OWN].sum())
     if job.trace.calibration:
@@ -151,7 +151,7 @@ def test_calibration_is_our_own(job: Job):
         assert own < 1 << 20
 
 
-def test_without_the_trace_the_same_all_reduces_are_found(job: Job):
+def test_the_same_all_reduces_are_found_without_a_trace(job: Job):
     alone = read_wire(job.folder)
     found = Counter(alone.collectives.size_bytes.tolist())
     for size, count in Counter(job.wire.collectives.size_bytes.tolist()).items():

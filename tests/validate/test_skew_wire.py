@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from benchmarks.testbed.skew import skew_run
 
-from augury.ingest.wire.recorder_files.file_layout import (
+from augury.ingest.wire.wire_file_rows import (
     CONNECTION,
     EVENT,
     HEADER,

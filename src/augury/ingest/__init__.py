@@ -1,4 +1,4 @@
-"""What profilers and our recorder wrote, read as one Trace."""
+"""Reads recorded runs and traces of other profilers as one Trace."""
 
 from augury.ingest.open_run import open_run
 

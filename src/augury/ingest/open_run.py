@@ -1,4 +1,4 @@
-"""Opening a run's folder: as it was read before, or anew from what the ranks recorded."""
+"""Opens a run folder: from the cached Trace, or from the files of the ranks."""
 
 from __future__ import annotations
 
@@ -12,37 +12,39 @@ from augury.ingest.run_files import MAX_RUN_BYTES, ReadBudget, digests_of
 
 
 def open_run(folder: Path, *, max_bytes: int = MAX_RUN_BYTES) -> Trace:
-    """``run.json`` answers if it was read from exactly the files that are there, by their digests,
-    or if there are none; else it is written anew, where that is possible. ``max_bytes`` caps what
-    all files unpack to, and what was read from them before."""
+    """The cached ``run.json`` is used if the digests of the rank files are unchanged, or if there
+    are no rank files. Otherwise the files are read, and the cache is written if the folder is
+    writable. ``max_bytes`` limits the unpacked size of all files, and that of the cache."""
     if not folder.is_dir():
-        raise InputError(f"{folder} is not a run's folder", remedy="give what `augury run` wrote")
+        raise InputError(
+            f"{folder} is not a run folder", remedy="give a folder that `augury run` wrote"
+        )
     digests = digests_of(folder, ReadBudget(folder, max_bytes))
-    before = _read_before(folder)
-    if not digests or digests == before:
+    cached = _cached_sources(folder)
+    if not digests or digests == cached:
         try:
             trace = read_trace(folder, max_bytes=max_bytes)
         except InputError:
-            # Damaged or of another version: what the ranks wrote is still there to be read.
+            # A damaged cache, or one of another version: the rank files are read instead.
             if not digests:
                 raise
         else:
             trace.ledger.note(
                 "rank-files-gone",
-                "the files of all ranks are gone: what was read from them before is used",
-                count=0 if digests else len(before),
-                remedy="bring them back, or record the run again",
+                "the files of all ranks are missing; the cached trace is used",
+                count=0 if digests else len(cached),
+                remedy="restore them, or record the run again",
             )
             return trace
     trace = read_run(folder, max_bytes=max_bytes)
     try:
         write_trace(trace, folder, sources=digests)
     except (AuguryError, OSError):
-        return trace  # a folder that cannot be written is read again the next time
+        return trace  # without a cache the files are read again next time
     return trace
 
 
-def _read_before(folder: Path) -> dict[str, str]:
+def _cached_sources(folder: Path) -> dict[str, str]:
     try:
         return read_sources(folder)
     except InputError:

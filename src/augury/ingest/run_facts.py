@@ -1,4 +1,4 @@
-"""What ranks told beside their events: gradients, memory, calibration, themselves."""
+"""Facts of rank records beside events: gradients, memory, calibration, host and plan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from augury.core.trace.trace import Calibration, Clock, CpuUse, GradientEvents, 
 from augury.ingest.collectives.calls import group_ranks
 from augury.ingest.collectives.launch_times import ready_order
 from augury.ingest.formats.rank_record import RankRecord
-from augury.ingest.trace_builder import Workshop
+from augury.ingest.trace_builder import TraceBuilder
 
 MAX_CORES = 1 << 20
 
@@ -51,15 +51,15 @@ def _cpu_use(record: RankRecord) -> CpuUse | None:
     if len(record.machine) < 2:
         return None
     first, last = record.machine
-    spent = CpuUse(
+    used = CpuUse(
         wall_ns=last.at_ns - first.at_ns,
         process_ns=last.process_cpu_ns - first.process_cpu_ns,
         machine_ns=last.busy_ns - first.busy_ns,
     )
-    return spent if min(spent.wall_ns, spent.process_ns, spent.machine_ns) > 0 else None
+    return used if min(used.wall_ns, used.process_ns, used.machine_ns) > 0 else None
 
 
-def gradients_of(records: list[RankRecord], workshop: Workshop) -> GradientEvents:
+def gradients_of(records: list[RankRecord], builder: TraceBuilder) -> GradientEvents:
     rows: list[tuple[int, ...]] = []
     for record in records:
         buckets = [(one, b) for one, ddp in enumerate(record.ddp) for b in ddp.buckets]
@@ -74,25 +74,25 @@ def gradients_of(records: list[RankRecord], workshop: Workshop) -> GradientEvent
                 (
                     record.rank,
                     order,
-                    workshop.strings.number(ddp.parameters[parameter].name),
+                    builder.strings.number(ddp.parameters[parameter].name),
                     ddp.parameters[parameter].size_bytes,
                     numbers.get((one, parameter), -1),
-                    workshop.group(group_ranks(record, ddp.group)),
+                    builder.group(group_ranks(record, ddp.group)),
                 )
             )
     columns: dict[str, Any] = _by_name(GradientEvents, rows)
     return GradientEvents(**columns)
 
 
-def memory_of(records: list[RankRecord], workshop: Workshop, ledger: Ledger) -> MemoryUse:
+def memory_of(records: list[RankRecord], builder: TraceBuilder, ledger: Ledger) -> MemoryUse:
     kinds = {kind.label: kind for kind in MemoryKind}
     rows: list[tuple[int, ...]] = []
     for record in records:
         for piece in record.memory:
             if piece.kind not in kinds:
-                ledger.note("unknown-memory", "memory of a kind that has no name here")
+                ledger.note("unknown-memory", "memory has an unknown kind; it is counted as other")
             kind = kinds.get(piece.kind, MemoryKind.OTHER)
-            layer = workshop.strings.number(piece.layer)
+            layer = builder.strings.number(piece.layer)
             rows.append((record.rank, kind, layer, piece.size_bytes))
     columns: dict[str, Any] = _by_name(MemoryUse, rows)
     return MemoryUse(**columns)
@@ -104,13 +104,13 @@ def _by_name(table: type[Table], rows: list[tuple[int, ...]]) -> dict[str, I8]:
     return dict(zip(names, columns, strict=True))
 
 
-def calibration_of(records: list[RankRecord], workshop: Workshop) -> list[Calibration]:
-    """A repetition lasts on each rank from when it came: the shortest is without waiting."""
+def calibration_of(records: list[RankRecord], builder: TraceBuilder) -> list[Calibration]:
+    """Each repetition counts with its shortest duration over ranks, which has no waiting in it."""
     found: dict[tuple[str, int, int, int, bool], list[tuple[list[int], float | None]]]
     found = defaultdict(list)
     for record in records:
         for entry in record.calibration:
-            group = workshop.group(group_ranks(record, entry.group))
+            group = builder.group(group_ranks(record, entry.group))
             key = (
                 entry.collective,
                 group,

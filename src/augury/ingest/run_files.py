@@ -1,4 +1,4 @@
-"""The files that a recorded run is read from: which there are, how large, and their digests."""
+"""Source files of a recorded run: their names, sizes and digests, and a limit on their size."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from augury.core.files import open_regular
 from augury.core.units import format_bytes
 
 MAX_RUN_BYTES = 16 << 30
-"""Of all files of one run, unpacked."""
+"""Unpacked size of all files of one run."""
 
-READER_VERSION = 3
-"""Raised when the same files are understood in another way, so that they are read again."""
+READER_VERSION = 4
+"""Raised when a reader changes its results, so that cached results are read again."""
 _PATTERNS = ("rank-*.json", "rank-*.json.gz", "*.wire-*")
 _NOT_A_FILE = "not a file"
 
 
 class ReadBudget:
-    """Bytes that the files of one run may still unpack to, together."""
+    """Number of bytes that the files of one run may still unpack to in total."""
 
     def __init__(self, folder: Path, max_bytes: int = MAX_RUN_BYTES) -> None:
         self._folder = folder
@@ -30,29 +30,29 @@ class ReadBudget:
         self.left_bytes -= num_bytes
         if self.left_bytes < 0:
             raise RunLimitError(
-                f"{self._folder} unpacks to more than the cap of {format_bytes(self._max_bytes)}",
-                remedy="raise the cap with --max-bytes if you trust the run",
+                f"{self._folder} unpacks to more than the limit of {format_bytes(self._max_bytes)}",
+                remedy="raise the limit with --max-bytes if you trust the run",
             )
 
 
 class RunLimitError(LimitError):
-    """The files of a run are too large together: reading the other files would not help."""
+    """The files of a run are too large in total: skipping one file would not help."""
 
 
 def source_files(folder: Path) -> list[Path]:
-    """What ranks and the wire recorder left, by name. Files still being written are not part."""
+    """Returns the files of ranks and of the wire recorder by name, without unfinished ones."""
     found = {path for pattern in _PATTERNS for path in folder.glob(pattern)}
     return sorted(path for path in found if not path.name.startswith("."))
 
 
 def used_bytes(path: Path) -> int:
-    """Without holes: the wire recorder's files are large and mostly empty."""
+    """Returns the size on disk: files of the wire recorder are large and sparse."""
     found = path.stat()
     return min(found.st_size, found.st_blocks * 512)
 
 
 def digests_of(folder: Path, budget: ReadBudget) -> dict[str, str]:
-    """The digest of every source file, by name, and the version of what reads them."""
+    """Returns the digest of each source file by name, and the version of the reader."""
     found: dict[str, str] = {}
     for path in source_files(folder):
         try:

@@ -1,4 +1,4 @@
-"""Events while they are being put together: columns that may be written, ranks in any order."""
+"""Collects the events of all ranks in writable columns and makes the tables of a Trace of them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from augury.core.graph.graph import NONE
 from augury.core.string_table import StringPool
 from augury.core.trace.trace import Clock, Events, Streams
 from augury.ingest.clocks.rank_clocks import to_common
-from augury.ingest.rank.nesting import enclosing
 
 
 @dataclass(kw_only=True)
-class Draft:
-    """Events of one rank, on its own clock; ``cause`` counts within the draft."""
+class MutableEvents:
+    """Events of one rank on its own clock; ``cause`` is a row of the same table."""
 
     kind: U1
     stream: I4
@@ -34,7 +33,7 @@ class Draft:
     cause: I4
 
     @classmethod
-    def blank(cls, start_ns: I8, dur_ns: I8) -> Draft:
+    def blank(cls, start_ns: I8, dur_ns: I8) -> MutableEvents:
         size = len(start_ns)
         return cls(
             kind=np.zeros(size, dtype=np.uint8),
@@ -56,7 +55,7 @@ class Draft:
         return len(self.start_ns)
 
     def move_to(self, clock: Clock) -> None:
-        """To the common clock."""
+        """Converts all times to the common clock."""
         end_ns = to_common(clock, self.end_ns)
         self.start_ns = to_common(clock, self.start_ns)
         self.dur_ns = end_ns - self.start_ns
@@ -68,13 +67,13 @@ class Draft:
 
 
 @dataclass
-class Workshop:
-    """What all ranks' drafts share: names, streams, groups; and the drafts themselves."""
+class TraceBuilder:
+    """Events of all ranks, with the strings, streams and groups that they share."""
 
     strings: StringPool = field(default_factory=StringPool)
     _groups: dict[tuple[tuple[int, ...], str], int] = field(default_factory=dict)
     _streams: dict[tuple[int, StreamKind, str], int] = field(default_factory=dict)
-    _drafts: list[tuple[int, Draft]] = field(default_factory=list)
+    _parts: list[tuple[int, MutableEvents]] = field(default_factory=list)
 
     def stream(self, rank: int, kind: StreamKind, name: str) -> int:
         return self._streams.setdefault((rank, kind, name), len(self._streams))
@@ -84,15 +83,15 @@ class Workshop:
         return self._groups.setdefault((ranks, communicator), len(self._groups))
 
     def groups_for(self, communicator: str) -> list[int]:
-        """Whose communicators begin so."""
+        """Groups whose communicator's name starts with ``communicator``."""
         return [n for (_, name), n in self._groups.items() if name.startswith(communicator)]
 
     @property
     def groups(self) -> list[list[int]]:
         return [list(ranks) for ranks, _ in self._groups]
 
-    def add(self, rank: int, draft: Draft) -> None:
-        self._drafts.append((rank, draft))
+    def add(self, rank: int, events: MutableEvents) -> None:
+        self._parts.append((rank, events))
 
     def streams(self) -> Streams:
         rows = list(self._streams)
@@ -103,15 +102,15 @@ class Workshop:
         )
 
     def events(self) -> Events:
-        drafts = [draft for _, draft in self._drafts]
-        if not drafts:
+        parts = [part for _, part in self._parts]
+        if not parts:
             return Events.empty()
         columns = {
-            entry.name: np.concatenate([getattr(draft, entry.name) for draft in drafts])
-            for entry in fields(Draft)
+            entry.name: np.concatenate([getattr(part, entry.name) for part in parts])
+            for entry in fields(MutableEvents)
         }
-        sizes = [len(draft) for draft in drafts]
-        rank = np.repeat(np.array([r for r, _ in self._drafts], dtype=np.int32), sizes)
+        sizes = [len(part) for part in parts]
+        rank = np.repeat(np.array([r for r, _ in self._parts], dtype=np.int32), sizes)
         before = np.repeat(np.cumsum([0, *sizes[:-1]]), sizes)
         cause = columns["cause"]
         cause = np.where(cause == NONE, NONE, cause + before)
@@ -123,7 +122,27 @@ class Workshop:
         columns["cause"] = cause[order].astype(np.int32)
         rows = self.streams()
         parent = enclosing(columns["stream"], columns["start_ns"], columns["dur_ns"])
-        # Devices and communicators have several at once that do not enclose each other.
+        # Devices and communicators run several events at once that do not enclose each other.
         nests = np.isin(rows.kind, [StreamKind.MAIN_THREAD, StreamKind.THREAD])
         parent[~nests[columns["stream"]]] = NONE
         return Events(rank=rank[order], parent=parent, **columns)
+
+
+def enclosing(stream: I4, start_ns: I8, dur_ns: I8) -> I4:
+    """Returns the row of the innermost event around each event on its stream, or -1.
+
+    Rows are sorted by (stream, start, longest first)."""
+    parent: list[int] = []
+    ends = (start_ns + dur_ns).tolist()
+    opened: list[int] = []
+    current = -1
+    for i, (own, start) in enumerate(zip(stream.tolist(), start_ns.tolist(), strict=True)):
+        if own != current:
+            current = own
+            opened.clear()
+        # An event that ends where the next one starts does not enclose it.
+        while opened and ends[opened[-1]] <= start:
+            opened.pop()
+        parent.append(opened[-1] if opened else -1)
+        opened.append(i)
+    return np.array(parent, dtype=np.int32)

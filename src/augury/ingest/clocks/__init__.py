@@ -1,1 +1,1 @@
-"""One clock for all ranks."""
+"""Alignment of the clocks of ranks."""

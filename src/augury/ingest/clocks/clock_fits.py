@@ -1,9 +1,8 @@
-"""The line that one rank's clock is: from handshakes, or from collectives' ends alone.
+"""Fits offset and drift of one rank's clock: from handshakes, or from ends of collectives.
 
-A handshake's exchanges with the shortest way there and back tell the offset to half of that way;
-those at the start and the end of a recording give the drift. Collectives end on all ranks at about
-the same time, whenever each came: a line through the differences of their ends, robust against
-those that ended late on one side, is the other source.
+The exchanges with the shortest round trips give the offset to within half of the round trip. Those
+at the start and at the end of a recording give the drift. A collective ends on all ranks at about
+the same time: a robust line through the differences of ends is the other source.
 """
 
 from __future__ import annotations
@@ -17,63 +16,63 @@ from augury.core.trace.trace import Clock
 from augury.ingest.formats.rank_record import Handshake
 
 Ends = Mapping[tuple[int, int], int]
-"""When each collective, by (group, sequence), ended by a rank's own clock."""
+"""End of each collective, by (group, sequence), on a rank's own clock."""
 
 _MIN_SPAN_NS = 500_000_000
-"""Over less, drift cannot be told from noise, and does not matter."""
+"""Over a shorter time, drift is within the noise and does not matter."""
 _USUAL_DRIFT = 150e-6
 _MAX_DRIFT = 2_000e-6
 _NEAR_NS = 20_000.0
-"""Ends of threads that kept their cores agree at least that well."""
+"""Ends agree at least this well where both threads kept their cores."""
 _END_TO_END_NS = 200_000.0
-"""But which rank's comes first, and by how much, nobody knows: they are never believed to more."""
-_MOST_POINTS = 60
-"""Through which lines are tried; all others are counted."""
-_SHORTEST = 5
+"""Smallest residual: the order of the ends of two ranks is unknown."""
+_MAX_POINTS = 60
+"""Number of points through which candidate lines are drawn; all points vote."""
+_NUM_SHORTEST = 5
 
 
 def from_handshakes(handshakes: Sequence[Handshake]) -> Clock | None:
-    """Only exchanges that were hardly longer on the way than the shortest are believed. The two
-    directions may differ: the residual is at least half the shortest way there and back."""
+    """Uses the exchanges with the shortest round trips at each moment. The two directions may
+    differ, so the residual is at least half of the shortest round trip."""
     moments: dict[str, list[tuple[int, int, int, int]]] = {}
     for handshake in handshakes:
         moments.setdefault(handshake.moment, []).extend(
             e for e in handshake.exchanges if e[3] - e[0] >= e[2] - e[1] >= 0
         )
     points: list[tuple[float, float]] = []
-    believed: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
-    half_ways: list[float] = []
+    used: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
+    half_trips: list[float] = []
     origin = min((e[0] for exchanges in moments.values() for e in exchanges), default=0)
     for exchanges in moments.values():
         if not exchanges:
             continue
-        asked, heard, answered, back = np.array(exchanges, dtype=np.int64).T
-        way = (back - asked) - (answered - heard)
-        shortest = np.argsort(way, kind="stable")[:_SHORTEST]
-        offset = ((heard - asked + answered - back) / 2.0)[shortest]
-        at = ((asked - origin) / 2.0 + (back - origin) / 2.0)[shortest]
+        sent, heard, answered, back = np.array(exchanges, dtype=np.int64).T
+        round_trip = (back - sent) - (answered - heard)
+        shortest = np.argsort(round_trip, kind="stable")[:_NUM_SHORTEST]
+        offset = ((heard - sent + answered - back) / 2.0)[shortest]
+        at = ((sent - origin) / 2.0 + (back - origin) / 2.0)[shortest]
         points.append((float(np.median(at)), float(np.median(offset))))
-        believed.append((at, offset))
-        half_ways.append(float(way[shortest[0]]) / 2)
+        used.append((at, offset))
+        half_trips.append(float(round_trip[shortest[0]]) / 2)
     if not points:
         return None
     points.sort()
     (first, at_first), (last, at_last) = points[0], points[-1]
     span = last - first
     drift = (at_last - at_first) / span if span >= _MIN_SPAN_NS else 0.0
-    at, offset = (np.concatenate(columns) for columns in zip(*believed, strict=True))
+    at, offset = (np.concatenate(columns) for columns in zip(*used, strict=True))
     residual = offset - (at_first + drift * (at - first))
     return Clock(
         offset_ns=round(at_first),
         drift_ppm=drift * 1e6,
         since_ns=origin + round(first),
-        residual_ns=round(max(float(np.median(np.abs(residual))), *half_ways)),
+        residual_ns=round(max(float(np.median(np.abs(residual))), *half_trips)),
         source="handshake",
     )
 
 
 def from_collectives(own: Ends, other: Ends) -> Clock | None:
-    """Nothing bounds how far apart two ranks see an end: the residual is what nine of ten keep."""
+    """Nothing bounds the difference of ends on two ranks: the residual is their 90 % quantile."""
     shared = sorted(own.keys() & other.keys())
     if not shared:
         return None
@@ -94,10 +93,11 @@ def from_collectives(own: Ends, other: Ends) -> Clock | None:
 
 
 def robust_line(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float]:
-    """The line on which most points lie close together: ends of collectives agree to microseconds
-    where both threads kept their cores, and lie anywhere, for milliseconds, where one lost it. So
-    lines through pairs of points are tried, and the one with the most company is taken. Few or
-    noisy points do not outweigh what is known of clocks before, which is that they hardly drift."""
+    """Returns offset and drift of the line with the most points near it.
+
+    Ends of collectives agree to microseconds where both threads kept their cores, and differ by
+    milliseconds where one lost its core. So lines through pairs of points are tried, and points
+    vote by their distance. A penalty on drift decides where points are few or noisy."""
     if len(x) < 8 or np.ptp(x) < _MIN_SPAN_NS:
         return float(np.median(y)), 0.0
     scale = max(_NEAR_NS, float(np.median(np.abs(y - np.median(y)))) / 20)
@@ -108,16 +108,16 @@ def robust_line(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, 
     through = np.concatenate([np.arange(len(y)), first[kept]])
     offset = y[through] - drift * x[through]
     away = (y[None, :] - offset[:, None] - drift[:, None] * x[None, :]) / scale
-    company = (1 / (1 + away**2)).sum(axis=1) - 0.5 * (drift / _USUAL_DRIFT) ** 2
-    best = int(company.argmax())
+    votes = (1 / (1 + away**2)).sum(axis=1) - 0.5 * (drift / _USUAL_DRIFT) ** 2
+    best = int(votes.argmax())
     near = np.abs(away[best]) < 3
     level = offset[best] + float(np.median(y[near] - offset[best] - drift[best] * x[near]))
     return float(level), float(drift[best])
 
 
 def _pairs(x: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Points far enough apart that the line through them says something of the drift."""
-    chosen = np.arange(len(x))[:: max(1, len(x) // _MOST_POINTS)]
+    """Pairs of points far enough apart to determine a drift."""
+    chosen = np.arange(len(x))[:: max(1, len(x) // _MAX_POINTS)]
     first, second = (chosen[index] for index in np.triu_indices(len(chosen), 1))
     apart = np.abs(x[second] - x[first]) > np.ptp(x) / 4
     return first[apart], second[apart]

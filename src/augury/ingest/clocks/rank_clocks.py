@@ -1,8 +1,8 @@
-"""Leads all ranks' clocks to the first one's, by whatever tells best how they go.
+"""Aligns the clocks of all ranks to that of the first rank, by the most precise source.
 
-A clock is a line: offset and drift. Handshakes, ends of collectives and what went over the wire
-each give one, with a residual that says how far off it may be; the smallest is taken, unless one
-source was asked for.
+A clock is a line: offset and drift. Handshakes, ends of collectives and messages on the wire each
+give a line with a residual, which bounds its error. The line with the smallest residual is used,
+unless the caller chooses a source.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Source = Literal["auto", "handshake", "collectives", "wire"]
 SOURCES: tuple[Source, ...] = ("handshake", "wire", "collectives")
 
 ONE_CLOCK_NS = {"handshake": 500_000, "wire": 500_000, "collectives": 2_000_000}
-"""Ranks whose host has one name, and whose clocks seem no further apart, have one clock."""
+"""Ranks of one host share a clock if their fitted clocks differ by no more than this."""
 IMPLAUSIBLE_NS = 20_000_000
-"""Ends of one collective lie closer together than that, else something else was compared."""
+"""Ends of one collective differ by less; beyond, the match or the clock is wrong."""
 _ALLOWED_NS = 100_000
-"""By which sources may be further apart than they say: no clock is quite a line."""
+"""Allowed difference of sources beyond their residuals: no clock is exactly a line."""
 _MAX_OFFSET_NS = 10**17
 
 
@@ -41,8 +41,8 @@ def align(
     wire: Mapping[int, Clock] | None = None,
     source: Source = "auto",
 ) -> dict[int, Clock]:
-    """For every rank of ``hosts``, how to lead its own clock to that of the lowest one. ``wire``
-    has what the wire tells of that already."""
+    """Returns the clock of each rank of ``hosts`` relative to the lowest rank. ``wire`` has the
+    clocks that messages give."""
     reference = min(hosts)
     found = {
         rank: fits(rank, reference, handshakes.get(rank, ()), ends, wire or {}, source)
@@ -54,16 +54,16 @@ def align(
         fitted[rank] = min(lines.values(), key=lambda clock: clock.residual_ns, default=None)
     clocks: dict[int, Clock] = {}
     for host in dict.fromkeys(hosts[rank] for rank in sorted(hosts)):
-        _of_host([r for r in sorted(hosts) if hosts[r] == host], reference, fitted, clocks)
+        _share_on_host([r for r in sorted(hosts) if hosts[r] == host], reference, fitted, clocks)
     for rank, lines in found.items():
         if clocks[rank].source != "host":
-            _note_apart(rank, list(lines.values()), ends.get(rank, {}), ledger)
+            _note_different_sources(rank, list(lines.values()), ends.get(rank, {}), ledger)
     unknown = [
         rank for rank, clock in fitted.items() if clock is None and hosts[rank] != hosts[reference]
     ]
     ledger.note(
         "unaligned-clock",
-        "nothing tells how a host's clock goes: it is taken as right",
+        "no source gives the clock of a host; it is used as it is",
         severity=Severity.ERROR,
         count=len(unknown),
         remedy="record with handshakes, or windows with collectives in them",
@@ -74,6 +74,7 @@ def align(
 
 
 def to_common(clock: Clock, own_ns: I8) -> I8:
+    """Converts times on a rank's own clock to the common clock."""
     drift = np.rint((own_ns - clock.since_ns) * (clock.drift_ppm * 1e-6)).astype(np.int64)
     common: I8 = own_ns + clock.offset_ns + drift
     return common
@@ -87,7 +88,7 @@ def fits(
     wire: Mapping[int, Clock],
     source: Source,
 ) -> dict[Source, Clock]:
-    """What the wanted sources say of one rank's clock, by source."""
+    """Returns one rank's clock by each of the wanted sources."""
     if source not in ("auto", *SOURCES):
         raise InputError(
             f"clocks cannot be aligned by {source!r}",
@@ -100,21 +101,21 @@ def fits(
         found["wire"] = wire.get(rank)
     if source in ("auto", "collectives"):
         found["collectives"] = from_collectives(ends.get(rank, {}), ends.get(reference, {}))
-    return {name: clock for name, clock in found.items() if clock and _is_sane(clock)}
+    return {name: clock for name, clock in found.items() if clock and _is_plausible(clock)}
 
 
-def _is_sane(clock: Clock) -> bool:
-    """A clock that is years away or goes a hundredth too fast was not read, but made up."""
+def _is_plausible(clock: Clock) -> bool:
+    """An offset of years or a drift of a percent comes from wrong data."""
     return abs(clock.offset_ns) <= _MAX_OFFSET_NS and abs(clock.drift_ppm) <= 10_000
 
 
-def _of_host(
+def _share_on_host(
     ranks: list[int],
     reference: int,
     fitted: Mapping[int, Clock | None],
     clocks: dict[int, Clock],
 ) -> None:
-    """Ranks of one host share the clock of the one that is known best, if they agree with it."""
+    """Ranks of one host share the clock with the smallest residual, if theirs agree with it."""
     known = [(rank, clock) for rank in ranks if (clock := fitted[rank]) is not None]
     if reference in ranks:
         leader: Clock = Clock()
@@ -128,21 +129,21 @@ def _of_host(
         clock = fitted[rank]
         if rank == reference:
             clocks[rank] = Clock()
-        elif clock is None or _is_one(clock, leader):
+        elif clock is None or _is_same(clock, leader):
             clocks[rank] = shared
         else:
             clocks[rank] = clock
 
 
-def _is_one(clock: Clock, leader: Clock) -> bool:
-    """Over the ten seconds around the recording, which is where the two lines are known."""
+def _is_same(clock: Clock, leader: Clock) -> bool:
+    """Compares over ten seconds from the start of the recording, where both lines are known."""
     times = clock.since_ns + np.array([0, 10_000_000_000], dtype=np.int64)
     apart = np.abs(to_common(clock, times) - to_common(leader, times)).max()
     return bool(apart <= ONE_CLOCK_NS.get(clock.source, 0))
 
 
-def _note_apart(rank: int, clocks: Sequence[Clock], ends: Ends, ledger: Ledger) -> None:
-    """Looked at from where all of them are known to the end of the recording."""
+def _note_different_sources(rank: int, clocks: Sequence[Clock], ends: Ends, ledger: Ledger) -> None:
+    """Compares from the time at which both clocks are known to the end of the recording."""
     for one, other in combinations(clocks, 2):
         begin = max(one.since_ns, other.since_ns)
         own = np.array([begin, max([begin, *ends.values()])], dtype=np.int64)
@@ -150,8 +151,8 @@ def _note_apart(rank: int, clocks: Sequence[Clock], ends: Ends, ledger: Ledger) 
         if apart > one.residual_ns + other.residual_ns + _ALLOWED_NS:
             ledger.note(
                 "clock-sources-apart",
-                "two sources differ on how a clock goes by more than they state",
-                remedy="do not trust short times between this rank and the first",
+                "two sources of a clock differ by more than their residuals",
+                remedy="do not trust short times between this rank and the first rank",
                 example=f"rank {rank}: {one.source} and {other.source}, {apart / 1e6:.3f} ms",
             )
 
@@ -170,7 +171,7 @@ def _note_disagreement(
         if apart > IMPLAUSIBLE_NS:
             ledger.note(
                 "clocks-disagree",
-                "collectives end far apart on ranks whose clocks were aligned",
+                "collectives end far apart on ranks with aligned clocks",
                 remedy="do not trust times between these ranks",
                 example=f"rank {rank}: {apart / 1e6:.1f} ms",
             )

@@ -1,1 +1,1 @@
-"""Collectives of each rank, and which of them are one across ranks."""
+"""Collectives of each rank, and their matching across ranks."""

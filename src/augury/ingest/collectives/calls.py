@@ -1,149 +1,99 @@
-"""What one recorded rank communicated: whose all-reduce each was, how large, asked for when.
+"""Adds facts of the rank record to one rank's collectives: Python calls, DDP buckets, groups.
 
-Gloo's events say what kind they are, and the shape of a tensor. Sizes and groups come from what
-DDP and Python's calls told the recorder, and from shapes, be it those of other steps."""
+Events of gloo state a kind and the shape of a tensor, kernels of NCCL often less. Sizes and groups
+come from DDP's buckets and Python's calls in the rank record, and from shapes, also those of other
+steps.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
-import msgspec
-
 from augury.core.enums import OpKind
-from augury.core.graph.graph import NONE
 from augury.core.ledger import Ledger, Severity
-from augury.ingest.formats.kineto import Args
+from augury.ingest.collectives.rank_collectives import MAX_SIZE_BYTES, Collective
 from augury.ingest.formats.rank_record import RankRecord, RecordedCall, RecordedDdp
-from augury.ingest.rank.event_names import collective_kind, element_bytes
+from augury.ingest.vocabulary.torch import collective_kind
 
-_dims = msgspec.json.Decoder(list[list[int | list[int]]])
-_types = msgspec.json.Decoder(list[str])
-_MAX_BYTES = 1 << 60
-_NEVER_NS = 1 << 62
 PIECES = "pieces of a plan"
-_AT_ONCE = 4
-"""Events that may have begun in another order than they were asked for: gloo has two threads."""
+_NEVER_NS = 1 << 62
+_MAX_OVERTAKING = 4
+"""Events that may start in another order than their calls: gloo has two threads."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Collective:
-    """One rank's part in a communication."""
+def match_calls(collectives: list[Collective], calls: Iterable[RecordedCall]) -> list[RecordedCall]:
+    """Gives events the facts of the Python calls that launched them; returns calls without event.
 
-    window: int
-    row: int
-    """Of the window's draft; NONE: no event was recorded, only a call."""
-    kind: OpKind
-    step: int
-    start_ns: int
-    end_ns: int
-    arrival_ns: int
-    cause: int = NONE
-    shaped_bytes: int = 0
-    """By the shape that was recorded; 0 where none was."""
-    size_bytes: int = 0
-    group: str | None = None
-    peer: int = NONE
-    bucket: int = NONE
-    call: RecordedCall | None = None
-    is_estimated: bool = False
-    """No event tells when it began and ended."""
-
-    @property
-    def is_from_one_to_one(self) -> bool:
-        return self.kind in (OpKind.SEND, OpKind.RECV)
-
-
-def tensor_bytes(args: Args) -> int:
-    """Of the first tensor that has a shape; 0 where none has."""
-    if not args.input_dims or not args.input_types:
-        return 0
-    try:
-        shapes = _dims.decode(args.input_dims)
-        dtypes = _types.decode(args.input_types)
-    except (msgspec.DecodeError, RecursionError):
-        return 0
-    for shape, dtype in zip(shapes, dtypes, strict=False):
-        size = element_bytes(dtype) * _product(shape)
-        if 0 < size < _MAX_BYTES:
-            return size
-    return 0
-
-
-def num_elements(args: Args) -> int:
-    """Of the first tensor, be it in a list, as launches take them; 0 where nothing tells."""
-    if not args.input_dims:
-        return 0
-    try:
-        shapes = _dims.decode(args.input_dims)
-    except (msgspec.DecodeError, RecursionError):
-        return 0
-    first = shapes[0] if shapes else []
-    return _product(first[0] if first and isinstance(first[0], list) else first)
-
-
-def _product(shape: Sequence[int | list[int]]) -> int:
-    """0 for what is no tensor's shape."""
-    size = 1 if shape else 0
-    for dim in shape:
-        if not isinstance(dim, int) or dim < 0:
-            return 0
-        size = min(size * dim, _MAX_BYTES)
-    return size
-
-
-def of_calls(collectives: list[Collective], calls: Iterable[RecordedCall]) -> list[RecordedCall]:
-    """Gives events the facts of the Python calls that made them; what is left has no event.
-
-    A call that waits encloses its event; one that does not comes before it. What began after the
-    program had waited for a call is not its event."""
+    A synchronous call encloses its event, an asynchronous call comes before it. An event that
+    starts after the program has waited for a call does not belong to that call. The launch of a
+    kernel always lies within its call."""
     left = [call for call in calls if collective_kind(call.kind) is not None]
     for encloses in (True, False):
         by_kind: dict[OpKind, list[Collective]] = defaultdict(list)
         for item in collectives:
             if item.call is None:
                 by_kind[item.kind].append(item)
-        still: list[RecordedCall] = []
+        unmatched: list[RecordedCall] = []
         for call in sorted(left, key=lambda call: call.start_ns):
             kind = collective_kind(call.kind)
             assert kind is not None
-            if kind == OpKind.REDUCE_SCATTER and not by_kind[kind]:
-                kind = OpKind.ALL_REDUCE  # which is what gloo does then, and records
-            may_be = (
+            traced_kind = _traced_kind(kind, by_kind)
+            candidates = (
                 item
-                for item in by_kind[kind]
-                if item.start_ns >= call.start_ns
-                and item.start_ns <= _latest_start_ns(call)
-                and (item.end_ns <= call.end_ns if encloses else True)
+                for item in by_kind[traced_kind]
+                if _may_belong(item, call, encloses=encloses)
+                and (item.is_on_device or not _is_fused(kind, traced_kind))
             )
-            fitting = [*islice(may_be, _AT_ONCE)]
+            fitting = [*islice(candidates, _MAX_OVERTAKING)]
             if not fitting:
-                still.append(call)
+                unmatched.append(call)
                 continue
-            # A shape may be of a part of what the call was given.
-            found = next((c for c in fitting if c.shaped_bytes == call.size_bytes), fitting[0])
-            by_kind[kind].remove(found)
+            # The traced shape may be that of a part of the call's tensors.
+            found = next((c for c in fitting if c.traced_bytes == call.size_bytes), fitting[0])
+            by_kind[traced_kind].remove(found)
             found.call = call
-            found.kind = collective_kind(call.kind) or found.kind
+            found.kind = kind
             found.group = call.group
-            found.size_bytes = min(max(0, call.size_bytes), _MAX_BYTES)
+            found.size_bytes = min(max(0, call.size_bytes), MAX_SIZE_BYTES)
             found.peer = call.peer
-            found.arrival_ns = min(call.start_ns, found.start_ns)
-        left = still
+            if not found.is_on_device:
+                found.arrival_ns = min(call.start_ns, found.start_ns)
+        left = unmatched
     return left
 
 
+def _traced_kind(kind: OpKind, by_kind: dict[OpKind, list[Collective]]) -> OpKind:
+    """Kind under which a backend records a call of ``kind``."""
+    if by_kind[kind]:
+        return kind
+    if kind == OpKind.REDUCE_SCATTER:
+        return OpKind.ALL_REDUCE  # which is how gloo does it
+    return OpKind.ALL_TO_ALL if kind in (OpKind.SEND, OpKind.RECV) else kind
+
+
+def _is_fused(kind: OpKind, traced_kind: OpKind) -> bool:
+    """Kernels of NCCL send and receive at once; gloo's sends leave no event."""
+    return kind != traced_kind == OpKind.ALL_TO_ALL
+
+
+def _may_belong(item: Collective, call: RecordedCall, *, encloses: bool) -> bool:
+    if item.is_on_device:
+        return encloses and call.start_ns <= item.arrival_ns <= call.end_ns
+    is_after = call.start_ns <= item.start_ns <= _latest_start_ns(call)
+    return is_after and (not encloses or item.end_ns <= call.end_ns)
+
+
 def _latest_start_ns(call: RecordedCall) -> int:
-    """By when its event must have begun; far away where nobody saw the program wait for it."""
+    """Latest start of the call's event; far in the future if no wait was recorded."""
     return max(call.waited_until_ns, call.end_ns) if call.waited_until_ns else _NEVER_NS
 
 
-def note_unseen(calls: Sequence[RecordedCall], ledger: Ledger) -> None:
+def note_calls_without_event(calls: Sequence[RecordedCall], ledger: Ledger) -> None:
     ledger.note(
         "call-without-event",
-        "a communication that Python asked for left no event of its own",
+        "a collective that Python called left no event in the trace",
         severity=Severity.INFO,
         count=len(calls),
         example=calls[0].kind if calls else "",
@@ -151,9 +101,10 @@ def note_unseen(calls: Sequence[RecordedCall], ledger: Ledger) -> None:
 
 
 def in_order_of_calls(collectives: list[Collective]) -> list[Collective]:
-    """As the program asked for them, which is the same order on all ranks: of two threads of gloo's
-    the one that took the second may say first that it began. Those that Python did not ask for
-    keep their places."""
+    """Sorts collectives by their calls, whose order is the same on all ranks.
+
+    Of two collectives on two of gloo's threads the second may start first. Collectives without a
+    call keep their places."""
     places = [place for place, item in enumerate(collectives) if item.call is not None]
     called = sorted(
         (collectives[place] for place in places),
@@ -165,21 +116,23 @@ def in_order_of_calls(collectives: list[Collective]) -> list[Collective]:
     return result
 
 
-def of_ddp(collectives: list[Collective], ddp: list[RecordedDdp], ledger: Ledger) -> None:
-    """DDP reduces its buckets in order; all-reduces that no Python call made are its own. Puts them
-    into that order: of two that gloo's threads took at once, the second may say first that it
-    began."""
+def match_buckets(collectives: list[Collective], ddp: list[RecordedDdp], ledger: Ledger) -> None:
+    """Assigns DDP's buckets to the all-reduces that no Python call launched, and sorts these.
+
+    DDP reduces its buckets in order. Of two that run at once on gloo's threads the second may
+    start first."""
     if not ddp:
         return
     buckets = [(one, index) for one in ddp for index in range(len(one.buckets))]
-    # Finding unused parameters takes one more, after the buckets, of a count per parameter.
+    # Finding unused parameters takes one more all-reduce after the buckets: a count per parameter.
     maps = [4 * len(one.parameters) for one in ddp if one.find_unused_parameters]
     expected = [one.buckets[index].size_bytes for one, index in buckets] + maps
     period = len(expected)
+    groups = {one.group for one in ddp}
     by_step: dict[int, list[int]] = defaultdict(list)
     for place, item in enumerate(collectives):
-        if item.call is None and item.group is None:
-            item.group = ddp[0].group
+        if item.call is None and (item.group is None or item.group in groups):
+            item.group = item.group or ddp[0].group
             if item.kind == OpKind.ALL_REDUCE:
                 by_step[item.step].append(place)
     for step, places in by_step.items():
@@ -187,27 +140,29 @@ def of_ddp(collectives: list[Collective], ddp: list[RecordedDdp], ledger: Ledger
         if not buckets or len(own) % period:
             ledger.note(
                 "odd-reductions",
-                "a step has other all-reduces than DDP has buckets: their sizes are unknown",
+                "the number of all-reduces in a step is no multiple of DDP's buckets; their sizes"
+                " are unknown",
                 example=f"step {step}: {len(own)}, buckets: {len(buckets)}",
             )
             continue
         for i, place in enumerate(places):
-            at = i % period
-            fits = (n for n, one in enumerate(own) if one.shaped_bytes in (0, expected[at]))
-            item = collectives[place] = own.pop(next(fits, 0))
-            item.size_bytes = expected[at]
-            if at < len(buckets):
-                item.group = buckets[at][0].group
-                item.bucket = at
+            index = i % period
+            fitting = (n for n, one in enumerate(own) if one.traced_bytes in (0, expected[index]))
+            item = collectives[place] = own.pop(next(fitting, 0))
+            item.size_bytes = expected[index]
+            if index < len(buckets):
+                item.group = buckets[index][0].group
+                item.bucket = index
 
 
 def sizes_by_position(collectives: list[Collective]) -> None:
-    """Sizes seen in one step hold at the same place of steps with the same communications."""
+    """Copies sizes from a step with known sizes to the same positions of other steps that have the
+    same kinds of collectives."""
     by_step: dict[int, list[Collective]] = defaultdict(list)
     for item in collectives:
         by_step[item.step].append(item)
     model = next(
-        (items for items in reversed(by_step.values()) if all(c.shaped_bytes for c in items)), None
+        (items for items in reversed(by_step.values()) if all(c.traced_bytes for c in items)), None
     )
     if model is None:
         return
@@ -215,33 +170,35 @@ def sizes_by_position(collectives: list[Collective]) -> None:
     for items in by_step.values():
         if [item.kind for item in items] == kinds:
             for item, known in zip(items, model, strict=True):
-                # What a call said weighs more than a shape, which may be of one rank's part; a
-                # shape of this very communication more than its place.
-                if item.size_bytes == 0 or (item.shaped_bytes and item.call is None):
-                    item.size_bytes = item.shaped_bytes or known.shaped_bytes
+                # A call's size is preferred to a shape, which may be that of one rank's part, and
+                # a collective's own shape to that of its position.
+                if item.size_bytes == 0 or (item.traced_bytes and item.call is None):
+                    item.size_bytes = item.traced_bytes or known.traced_bytes
 
 
-def group_ranks(record: RankRecord, name: str | None) -> tuple[int, ...]:
-    """Without a name, or with an unknown one: all ranks."""
+def group_ranks(
+    record: RankRecord, name: str | None, members: tuple[int, ...] | None = None
+) -> tuple[int, ...]:
+    """Ranks of the group by the record; else ``members``; else all ranks."""
     for group in record.groups:
         if group.name == name and group.ranks:
             return tuple(sorted(set(group.ranks)))
-    return tuple(range(record.world_size))
+    return members or tuple(range(record.world_size))
 
 
 def communicator(record: RankRecord, name: str | None) -> str:
-    """Pieces of a plan travel in an order of their own, beside other collectives of the ranks."""
+    """Pieces of a plan have an order of their own beside other collectives of the same ranks."""
     return PIECES if record.pieces is not None and name in record.pieces.groups else ""
 
 
-def unsized(collectives: list[Collective], ledger: Ledger) -> None:
+def note_unknown_sizes(collectives: list[Collective], ledger: Ledger) -> None:
     missing = Counter(
         c.kind.label for c in collectives if c.size_bytes == 0 and c.kind != OpKind.BARRIER
     )
     for label, count in missing.items():
         ledger.note(
             "unknown-size",
-            "nothing says how large a communication was",
+            "the size of a communication is unknown",
             count=count,
             example=label,
         )

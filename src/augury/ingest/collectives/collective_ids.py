@@ -1,4 +1,4 @@
-"""Gives recorded communications the numbers by which ranks know them as one."""
+"""Numbers the collectives of a recorded run: equal (group, sequence) on all ranks of one."""
 
 from __future__ import annotations
 
@@ -6,75 +6,80 @@ from collections import Counter, defaultdict
 
 from augury.core.enums import OpKind
 from augury.core.ledger import Ledger
-from augury.ingest.collectives.calls import Collective, communicator, group_ranks
+from augury.ingest.collectives.calls import communicator, group_ranks
+from augury.ingest.collectives.rank_collectives import Collective
 from augury.ingest.rank.recorded_rank import RecordedRank
-from augury.ingest.trace_builder import Workshop
+from augury.ingest.trace_builder import TraceBuilder
+
+_Place = tuple[int, int]
+"""Rank and position in that rank's list."""
 
 
-def number(ranks: list[RecordedRank], workshop: Workshop, ledger: Ledger) -> None:
-    """Ranks step together: the n-th collective of a group within a step is the same one on all of
-    them. Sends pair with receives by their peers."""
-    places: dict[tuple[int, int], dict[int, list[Collective]]] = defaultdict(
+def number_collectives(ranks: list[RecordedRank], builder: TraceBuilder, ledger: Ledger) -> None:
+    """The n-th collective of a group within a step is the same one on all ranks, because all ranks
+    record the same steps. Sends pair with receives by their peers."""
+    by_step: dict[tuple[int, int], dict[int, list[Collective]]] = defaultdict(
         lambda: defaultdict(list)
     )
     by_rank = {rank.record.rank: rank for rank in ranks}
     for rank in ranks:
         for item in rank.collectives:
-            group = workshop.group(
-                group_ranks(rank.record, item.group), communicator(rank.record, item.group)
+            group = builder.group(
+                group_ranks(rank.record, item.group, item.members),
+                communicator(rank.record, item.group),
             )
-            rank.drafts[item.window].group[item.row] = group
-            places[group, item.step][rank.record.rank].append(item)
-    members = workshop.groups
-    following: Counter[int] = Counter()
-    for (group, _), parts in sorted(places.items()):
+            rank.parts[item.window].group[item.row] = group
+            by_step[group, item.step][rank.record.rank].append(item)
+    members = builder.groups
+    next_number: Counter[int] = Counter()
+    for (group, _), parts in sorted(by_step.items()):
         expected = [rank for rank in members[group] if rank in by_rank]
-        numbered = _collectives(parts, expected, following[group], ledger)
-        following[group] = max((n + 1 for n in numbered.values()), default=following[group])
-        numbered |= _pairs(parts, following[group], ledger)
-        following[group] = max((n + 1 for n in numbered.values()), default=following[group])
-        for (member, at), sequence in numbered.items():
-            item = parts[member][at]
-            by_rank[member].drafts[item.window].sequence[item.row] = sequence
+        numbered = _number_alike(parts, expected, next_number[group], ledger)
+        next_number[group] = max((n + 1 for n in numbered.values()), default=next_number[group])
+        numbered |= _number_pairs(parts, next_number[group], ledger)
+        next_number[group] = max((n + 1 for n in numbered.values()), default=next_number[group])
+        for (member, position), sequence in numbered.items():
+            item = parts[member][position]
+            by_rank[member].parts[item.window].sequence[item.row] = sequence
 
 
-def _collectives(
+def _number_alike(
     parts: dict[int, list[Collective]], expected: list[int], first: int, ledger: Ledger
-) -> dict[tuple[int, int], int]:
-    """(rank, place in its list) to number, as far as all ranks did the same."""
+) -> dict[_Place, int]:
+    """Numbers collectives up to the first position at which ranks differ."""
     lists = {
-        rank: [(at, c.kind) for at, c in enumerate(parts.get(rank, [])) if not c.is_from_one_to_one]
+        rank: [(i, c.kind) for i, c in enumerate(parts.get(rank, [])) if not c.is_point_to_point]
         for rank in expected
     }
-    agreed = 0
+    num_alike = 0
     for same in zip(*lists.values(), strict=False):
         if len({kind for _, kind in same}) > 1:
             break
-        agreed += 1
-    left = sum(len(items) - agreed for items in lists.values())
-    _note_unmatched(ledger, left, OpKind.ALL_REDUCE)
+        num_alike += 1
+    num_left = sum(len(items) - num_alike for items in lists.values())
+    _note_unmatched(ledger, num_left, OpKind.ALL_REDUCE)
     return {
-        (rank, at): first + place
+        (rank, position): first + number
         for rank, items in lists.items()
-        for place, (at, _) in enumerate(items[:agreed])
+        for number, (position, _) in enumerate(items[:num_alike])
     }
 
 
-def _pairs(
+def _number_pairs(
     parts: dict[int, list[Collective]], first: int, ledger: Ledger
-) -> dict[tuple[int, int], int]:
-    ends: dict[tuple[int, int], tuple[list[tuple[int, int]], list[tuple[int, int]]]]
+) -> dict[_Place, int]:
+    ends: dict[tuple[int, int], tuple[list[_Place], list[_Place]]]
     ends = defaultdict(lambda: ([], []))
     for rank, items in parts.items():
-        for at, item in enumerate(items):
+        for position, item in enumerate(items):
             if item.kind == OpKind.SEND:
-                ends[rank, item.peer][0].append((rank, at))
+                ends[rank, item.peer][0].append((rank, position))
             elif item.kind == OpKind.RECV:
-                ends[item.peer, rank][1].append((rank, at))
-    numbered: dict[tuple[int, int], int] = {}
+                ends[item.peer, rank][1].append((rank, position))
+    numbered: dict[_Place, int] = {}
     for _, (sends, receives) in sorted(ends.items()):
-        for one, other in zip(sends, receives, strict=False):
-            numbered[one] = numbered[other] = first
+        for send, receive in zip(sends, receives, strict=False):
+            numbered[send] = numbered[receive] = first
             first += 1
         _note_unmatched(ledger, abs(len(sends) - len(receives)), OpKind.SEND)
     return numbered

@@ -1,4 +1,9 @@
-"""When a rank asked for a collective: seen in detail windows, inferred in light ones."""
+"""Launch times of collectives that host threads run: from launch events, or from gradients.
+
+Detail windows contain the operators that launch collectives. In light windows the launch of a DDP
+bucket is inferred from the accumulation of its last gradient. Kernels have a launch of their own
+and are left alone.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +13,23 @@ from collections.abc import Sequence
 import numpy as np
 
 from augury.core.enums import OpKind
-from augury.ingest.collectives.calls import Collective, num_elements
+from augury.ingest.collectives.rank_collectives import Collective, num_elements
 from augury.ingest.formats.kineto import KinetoTrace
 from augury.ingest.formats.rank_record import RecordedDdp
-from augury.ingest.rank.event_names import ACCUMULATE, collective_kind
+from augury.ingest.vocabulary.torch import ACCUMULATE, COLLECTIVE_LAUNCH, collective_kind
 
 
 def from_launches(collectives: list[Collective], trace: KinetoTrace, step: Sequence[int]) -> None:
-    """``c10d::`` operations launch; gloo takes what was launched in order."""
+    """Assigns launch operators to collectives in order: gloo's queue is first in, first out."""
     launches: dict[tuple[int, OpKind], list[int]] = defaultdict(list)
-    for i in sorted(trace.named("c10d::"), key=trace.start_ns.__getitem__):
+    for i in sorted(trace.named(COLLECTIVE_LAUNCH), key=trace.start_ns.__getitem__):
         kind = collective_kind(trace.name[i])
         if kind is not None:
             launches[step[i], kind].append(i)
     by_kind: dict[tuple[int, OpKind], list[Collective]] = defaultdict(list)
     for item in collectives:
-        by_kind[item.step, item.kind].append(item)
+        if not item.is_on_device:
+            by_kind[item.step, item.kind].append(item)
     for key, items in by_kind.items():
         rows = launches.get(key, [])
         if len(rows) != len(items):
@@ -34,24 +40,26 @@ def from_launches(collectives: list[Collective], trace: KinetoTrace, step: Seque
 
 
 def in_order_of_launch(collectives: list[Collective], trace: KinetoTrace) -> list[Collective]:
-    """As they were asked for, which is the same order on all ranks.
+    """Sorts collectives by their launches, whose order is the same on all ranks.
 
-    Gloo's threads take them in that order, but the one that took the first may be the last to say
-    that it began: sizes tell which is which, where launches were recorded. ``collectives`` come in
-    order of their starts; those of which no launch is known keep their places."""
+    Gloo's threads take collectives in that order, but the thread of the first may be the last to
+    record its start; sizes tell them apart where launches were recorded. ``collectives`` are in
+    order of their starts; those without a known launch keep their places."""
     launched: dict[tuple[OpKind, int], deque[int]] = defaultdict(deque)
-    for row in sorted(trace.named("c10d::"), key=trace.start_ns.__getitem__):
+    for row in sorted(trace.named(COLLECTIVE_LAUNCH), key=trace.start_ns.__getitem__):
         kind = collective_kind(trace.name[row])
         if kind is not None:
             launched[kind, num_elements(trace.args[row])].append(int(trace.start_ns[row]))
-    asked_ns: dict[int, int] = {}
+    launch_ns: dict[int, int] = {}
     for place, item in enumerate(collectives):
+        if item.is_on_device:
+            continue
         launches = launched[item.kind, num_elements(trace.args[item.row])]
         if launches and launches[0] <= item.start_ns:
-            asked_ns[place] = launches.popleft()
+            launch_ns[place] = launches.popleft()
     result = list(collectives)
-    by_launch = sorted(asked_ns, key=asked_ns.__getitem__)
-    for place, number in zip(asked_ns, by_launch, strict=True):
+    by_launch = sorted(launch_ns, key=launch_ns.__getitem__)
+    for place, number in zip(launch_ns, by_launch, strict=True):
         result[place] = collectives[number]
     return result
 
@@ -62,9 +70,9 @@ def from_gradients(
     nodes: list[tuple[int, int]],
     ddp: list[RecordedDdp],
 ) -> None:
-    """A bucket is launched by the hook of its last gradient: after that one was accumulated and
-    before the main thread goes on with the next node. ``nodes`` are (step, row) of backward nodes
-    in order of time."""
+    """Infers launches from gradients. The hook of a bucket's last gradient launches the bucket:
+    after the accumulation of that gradient, before the main thread starts the next node.
+    ``nodes`` are (step, row) of backward nodes in order of time."""
     order = ready_order(ddp)
     last_of = last_gradient_of_buckets(ddp)
     if not order or not last_of:
@@ -87,20 +95,20 @@ def from_gradients(
             continue
         # Passes without synchronisation come first.
         rows = rows[len(rows) - num_passes * len(order) :]
-        launched = 0
+        launched_ns = 0
         for i, item in enumerate(items):
-            at_pass = i // len(last_of)
-            row = rows[at_pass * len(order) + last_of[item.bucket]]
-            earliest = int(trace.start_ns[row] + trace.dur_ns[row])
+            in_pass = i // len(last_of)
+            row = rows[in_pass * len(order) + last_of[item.bucket]]
+            earliest_ns = int(trace.start_ns[row] + trace.dur_ns[row])
             after = followed_by.get(row)
-            latest = item.start_ns if after is None else int(trace.start_ns[after])
-            # Buckets are launched in their order, however their gradients come.
-            launched = max(launched, earliest, min(item.start_ns, latest))
-            item.arrival_ns = min(launched, item.start_ns)
+            latest_ns = item.start_ns if after is None else int(trace.start_ns[after])
+            # Buckets are launched in their order, in whatever order their gradients are ready.
+            launched_ns = max(launched_ns, earliest_ns, min(item.start_ns, latest_ns))
+            item.arrival_ns = min(launched_ns, item.start_ns)
 
 
 def ready_order(ddp: list[RecordedDdp]) -> list[tuple[int, int]]:
-    """(instance, parameter) in the order in which backward makes gradients."""
+    """Returns (instance, parameter) in the order in which backward computes gradients."""
     result = []
     for number, one in enumerate(ddp):
         count = len(one.parameters)
@@ -112,13 +120,13 @@ def ready_order(ddp: list[RecordedDdp]) -> list[tuple[int, int]]:
 
 
 def last_gradient_of_buckets(ddp: list[RecordedDdp]) -> list[int]:
-    """For each bucket, the place in the ready order of its last gradient."""
-    place = {key: at for at, key in enumerate(ready_order(ddp))}
+    """Returns, for each bucket, the position of its last gradient in the ready order."""
+    position = {key: i for i, key in enumerate(ready_order(ddp))}
     result = []
     for number, one in enumerate(ddp):
         for bucket in one.buckets:
-            places = [place[number, i] for i in bucket.parameters if (number, i) in place]
-            if not places:
+            positions = [position[number, i] for i in bucket.parameters if (number, i) in position]
+            if not positions:
                 return []
-            result.append(int(np.max(places)))
+            result.append(int(np.max(positions)))
     return result

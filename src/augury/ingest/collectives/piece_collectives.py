@@ -1,10 +1,8 @@
-"""Python's calls for the collectives that carry pieces of a plan: the step that each belongs to,
-and when those ran that left no event.
+"""Step and duration of the collectives that carry pieces of a plan.
 
-The main thread asks for a piece when its gradients are there. The second half of a piece is asked
-for when the first has arrived, by one of gloo's own threads: the profiler does not watch that
-thread and records no event, and the next step may have begun by then on one rank and not on
-another.
+The main thread launches a piece when its gradients are ready. One of gloo's threads launches the
+second half of a piece when the first half has arrived. The profiler does not watch that thread, so
+there is no event; and the next step may have begun on one rank and not on another.
 """
 
 from __future__ import annotations
@@ -17,15 +15,15 @@ from itertools import pairwise
 import numpy as np
 
 from augury.core.enums import OpKind
-from augury.ingest.collectives.calls import Collective
+from augury.ingest.collectives.rank_collectives import Collective
 from augury.ingest.formats.rank_record import RankRecord, RecordedCall
-from augury.ingest.rank.event_names import collective_kind
+from augury.ingest.vocabulary.torch import collective_kind
 
 BLOCKED_NS = 20_000
-"""A wait that took less found that its collective had ended before."""
+"""After a shorter wait the collective had ended before."""
 
 Typical = Mapping[OpKind, float]
-"""How long collectives of each kind take, in ns."""
+"""Typical duration in ns of collectives by kind."""
 
 
 def is_piece(record: RankRecord, call: RecordedCall) -> bool:
@@ -33,21 +31,20 @@ def is_piece(record: RankRecord, call: RecordedCall) -> bool:
 
 
 def step_of_piece(call: RecordedCall, backward_ns: Mapping[int, int]) -> int | None:
-    """The step whose backward made the gradients, of those in ``backward_ns``: when the first
-    backward of each step of a window began. The pieces of a step have all arrived when the next
-    backward begins. None: the piece is of a step before the window."""
+    """Returns the step whose backward computed the gradients; None for a step before the window.
+    ``backward_ns`` has the start of backward of each step. All pieces of a step have arrived when
+    the next backward begins."""
     steps = sorted(backward_ns, key=backward_ns.__getitem__)
     place = bisect_right([backward_ns[step] for step in steps], call.start_ns)
     return steps[place - 1] if place else None
 
 
-def spans_of_unseen(
+def spans_without_events(
     calls: Sequence[RecordedCall], seen: Sequence[Collective]
 ) -> dict[RecordedCall, tuple[int, int]]:
-    """When the collectives of ``calls``, of which there are no events, began and ended. ``seen``
-    are those of the same rank that have both a call and an event. One that the program had to wait
-    for ended with the wait; others take as long as is usual for their kind, and had ended when the
-    program asked for them."""
+    """Estimates start and end of collectives without events. ``seen`` are collectives of the same
+    rank with call and event. A collective that blocked the program ended with the wait. Others take
+    as long as is typical for their kind, and ended before the program waited for them."""
     found: dict[RecordedCall, tuple[int, int]] = {}
     for group in {call.group for call in calls}:
         own = [call for call in calls if call.group == group]
@@ -56,10 +53,10 @@ def spans_of_unseen(
             for item in seen
             if item.call is not None and item.call.group == group
         }
-        blocked = {call for call in own if _has_blocked(call)}
+        blocked = {call for call in own if _blocked(call)}
         first = _spans(own, known, {})
-        sure = known | {call: span for call, span in first.items() if call in blocked}
-        found |= _spans(own, known, _typical(sure))
+        certain = known | {call: span for call, span in first.items() if call in blocked}
+        found |= _spans(own, known, _typical(certain))
     return found
 
 
@@ -83,24 +80,24 @@ def _spans(
 
 
 def _end_ns(call: RecordedCall, start_ns: int, typical: Typical) -> int:
-    if _has_blocked(call):
+    if _blocked(call):
         return call.waited_until_ns
-    usual_ns = typical.get(_kind(call))
+    typical_ns = typical.get(_kind(call))
     latest_ns = call.waited_from_ns or None
-    if usual_ns is None:
+    if typical_ns is None:
         return call.end_ns if latest_ns is None else latest_ns
-    end_ns = start_ns + round(usual_ns)
+    end_ns = start_ns + round(typical_ns)
     return end_ns if latest_ns is None else min(end_ns, latest_ns)
 
 
 def _typical(spans: Mapping[RecordedCall, tuple[int, int]]) -> Typical:
-    of_kind: dict[OpKind, list[int]] = defaultdict(list)
+    by_kind: dict[OpKind, list[int]] = defaultdict(list)
     for call, (start_ns, end_ns) in spans.items():
-        of_kind[_kind(call)].append(end_ns - start_ns)
-    return {kind: float(np.median(times)) for kind, times in of_kind.items()}
+        by_kind[_kind(call)].append(end_ns - start_ns)
+    return {kind: float(np.median(times)) for kind, times in by_kind.items()}
 
 
-def _has_blocked(call: RecordedCall) -> bool:
+def _blocked(call: RecordedCall) -> bool:
     return call.waited_until_ns - call.waited_from_ns > BLOCKED_NS
 
 

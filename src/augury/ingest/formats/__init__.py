@@ -1,1 +1,1 @@
-"""One reader per file format."""
+"""Readers of trace formats and rank records, one file per format."""

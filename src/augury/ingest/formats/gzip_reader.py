@@ -1,4 +1,4 @@
-"""Reading a file that may be gzipped, and may be a bomb."""
+"""Reads files that may be gzipped, with limits on their unpacked size."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from augury.core.units import format_bytes
 from augury.ingest.run_files import ReadBudget
 
 MAX_BYTES = 2 << 30
-"""Of one file, unpacked."""
+"""Unpacked size of one file."""
 MAX_RATIO = 400
-"""Profilers' JSON packs 20 to 60 times; only repetition of one byte comes near a thousand."""
+"""Traces shrink 20 to 60 times; only repetitions of one byte shrink nearly a thousand times."""
 
 _GZIP = b"\x1f\x8b"
 _CHUNK = 1 << 20
@@ -26,25 +26,24 @@ def read_unpacked(
     *,
     max_bytes: int = MAX_BYTES,
     max_ratio: int = MAX_RATIO,
-    as_far_as_it_goes: bool = False,
+    allow_truncated: bool = False,
     budget: ReadBudget | None = None,
 ) -> bytes:
-    """The whole content; ``max_bytes`` bounds the memory, whatever the file says of itself, and
-    ``budget`` that of all files of a run. A file that is cut off is refused, unless what there is
-    of it will do."""
+    """Returns the whole content. ``max_bytes`` limits the unpacked size of this file, ``budget``
+    that of all files of a run. A truncated file is refused unless ``allow_truncated``."""
     cap = max_bytes if budget is None else min(max_bytes, budget.left_bytes)
     try:
-        data = _read(path, cap, max_ratio, as_far_as_it_goes=as_far_as_it_goes)
+        data = _read(path, cap, max_ratio, allow_truncated=allow_truncated)
     except LimitError:
         if budget is not None and cap < max_bytes:
-            budget.take(cap + 1)  # says that it is the run that is too large
+            budget.take(cap + 1)  # raises the error of the whole run
         raise
     if budget is not None:
         budget.take(len(data))
     return data
 
 
-def _read(path: Path, max_bytes: int, max_ratio: int, *, as_far_as_it_goes: bool) -> bytes:
+def _read(path: Path, max_bytes: int, max_ratio: int, *, allow_truncated: bool) -> bytes:
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
@@ -54,16 +53,16 @@ def _read(path: Path, max_bytes: int, max_ratio: int, *, as_far_as_it_goes: bool
                 file.seek(0)
                 return file.read(max_bytes)
             file.seek(0)
-            # Small files may pack well: a header of zeros says nothing about intent.
+            # A small file may be mostly zeros without being a bomb.
             cap = min(max_bytes, max(1 << 20, size * max_ratio))
-            return _unpack(file, path, cap, as_far_as_it_goes=as_far_as_it_goes)
+            return _unpack(file, path, cap, allow_truncated=allow_truncated)
     except OSError as error:
         raise InputError(
             f"cannot read {path}: {error.strerror}", remedy="check the path"
         ) from error
 
 
-def _unpack(file: BinaryIO, path: Path, cap: int, *, as_far_as_it_goes: bool) -> bytes:
+def _unpack(file: BinaryIO, path: Path, cap: int, *, allow_truncated: bool) -> bytes:
     from isal import isal_zlib  # noqa: PLC0415
 
     parts: list[bytes] = []
@@ -82,9 +81,9 @@ def _unpack(file: BinaryIO, path: Path, cap: int, *, as_far_as_it_goes: bool) ->
                 data = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
     except isal_zlib.IsalError as error:  # type: ignore[misc]  # its stub has an instance
         raise FileFormatError(
-            f"{path} is damaged: it does not unpack ({error})", remedy="copy or record it again"
+            f"{path} is damaged and cannot be unpacked ({error})", remedy="copy or record it again"
         ) from error
-    if not unpacker.eof and not as_far_as_it_goes:
+    if not unpacker.eof and not allow_truncated:
         raise FileFormatError(f"{path} is truncated", remedy="copy or record it again")
     return b"".join(parts)
 

@@ -1,7 +1,7 @@
-"""Reads what torch's profiler (Kineto) writes: Chrome trace JSON, with its times in microseconds.
+"""Reads traces of torch's profiler (Kineto): Chrome trace JSON with times in microseconds.
 
-Only complete events and the flows from forward to backward are taken. What Python functions did
-(``with_stack``) is left out: they are no operations.
+Only complete events are read. Python functions (``with_stack``) are left out: they are no
+operations.
 """
 
 from __future__ import annotations
@@ -19,24 +19,27 @@ from augury.core.columns import I4, I8
 from augury.core.errors import FileFormatError, LimitError
 from augury.core.ledger import Ledger
 from augury.ingest.formats.gzip_reader import read_unpacked
-from augury.ingest.rank.nesting import enclosing
 from augury.ingest.run_files import ReadBudget
+from augury.ingest.trace_builder import enclosing
 
 MAX_EVENTS = 20_000_000
 MAX_NAME_CHARS = 2_000
 _MAX_US = 3e15
 _MAX_NS = 3 * 10**18
-"""Beyond 2060, and with room for clocks to be moved and durations to be added."""
+"""A time after 2060, with room for clock offsets and durations."""
 _MAX_DUR_US = 1e12
-_DEVICE_CATEGORIES = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
-_LEFT_OUT = frozenset({"python_function", "Trace", "gpu_user_annotation", "overhead"})
+KERNEL_CATEGORY = "kernel"
+COPY_CATEGORIES = frozenset({"gpu_memcpy", "gpu_memset"})
+RUNTIME_CATEGORIES = frozenset({"cuda_runtime", "cuda_driver"})
+_DEVICE_CATEGORIES = COPY_CATEGORIES | {KERNEL_CATEGORY}
+_SKIPPED_CATEGORIES = frozenset({"python_function", "Trace", "gpu_user_annotation", "overhead"})
 
 
 _NOTHING = msgspec.Raw()
 
 
 class Args(msgspec.Struct, frozen=True, gc=False):
-    """What Kineto says of an event; ``Raw`` where versions differ in the type."""
+    """Arguments of an event; ``Raw`` where versions of Kineto differ in the type."""
 
     sequence: int | None = msgspec.field(name="Sequence number", default=None)
     forward_thread: int | None = msgspec.field(name="Fwd thread id", default=None)
@@ -107,7 +110,7 @@ class KinetoTrace:
     start_ns: I8
     dur_ns: I8
     parent: I4
-    """The innermost event around it on its thread; on devices nothing encloses."""
+    """Row of the innermost event around it on its thread; -1 on devices."""
     name: list[str]
     category: list[str]
     args: list[Args]
@@ -118,7 +121,15 @@ class KinetoTrace:
     def __len__(self) -> int:
         return len(self.name)
 
+    @property
+    def is_on_device(self) -> NDArray[np.bool_]:
+        """Whether each event ran on a stream of a device."""
+        is_device = np.array([thread.is_device for thread in self.threads], dtype=bool)
+        found: NDArray[np.bool_] = is_device[self.thread] if len(self) else is_device[:0]
+        return found
+
     def named(self, prefix: str) -> Iterator[int]:
+        """Rows of events whose names start with ``prefix``."""
         return (i for i, name in enumerate(self.name) if name.startswith(prefix))
 
 
@@ -126,19 +137,19 @@ _NO_ARGS = Args()
 
 
 def read_kineto(path: Path, ledger: Ledger, budget: ReadBudget | None = None) -> KinetoTrace:
-    """Raises an InputError for what is no such trace; odd events are dropped and counted."""
+    """Raises an InputError for other formats; impossible events are dropped and counted."""
     data = read_unpacked(path, budget=budget)
     try:
         file = msgspec.json.decode(data, type=_KinetoFile)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FileFormatError(
-            f"{path} is no trace of torch's profiler ({str(error)[:200]})",
-            remedy="give the JSON that export_chrome_trace writes, whole",
+            f"{path} is not a trace of torch's profiler ({str(error)[:200]})",
+            remedy="give the complete JSON that export_chrome_trace writes",
         ) from error
     del data
     if len(file.traceEvents) > MAX_EVENTS:
         raise LimitError(
-            f"{path} has {len(file.traceEvents):,} events, more than {MAX_EVENTS:,}",
+            f"{path} has {len(file.traceEvents):,} events; the limit is {MAX_EVENTS:,}",
             remedy="record fewer steps",
         )
     if abs(file.baseTimeNanoseconds) > _MAX_NS:
@@ -150,7 +161,7 @@ def read_kineto(path: Path, ledger: Ledger, budget: ReadBudget | None = None) ->
 
 
 def _columns(file: _KinetoFile, source: str, ledger: Ledger) -> KinetoTrace:
-    events = [e for e in file.traceEvents if e.ph == "X" and e.cat not in _LEFT_OUT]
+    events = [e for e in file.traceEvents if e.ph == "X" and e.cat not in _SKIPPED_CATEGORIES]
     start_us = np.array([e.ts for e in events], dtype=np.float64)
     dur_us = np.array([e.dur for e in events], dtype=np.float64)
     sane = (np.abs(start_us) < _MAX_US) & (dur_us < _MAX_DUR_US)
@@ -158,13 +169,13 @@ def _columns(file: _KinetoFile, source: str, ledger: Ledger) -> KinetoTrace:
     sane &= np.abs(start_ns) < _MAX_NS
     ledger.note(
         "absurd-time",
-        "an event lies at a time, or lasts for one, that cannot be",
+        "an event has an impossible time or duration",
         count=int((~sane).sum()),
         example=source,
     )
     ledger.note(
         "negative-duration",
-        "an event ends before it starts: taken as having no duration",
+        "an event ends before it starts; its duration is set to 0",
         count=int((dur_us < 0).sum()),
         example=source,
     )
@@ -172,11 +183,11 @@ def _columns(file: _KinetoFile, source: str, ledger: Ledger) -> KinetoTrace:
         events = [e for e, keep in zip(events, sane.tolist(), strict=True) if keep]
         start_ns, dur_us = start_ns[sane], dur_us[sane]
     dur_ns = nanoseconds(np.maximum(dur_us, 0))
-    places, thread = _threads(file, events)
+    threads, thread = _threads(file, events)
     order = np.lexsort((-dur_ns, start_ns, thread))
     picked = [events[i] for i in order.tolist()]
     thread, start_ns, dur_ns = thread[order], start_ns[order], dur_ns[order]
-    device = np.array([place.is_device for place in places], dtype=bool)
+    device = np.array([each.is_device for each in threads], dtype=bool)
     parent = enclosing(thread, start_ns, dur_ns)
     if len(parent):
         parent[device[thread]] = -1
@@ -188,14 +199,14 @@ def _columns(file: _KinetoFile, source: str, ledger: Ledger) -> KinetoTrace:
         name=[e.name[:MAX_NAME_CHARS] for e in picked],
         category=[e.cat or "" for e in picked],
         args=[e.args or _NO_ARGS for e in picked],
-        threads=places,
+        threads=threads,
         distributed=file.distributedInfo or DistributedInfo(),
         host=file.host_name,
     )
 
 
 def nanoseconds(microseconds: NDArray[np.float64]) -> I8:
-    """Whole part and fraction apart: microseconds since 1970 times 1000 have no exact float."""
+    """Converts whole part and fraction apart: their sum in nanoseconds has no exact float."""
     whole = np.floor(microseconds)
     rest: I8 = np.rint((microseconds - whole) * 1000).astype(np.int64)
     result: I8 = whole.astype(np.int64) * 1000 + rest

@@ -1,8 +1,9 @@
-"""Reads coarse operations of pipeline-parallel jobs: one Parquet table, one row an operation.
+"""Reads coarse operations of pipeline-parallel jobs: a Parquet table, one row per operation.
 
-Times are seconds since the start of each step; steps were sampled, so what lay between them is
-unknown: they are put behind each other. Sends of one stage pair with receives of the next by their
-number; sizes are unknown."""
+Times are seconds since the start of each step. Steps were sampled, so the time between them is
+unknown: they are put one after the other. Sends of one stage pair with receives of the next by
+their number. Sizes are unknown.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from augury.core.enums import OpKind, Phase, StepState, StreamKind
 from augury.core.errors import FileFormatError, InputError, LimitError
 from augury.core.ledger import Ledger, Severity
 from augury.core.trace.trace import RankFacts, Steps, Trace
-from augury.ingest.trace_builder import Draft, Workshop
+from augury.core.units import format_bytes
+from augury.ingest.trace_builder import MutableEvents, TraceBuilder
 
 if TYPE_CHECKING:
     import polars
@@ -32,7 +34,7 @@ _NEIGHBOUR = {
     "backward-send": (OpKind.SEND, -1),
     "backward-recv": (OpKind.RECV, 1),
 }
-_WHAT = {
+_KIND_AND_PHASE = {
     "forward-compute": (OpKind.FORWARD, Phase.FORWARD),
     "backward-compute": (OpKind.BACKWARD, Phase.BACKWARD),
     "optimizer": (OpKind.UPDATE, Phase.UPDATE),
@@ -42,7 +44,7 @@ _WHAT = {
     "embedding-grads-all-reduce": (OpKind.ALL_REDUCE, Phase.NONE),
 }
 _Place = tuple[int, int]
-"""Data-parallel rank and stage."""
+"""Data-parallel rank and pipeline stage."""
 
 
 def read_pipeline_table(path: Path) -> Trace:
@@ -50,27 +52,27 @@ def read_pipeline_table(path: Path) -> Trace:
     places = {r["rank"]: (r["dp_rank"], r["stage"]) for r in rows}
     at = {place: rank for rank, place in places.items()}
     if len(at) != len(places) or not all(0 <= rank < _MAX_RANKS for rank in places):
-        raise FileFormatError(f"{path} gives ranks and stages that contradict each other")
+        raise FileFormatError(f"{path} has contradictory ranks and stages")
     steps, begins = _steps(rows)
-    workshop = Workshop()
+    builder = TraceBuilder()
     numbers: dict[tuple[Any, ...], int] = {}
     for rank in sorted(places):
         own = [r for r in rows if r["rank"] == rank]
         begin = np.array([begins[r["step"]] for r in own], dtype=np.int64)
-        draft = Draft.blank(
+        events = MutableEvents.blank(
             begin + _ns([r["start_ts"] for r in own]), _ns([r["duration"] for r in own])
         )
         for i, row in enumerate(own):
-            _fill(draft, i, row, places[rank], at, workshop, numbers, ledger)
-        workshop.add(rank, draft)
+            _fill(events, i, row, places[rank], at, builder, numbers, ledger)
+        builder.add(rank, events)
     return Trace(
-        events=workshop.events(),
-        streams=workshop.streams(),
+        events=builder.events(),
+        streams=builder.streams(),
         steps=steps,
-        strings=workshop.strings.table(),
+        strings=builder.strings.table(),
         ranks=[RankFacts(rank=rank, host="") for rank in sorted(places)],
         world_size=max(places) + 1,
-        groups=workshop.groups,
+        groups=builder.groups,
         ledger=ledger,
     )
 
@@ -80,14 +82,16 @@ def _read(path: Path) -> list[dict[str, Any]]:
 
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
-            raise LimitError(f"{path} is too large", remedy="import fewer steps")
+            raise LimitError(
+                f"{path} is larger than {format_bytes(MAX_FILE_BYTES)}", remedy="import fewer steps"
+            )
         frame = polars.read_parquet(path, columns=list(_COLUMNS), n_rows=MAX_ROWS + 1)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     except (polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
         raise FileFormatError(
-            f"{path} is no table of operations ({str(error)[:200]})",
-            remedy="give a Parquet file with " + ", ".join(_COLUMNS),
+            f"{path} is not a table of operations ({str(error)[:200]})",
+            remedy="give a Parquet file with the columns " + ", ".join(_COLUMNS),
         ) from error
     if not 0 < frame.height <= MAX_ROWS:
         raise LimitError(f"{path} has {frame.height:,} rows", remedy=f"give 1 to {MAX_ROWS:,}")
@@ -105,10 +109,10 @@ def _typed(frame: polars.DataFrame, path: Path) -> polars.DataFrame:
             polars.col("optype").cast(polars.String),
         )
     except polars.exceptions.PolarsError as error:
-        raise FileFormatError(f"{path} has columns of another type ({str(error)[:200]})") from error
+        raise FileFormatError(f"{path} has columns of a wrong type ({str(error)[:200]})") from error
     times = frame.select("start_ts", "duration").to_numpy()
     if sum(frame.null_count().row(0)) or not ((times >= 0) & (times < 1e6)).all():
-        raise FileFormatError(f"{path} has rows without a value, or at absurd times")
+        raise FileFormatError(f"{path} has rows with missing values or impossible times")
     return frame
 
 
@@ -144,16 +148,16 @@ def _steps(rows: list[dict[str, Any]]) -> tuple[Steps, dict[int, int]]:
 
 
 def _fill(
-    draft: Draft,
+    events: MutableEvents,
     i: int,
     row: dict[str, Any],
     place: _Place,
     at: dict[_Place, int],
-    workshop: Workshop,
+    builder: TraceBuilder,
     numbers: dict[tuple[Any, ...], int],
     ledger: Ledger,
 ) -> None:
-    kind, phase = _WHAT.get(row["optype"], (OpKind.OTHER, Phase.NONE))
+    kind, phase = _KIND_AND_PHASE.get(row["optype"], (OpKind.OTHER, Phase.NONE))
     group, label = _group(row["optype"], place, at, kind)
     stream = (StreamKind.DEVICE, "compute")
     if row["optype"] in _NEIGHBOUR:
@@ -164,32 +168,32 @@ def _fill(
     elif kind == OpKind.OTHER:
         ledger.note(
             "unknown-operation",
-            "an operation of a kind that has no name here",
+            "an operation has an unknown kind",
             severity=Severity.INFO,
             example=row["optype"][:100],
         )
-    draft.kind[i], draft.phase[i] = kind, phase
-    draft.step[i] = max(0, row["step"])
-    draft.name[i] = workshop.strings.number(row["optype"][:200])
-    draft.layer[i] = workshop.strings.number(f"stage {place[1]}")
-    draft.stream[i] = workshop.stream(row["rank"], *stream)
+    events.kind[i], events.phase[i] = kind, phase
+    events.step[i] = max(0, row["step"])
+    events.name[i] = builder.strings.number(row["optype"][:200])
+    events.layer[i] = builder.strings.number(f"stage {place[1]}")
+    events.stream[i] = builder.stream(row["rank"], *stream)
     if len(group) > 1:
-        draft.group[i] = workshop.group(group, label)
-        key = (int(draft.group[i]), row["step"], row["seq_id"])
-        draft.sequence[i] = numbers.setdefault(key, len(numbers))
+        events.group[i] = builder.group(group, label)
+        key = (int(events.group[i]), row["step"], row["seq_id"])
+        events.sequence[i] = numbers.setdefault(key, len(numbers))
 
 
 def _group(
     optype: str, place: _Place, at: dict[_Place, int], kind: OpKind
 ) -> tuple[tuple[int, ...], str]:
-    """Who takes part, and which of their conversations it is."""
+    """Ranks of the communication, and a label that separates communications of the same ranks."""
     data, stage = place
     if optype in _NEIGHBOUR:
         peer = at.get((data, stage + _NEIGHBOUR[optype][1]))
         own = at[place]
         return (() if peer is None else tuple(sorted((own, peer)))), optype.partition("-")[0]
     if optype == "embedding-grads-all-reduce":
-        # First and last stage share the embedding.
+        # The first and the last stage share the embedding.
         stages = sorted(s for d, s in at if d == data)
         return tuple(sorted({at[data, stages[0]], at[data, stages[-1]]})), optype
     if kind.is_communication:

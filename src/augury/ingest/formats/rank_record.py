@@ -1,4 +1,4 @@
-"""What one rank says of itself: ``rank-00000.json``, which may be anything."""
+"""Schema and reader of rank records (``rank-00000.json``), which are untrusted input."""
 
 from __future__ import annotations
 
@@ -195,8 +195,8 @@ def _are_whole(pieces: PieceLog) -> bool:
 
 
 def read_records(folder: Path, ledger: Ledger, budget: ReadBudget) -> list[RankRecord]:
-    """By rank; what cannot be read is named in the ledger. Raises an InputError where the records
-    are of two jobs."""
+    """Returns the records in order of ranks; unreadable ones are noted in the ledger. Raises an
+    InputError if the records belong to two jobs."""
     read: dict[str, RankRecord] = {}
     for path in sorted(folder.glob("rank-*.json")):
         if _FILE_NAME.fullmatch(path.name):
@@ -204,14 +204,14 @@ def read_records(folder: Path, ledger: Ledger, budget: ReadBudget) -> list[RankR
         record = _read(path, ledger, budget)
         if record is not None:
             read[path.name] = record
-    read = _of_last_start(read, ledger)
+    read = _only_last_start(read, ledger)
     _refuse_two_jobs(folder, list(read.values()))
     records: dict[int, RankRecord] = {}
     for name, record in read.items():
         if record.rank in records:
             ledger.note(
                 "rank-twice",
-                "two records are of the same rank: the first is taken",
+                "two records have the same rank; the first is used",
                 severity=Severity.ERROR,
                 example=name,
             )
@@ -223,19 +223,19 @@ def read_records(folder: Path, ledger: Ledger, budget: ReadBudget) -> list[RankR
 
 
 def is_rank_record(path: Path) -> bool:
-    """Whether that is a rank's own record, rather than a trace of the same name."""
+    """Returns whether the file is a rank record rather than a trace with such a name."""
     if not _RECORD_NAME.fullmatch(path.name):
         return False
     return _read(path, Ledger(), ReadBudget(path.parent)) is not None
 
 
-def _of_last_start(records: dict[str, RankRecord], ledger: Ledger) -> dict[str, RankRecord]:
-    """A launcher that starts all ranks again after a failure may leave records from before."""
+def _only_last_start(records: dict[str, RankRecord], ledger: Ledger) -> dict[str, RankRecord]:
+    """A launcher that restarts all ranks after a failure may leave records of the earlier start."""
     last = max((record.start for record in records.values()), default=0)
     kept = {name: record for name, record in records.items() if record.start == last}
     ledger.note(
         "earlier-start",
-        "a rank's record is from before the job was started again: it is left out",
+        "a rank record is of an earlier start of the job; it is left out",
         count=len(records) - len(kept),
         severity=Severity.INFO,
         example=next((name for name in records if name not in kept), ""),
@@ -248,14 +248,15 @@ def _refuse_two_jobs(folder: Path, records: list[RankRecord]) -> None:
     jobs = {record.job: record.rank for record in reversed(records) if record.job}
     if len(sizes) > 1:
         (one, its), (other, of) = list(sizes.items())[-2:]
-        why = f"rank {of} was one of {other}, rank {its} one of {one}"
+        reason = f"rank {of} was one of {other}, rank {its} one of {one}"
     elif len(jobs) > 1:
         one_rank, other_rank = sorted(jobs.values())[:2]
-        why = f"ranks {one_rank} and {other_rank} never met"
+        reason = f"ranks {one_rank} and {other_rank} have different job ids"
     else:
         return
     raise InputError(
-        f"{folder} holds the files of two jobs: {why}", remedy="record each job into its own folder"
+        f"{folder} contains files of two jobs: {reason}",
+        remedy="record each job into its own folder",
     )
 
 
@@ -273,7 +274,7 @@ def _read(path: Path, ledger: Ledger, budget: ReadBudget) -> RankRecord | None:
     except (ValueError, RecursionError, InputError) as error:
         ledger.note(
             "unreadable-record",
-            "a rank's record cannot be read",
+            "a rank record cannot be read",
             severity=Severity.ERROR,
             example=f"{path.name}: {str(error)[:300]}",
         )
@@ -284,7 +285,7 @@ def _note_gaps(records: list[RankRecord], ledger: Ledger) -> None:
     outside = [r.rank for r in records if r.rank >= world_size(records)]
     ledger.note(
         "rank-beyond-world",
-        "a rank's number is not below the number of ranks",
+        "a rank is not below the world size",
         count=len(outside),
         severity=Severity.ERROR,
         example=f"rank {outside[0]}" if outside else "",
@@ -297,6 +298,6 @@ def _note_gaps(records: list[RankRecord], ledger: Ledger) -> None:
         "a rank left no record",
         count=len(missing),
         severity=Severity.ERROR,
-        remedy="look at that rank's output: it may have been killed",
+        remedy="check that rank's output; it may have been killed",
         example=f"rank {missing[0]}" if missing else "",
     )

@@ -1,1 +1,1 @@
-"""Events of one rank: phases, layers, steps, kernels and their launches."""
+"""Events of one rank: threads, device streams, steps, phases, layers."""

@@ -1,4 +1,8 @@
-"""All windows of one rank: its events, with what the recorder told beside them."""
+"""Reads all windows of one recorded rank and adds the facts of its rank record.
+
+A window's trace is read as any other Kineto trace. The rank record adds the steps of each window,
+DDP's buckets, Python's calls and the pieces of a plan.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +12,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from augury.core.columns import I4, U1
-from augury.core.enums import KIND_OF_PHASE, OpKind, Phase, StreamKind
+from augury.core.columns import I4
+from augury.core.enums import OpKind, Phase, StreamKind
 from augury.core.errors import InputError
 from augury.core.graph.graph import NONE
 from augury.core.ledger import Ledger, Severity
 from augury.ingest.collectives.calls import (
-    Collective,
     in_order_of_calls,
-    note_unseen,
-    of_calls,
-    of_ddp,
+    match_buckets,
+    match_calls,
+    note_calls_without_event,
+    note_unknown_sizes,
     sizes_by_position,
-    tensor_bytes,
-    unsized,
 )
 from augury.ingest.collectives.launch_times import (
     from_gradients,
@@ -29,89 +31,92 @@ from augury.ingest.collectives.launch_times import (
     in_order_of_launch,
     ready_order,
 )
-from augury.ingest.collectives.p2p_exchanges import is_swap
-from augury.ingest.collectives.piece_collectives import is_piece, spans_of_unseen, step_of_piece
+from augury.ingest.collectives.p2p_exchanges import is_exchange
+from augury.ingest.collectives.piece_collectives import (
+    is_piece,
+    spans_without_events,
+    step_of_piece,
+)
+from augury.ingest.collectives.rank_collectives import MAX_SIZE_BYTES, Collective
 from augury.ingest.formats.kineto import KinetoTrace, read_kineto
 from augury.ingest.formats.rank_record import RankRecord, RecordedCall, RecordedWindow
-from augury.ingest.rank.event_names import ACCUMULATE, collective_kind
-from augury.ingest.rank.layers import backward_nodes, layers
-from augury.ingest.rank.phases import phases
-from augury.ingest.rank.steps import step_at, step_starts
+from augury.ingest.rank.kineto_rank import KinetoRank, read_kineto_rank
+from augury.ingest.rank.phases_and_layers import backward_nodes
+from augury.ingest.rank.steps import step_at, window_closed_ns, window_steps
 from augury.ingest.run_files import ReadBudget, RunLimitError
-from augury.ingest.trace_builder import Draft, Workshop
-
-GLOO = "gloo:"
+from augury.ingest.trace_builder import MutableEvents, TraceBuilder
+from augury.ingest.vocabulary.torch import ACCUMULATE, collective_kind
 
 
 @dataclass(kw_only=True)
 class RecordedRank:
     record: RankRecord
-    drafts: list[Draft] = field(default_factory=list)
+    parts: list[MutableEvents] = field(default_factory=list)
+    """Events of each window, then those of calls without events and of waits."""
     collectives: list[Collective] = field(default_factory=list)
 
 
 @dataclass(kw_only=True)
-class _View:
-    """One window while it is read."""
-
+class _Window:
     window: RecordedWindow
-    trace: KinetoTrace
-    step: I4
-    phase: U1
-    layer: list[str]
+    kineto: KinetoRank
     nodes: list[int]
+    """Rows of backward nodes within the window's steps."""
     collectives: list[Collective]
+
+    @property
+    def step(self) -> I4:
+        return self.kineto.events.step
 
 
 def read_rank(
-    folder: Path, record: RankRecord, workshop: Workshop, ledger: Ledger, budget: ReadBudget
+    folder: Path, record: RankRecord, builder: TraceBuilder, ledger: Ledger, budget: ReadBudget
 ) -> RecordedRank:
-    views: list[_View] = []
+    windows: list[_Window] = []
     for window in record.all_windows:
-        trace = _open(folder, window, ledger, budget)
+        trace = _open_trace(folder, window, ledger, budget)
         if trace is not None and len(trace):
-            views.append(_look(record, window, trace, len(views), ledger))
+            windows.append(_read_window(record, window, trace, len(windows), ledger))
     rank = RecordedRank(record=record)
-    for view in views:
-        rank.collectives += view.collectives
-    step_of = _steps_of_calls(record, views)
-    left = of_calls(rank.collectives, step_of)
+    for one in windows:
+        rank.collectives += one.collectives
+    step_of = _steps_of_calls(record, windows)
+    unmatched = match_calls(rank.collectives, step_of)
     for item in rank.collectives:
         if item.call is not None:
-            # All ranks ask in the same step, be it in another one that they get it.
+            # All ranks call in the same step, even if the collective runs in a later one.
             item.step = step_of[item.call]
     rank.collectives = [item for item in rank.collectives if item.step != NONE]
-    alone = [call for call in left if step_of[call] != NONE and _stands_for_itself(record, call)]
-    spans = spans_of_unseen(
-        [call for call in alone if is_piece(record, call)],
+    eventless = [
+        call for call in unmatched if step_of[call] != NONE and _has_no_event(record, call)
+    ]
+    spans = spans_without_events(
+        [call for call in eventless if is_piece(record, call)],
         [item for item in rank.collectives if item.call and is_piece(record, item.call)],
     )
-    note_unseen([call for call in left if not _stands_for_itself(record, call)], ledger)
-    of_ddp(rank.collectives, record.ddp, ledger)
+    note_calls_without_event(
+        [call for call in unmatched if not _has_no_event(record, call)], ledger
+    )
+    match_buckets(rank.collectives, record.ddp, ledger)
     sizes_by_position(rank.collectives)
-    unsized(rank.collectives, ledger)
-    for number, view in enumerate(views):
-        view.collectives = [item for item in rank.collectives if item.window == number]
-        from_launches(view.collectives, view.trace, view.step.tolist())
-        if not view.window.is_detailed:
-            made = [c for c in view.collectives if c.cause == NONE]
-            nodes = [(int(view.step[i]), i) for i in view.nodes]
-            from_gradients(made, view.trace, nodes, record.ddp)
-    _layers_of_gradients(record, views)
-    _layers_by_position(views)
-    for view in views:
-        rank.drafts.append(_draft(record, view, workshop))
-    _draft_calls(rank, {call: step_of[call] for call in alone}, spans, workshop)
+    note_unknown_sizes(rank.collectives, ledger)
+    for number, one in enumerate(windows):
+        one.collectives = [item for item in rank.collectives if item.window == number]
+        from_launches(one.collectives, one.kineto.trace, one.step.tolist())
+        if not one.window.is_detailed:
+            without_launch = [c for c in one.collectives if c.cause == NONE]
+            nodes = [(int(one.step[i]), i) for i in one.nodes]
+            from_gradients(without_launch, one.kineto.trace, nodes, record.ddp)
+    _fill_gradient_layers(record, windows)
+    _copy_layers_to_light_windows(windows)
+    for one in windows:
+        rank.parts.append(_window_events(record, one, builder))
+    _add_calls(rank, {call: step_of[call] for call in eventless}, spans, builder)
     rank.collectives = in_order_of_calls(rank.collectives)
     return rank
 
 
-def _closed_ns(record: RankRecord, window: RecordedWindow) -> int:
-    """When the job was let go after the window's last step."""
-    return max((at_ns for step, at_ns in record.resumed if step == window.last), default=0)
-
-
-def _open(
+def _open_trace(
     folder: Path, window: RecordedWindow, ledger: Ledger, budget: ReadBudget
 ) -> KinetoTrace | None:
     if window.trace is None:
@@ -123,7 +128,7 @@ def _open(
     except InputError as error:
         ledger.note(
             "unreadable-trace",
-            "a window's trace cannot be read",
+            "the trace of a window cannot be read",
             severity=Severity.ERROR,
             remedy=error.remedy,
             example=error.cause[:300],
@@ -131,231 +136,182 @@ def _open(
         return None
 
 
-def _look(
+def _read_window(
     record: RankRecord, window: RecordedWindow, trace: KinetoTrace, number: int, ledger: Ledger
-) -> _View:
-    step = step_at(record, trace.start_ns)
-    outside = (step <= window.first) | (step > window.last)
-    starts = step_starts(record)
-    if window.first < len(starts):
-        outside |= trace.start_ns < starts[window.first]
-    late = np.zeros(len(step), dtype=bool)
-    late[[*trace.named(GLOO)]] = True
-    # Without a barrier a step's last collectives may run when it is over.
-    late &= outside & (step > window.last) & (trace.start_ns < _closed_ns(record, window))
-    outside &= ~late
-    step[outside] = NONE
-    step[late] = window.last
-    far = outside & (np.abs(trace.start_ns - (record.step_end_ns or [0])[-1]) > 10**15)
-    ledger.note(
-        "outside-window",
-        "an event lies days away from the job that it is said to be of",
-        count=int(far.sum()),
-        example=window.trace or "",
-    )
-    phase = phases(trace)
-    collectives = []
-    for i in sorted(trace.named(GLOO), key=trace.start_ns.__getitem__):
-        kind = collective_kind(trace.name[i])
-        if kind is None or step[i] == NONE:
-            continue
-        start = int(trace.start_ns[i])
-        collectives.append(
-            Collective(
-                window=number,
-                row=i,
-                kind=kind,
-                step=int(step[i]),
-                start_ns=start,
-                end_ns=start + int(trace.dur_ns[i]),
-                arrival_ns=start,
-                shaped_bytes=tensor_bytes(trace.args[i]),
-            )
-        )
-    return _View(
+) -> _Window:
+    kineto = read_kineto_rank(trace, window_steps(record, window, trace, ledger), ledger)
+    step = kineto.events.step
+    collectives = [item for item in kineto.collectives if step[item.row] != NONE]
+    for item in collectives:
+        item.window = number
+        item.step = int(step[item.row])
+        if item.is_on_device:
+            item.size_bytes = item.traced_bytes
+    # Kernels of several streams: the order of their launches is the same on all ranks.
+    collectives.sort(key=lambda item: item.arrival_ns if item.is_on_device else item.start_ns)
+    nodes = backward_nodes(trace, kineto.events.phase)
+    return _Window(
         window=window,
-        trace=trace,
-        step=step,
-        phase=phase,
-        layer=layers(trace, phase),
-        nodes=[i for i in backward_nodes(trace, phase) if step[i] != NONE],
+        kineto=kineto,
+        nodes=[i for i in nodes if step[i] != NONE],
         collectives=in_order_of_launch(collectives, trace),
     )
 
 
-def _steps_of_calls(record: RankRecord, views: list[_View]) -> dict[RecordedCall, int]:
-    """By call, the step that it belongs to; NONE: one before the window. Calls are recorded within
-    windows; those of a window without a trace are of no use."""
-    calls = [call for call in record.calls if not is_swap(record, call)]
+def _steps_of_calls(record: RankRecord, windows: list[_Window]) -> dict[RecordedCall, int]:
+    """Step of each call; NONE for a call of a step before the window. Calls in windows without a
+    trace are left out."""
+    calls = [call for call in record.calls if not is_exchange(record, call)]
     if not calls:
         return {}
     steps = step_at(record, np.array([call.start_ns for call in calls], dtype=np.int64))
     found: dict[RecordedCall, int] = {}
-    for view in views:
-        window = view.window
-        closed_ns, backward_ns = _closed_ns(record, window), _first_backwards(view)
+    for one in windows:
+        window = one.window
+        closed_ns, backward_ns = window_closed_ns(record, window), _first_backward_ns(one)
         for call, step in zip(calls, steps.tolist(), strict=True):
             is_inside = window.first < step <= window.last
             if is_piece(record, call):
                 if is_inside or (step > window.last and call.start_ns < closed_ns):
-                    of_step = step_of_piece(call, backward_ns)
-                    found[call] = NONE if of_step is None else of_step
+                    piece_step = step_of_piece(call, backward_ns)
+                    found[call] = NONE if piece_step is None else piece_step
             elif is_inside:
                 found[call] = step
     return found
 
 
-def _first_backwards(view: _View) -> dict[int, int]:
-    """When the first backward of each step began."""
+def _first_backward_ns(one: _Window) -> dict[int, int]:
+    """Start of the first backward node of each step."""
     found: dict[int, int] = {}
-    for i in view.nodes:
-        step, start_ns = int(view.step[i]), int(view.trace.start_ns[i])
+    for i in one.nodes:
+        step, start_ns = int(one.step[i]), int(one.kineto.trace.start_ns[i])
         found[step] = min(start_ns, found.get(step, start_ns))
     return found
 
 
-def _stands_for_itself(record: RankRecord, call: RecordedCall) -> bool:
-    """Sends and receives leave no events of gloo's own, nor do pieces that its threads ask for."""
+def _has_no_event(record: RankRecord, call: RecordedCall) -> bool:
+    """Gloo records no events of sends and receives, nor of pieces that its threads launch."""
     kind = collective_kind(call.kind)
     return kind in (OpKind.SEND, OpKind.RECV) or is_piece(record, call)
 
 
-def _layers_of_gradients(record: RankRecord, views: list[_View]) -> None:
-    """The i-th gradient of a backward is the i-th in the ready order."""
+def _fill_gradient_layers(record: RankRecord, windows: list[_Window]) -> None:
+    """The i-th accumulated gradient of a backward pass is the i-th in the ready order."""
     order = ready_order(record.ddp)
     names = [record.ddp[one].parameters[i].name for one, i in order]
     if not names:
         return
-    for view in views:
+    for one in windows:
         by_step: dict[int, list[int]] = {}
-        for i in view.nodes:
-            if view.trace.name[i] == ACCUMULATE:
-                by_step.setdefault(int(view.step[i]), []).append(i)
+        for i in one.nodes:
+            if one.kineto.trace.name[i] == ACCUMULATE:
+                by_step.setdefault(int(one.step[i]), []).append(i)
         for rows in by_step.values():
             if len(rows) % len(names) == 0:
-                for at, i in enumerate(rows):
-                    view.layer[i] = names[at % len(names)].rpartition(".")[0]
+                for position, i in enumerate(rows):
+                    one.kineto.layer[i] = names[position % len(names)].rpartition(".")[0]
 
 
-def _layers_by_position(views: list[_View]) -> None:
-    """Backward nodes of light windows work for the same layers as those of a detail step that
-    ran the same nodes."""
+def _copy_layers_to_light_windows(windows: list[_Window]) -> None:
+    """Backward nodes of light windows get the layers of a detail step with the same nodes."""
     known: dict[tuple[str, ...], list[str]] = {}
-    steps: list[tuple[_View, list[int]]] = []
-    for view in views:
+    light_steps: list[tuple[KinetoRank, list[int]]] = []
+    for one in windows:
         by_step: dict[int, list[int]] = {}
-        for i in view.nodes:
-            by_step.setdefault(int(view.step[i]), []).append(i)
+        for i in one.nodes:
+            by_step.setdefault(int(one.step[i]), []).append(i)
         for rows in by_step.values():
-            if view.window.is_detailed:
-                names = tuple(view.trace.name[i] for i in rows)
-                known.setdefault(names, [view.layer[i] for i in rows])
+            if one.window.is_detailed:
+                names = tuple(one.kineto.trace.name[i] for i in rows)
+                known.setdefault(names, [one.kineto.layer[i] for i in rows])
             else:
-                steps.append((view, rows))
-    for view, rows in steps:
-        found = known.get(tuple(view.trace.name[i] for i in rows))
+                light_steps.append((one.kineto, rows))
+    for kineto, rows in light_steps:
+        found = known.get(tuple(kineto.trace.name[i] for i in rows))
         if found is not None:
             for i, layer in zip(rows, found, strict=True):
-                view.layer[i] = view.layer[i] or layer
+                kineto.layer[i] = kineto.layer[i] or layer
 
 
-def _draft(record: RankRecord, view: _View, workshop: Workshop) -> Draft:
-    trace = view.trace
-    draft = Draft.blank(trace.start_ns, trace.dur_ns)
-    number = workshop.strings.number
-    draft.name[:] = [number(name) for name in trace.name]
-    draft.layer[:] = [number(layer) if layer else NONE for layer in view.layer]
-    draft.step[:] = view.step
-    draft.phase[:] = view.phase
-    main = main_thread(trace)
-    used = view.step != NONE
-    used[[item.row for item in view.collectives]] = False
-    for at in np.unique(trace.thread[used]).tolist():
-        draft.stream[trace.thread == at] = (
-            workshop.stream(record.rank, StreamKind.MAIN_THREAD, "main thread")
-            if at == main
-            else workshop.stream(record.rank, StreamKind.THREAD, trace.threads[at].name)
-        )
-    kinds = np.array([KIND_OF_PHASE[phase] for phase in Phase], dtype=np.uint8)
-    draft.kind[:] = kinds[view.phase]
-    _end_with_step(record, view, draft, main)
-    for item in view.collectives:
-        draft.kind[item.row] = item.kind
-        draft.step[item.row] = item.step
-        draft.size_bytes[item.row] = item.size_bytes
-        draft.arrival_ns[item.row] = item.arrival_ns
-        draft.cause[item.row] = item.cause
-        draft.phase[item.row] = Phase.NONE if item.bucket == NONE else Phase.BACKWARD
-        draft.stream[item.row] = _communicator(record, item.group, workshop)
+def _window_events(record: RankRecord, one: _Window, builder: TraceBuilder) -> MutableEvents:
+    """Events within the window's steps."""
+    events = one.kineto.events
+    one.kineto.fill_names(builder)
+    on_threads = one.step != NONE
+    on_threads[[item.row for item in one.collectives if not item.is_on_device]] = False
+    one.kineto.fill_streams(record.rank, on_threads, builder)
+    _end_with_step(record, one)
+    phase = events.phase.copy()
+    for item in one.collectives:
+        events.kind[item.row] = item.kind
+        events.step[item.row] = item.step
+        events.size_bytes[item.row] = item.size_bytes
+        events.arrival_ns[item.row] = item.arrival_ns
+        events.cause[item.row] = item.cause
+        events.phase[item.row] = Phase.NONE if item.bucket == NONE else Phase.BACKWARD
+        if not item.is_on_device:
+            events.stream[item.row] = _communicator_stream(record, item.group, builder)
         if item.cause != NONE:
-            draft.phase[item.row] = view.phase[item.cause]
-            draft.kind[item.cause] = OpKind.LAUNCH
-    return _only(draft, view.step != NONE, view.collectives)
+            events.phase[item.row] = phase[item.cause]
+            events.kind[item.cause] = OpKind.LAUNCH
+    return _only(events, one.step != NONE, one.collectives)
 
 
-def _communicator(record: RankRecord, group: str | None, workshop: Workshop) -> int:
-    return workshop.stream(record.rank, StreamKind.COMMUNICATION, f"group {group or '0'}")
+def _communicator_stream(record: RankRecord, group: str | None, builder: TraceBuilder) -> int:
+    return builder.stream(record.rank, StreamKind.COMMUNICATION, f"group {group or '0'}")
 
 
-def _end_with_step(record: RankRecord, view: _View, draft: Draft, main: int) -> None:
-    """The recorder's own work at the end of a step lies within the optimizer's event."""
-    ends = np.array(record.step_end_ns, dtype=np.int64)
-    inside = (view.step != NONE) & (view.trace.thread == main)
-    limit = ends[np.clip(view.step[inside] - 1, 0, len(ends) - 1)]
-    draft.dur_ns[inside] = np.minimum(draft.dur_ns[inside], limit - draft.start_ns[inside])
+def _end_with_step(record: RankRecord, one: _Window) -> None:
+    """Cuts events at the end of their step: the recorder's own work lies in the optimizer's."""
+    events = one.kineto.events
+    ends_ns = np.array(record.step_end_ns, dtype=np.int64)
+    inside = (one.step != NONE) & (one.kineto.trace.thread == one.kineto.main_thread)
+    limit_ns = ends_ns[np.clip(one.step[inside] - 1, 0, len(ends_ns) - 1)]
+    events.dur_ns[inside] = np.minimum(events.dur_ns[inside], limit_ns - events.start_ns[inside])
 
 
-def _only(draft: Draft, keep: NDArray[np.bool_], collectives: list[Collective]) -> Draft:
-    place = np.cumsum(keep) - 1
+def _only(
+    events: MutableEvents, keep: NDArray[np.bool_], collectives: list[Collective]
+) -> MutableEvents:
+    new_row = np.cumsum(keep) - 1
     for item in collectives:
-        item.row = int(place[item.row])
-    kept = Draft(**{name: values[keep] for name, values in vars(draft).items()})
-    caused = kept.cause != NONE
-    launcher = kept.cause[caused]
-    kept.cause[caused] = np.where(keep[launcher], place[launcher], NONE)
+        item.row = int(new_row[item.row])
+    kept = MutableEvents(**{name: values[keep] for name, values in vars(events).items()})
+    has_cause = kept.cause != NONE
+    cause = kept.cause[has_cause]
+    kept.cause[has_cause] = np.where(keep[cause], new_row[cause], NONE)
     return kept
 
 
-def main_thread(trace: KinetoTrace) -> int:
-    """The one that updates parameters; else the busiest that is no device's."""
-    for prefix in ("Optimizer.step#", "Optimizer.zero_grad#", "ProfilerStep#"):
-        row = next(trace.named(prefix), None)
-        if row is not None:
-            return int(trace.thread[row])
-    counts = np.bincount(trace.thread, minlength=len(trace.threads))
-    counts[[thread.is_device for thread in trace.threads]] = -1
-    return int(counts.argmax())
-
-
-def _draft_calls(
+def _add_calls(
     rank: RecordedRank,
     steps: dict[RecordedCall, int],
     spans: dict[RecordedCall, tuple[int, int]],
-    workshop: Workshop,
+    builder: TraceBuilder,
 ) -> None:
-    """Calls that stand for communication without events: ``steps`` has the step of each, ``spans``
-    the time of those that took another than that of the call."""
+    """Adds events for calls that left none. ``steps`` has the step of each call, ``spans`` start
+    and end of those that differ from the call's own."""
     if not steps:
         return
     record = rank.record
-    times = [spans.get(call, (call.start_ns, call.end_ns)) for call in steps]
-    start = np.array([start_ns for start_ns, _ in times], dtype=np.int64)
-    end = np.array([end_ns for _, end_ns in times], dtype=np.int64)
-    draft = Draft.blank(start, np.maximum(end - start, 0))
+    times_ns = [spans.get(call, (call.start_ns, call.end_ns)) for call in steps]
+    start = np.array([start_ns for start_ns, _ in times_ns], dtype=np.int64)
+    end = np.array([end_ns for _, end_ns in times_ns], dtype=np.int64)
+    events = MutableEvents.blank(start, np.maximum(end - start, 0))
     for row, ((call, step), (start_ns, end_ns)) in enumerate(
-        zip(steps.items(), times, strict=True)
+        zip(steps.items(), times_ns, strict=True)
     ):
         kind = collective_kind(call.kind)
         assert kind is not None
-        draft.kind[row] = kind
-        draft.step[row] = step
-        draft.arrival_ns[row] = call.start_ns
-        draft.size_bytes[row] = min(max(0, call.size_bytes), 1 << 60)
-        draft.name[row] = workshop.strings.number(kind.label)
-        draft.stream[row] = _communicator(record, call.group, workshop)
+        events.kind[row] = kind
+        events.step[row] = step
+        events.arrival_ns[row] = call.start_ns
+        events.size_bytes[row] = min(max(0, call.size_bytes), MAX_SIZE_BYTES)
+        events.name[row] = builder.strings.number(kind.label)
+        events.stream[row] = _communicator_stream(record, call.group, builder)
         rank.collectives.append(
             Collective(
-                window=len(rank.drafts),
+                window=len(rank.parts),
                 row=row,
                 kind=kind,
                 step=step,
@@ -369,4 +325,4 @@ def _draft_calls(
                 is_estimated=True,
             )
         )
-    rank.drafts.append(draft)
+    rank.parts.append(events)

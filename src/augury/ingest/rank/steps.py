@@ -1,4 +1,4 @@
-"""When each step of a rank began and ended, and how it was recorded."""
+"""Start, end and state of each step of a rank: from its record, or from annotations in a trace."""
 
 from __future__ import annotations
 
@@ -9,15 +9,22 @@ import numpy as np
 from augury.core.columns import I4, I8, U1
 from augury.core.enums import StepState
 from augury.core.graph.graph import NONE
+from augury.core.ledger import Ledger
 from augury.core.trace.step_states import step_starts as starts_of
 from augury.core.trace.step_states import step_states
 from augury.core.trace.trace import Clock, Steps
 from augury.ingest.clocks.rank_clocks import to_common
+from augury.ingest.formats.kineto import KinetoTrace
 from augury.ingest.formats.rank_record import RankRecord, RecordedWindow
+from augury.ingest.vocabulary.torch import GLOO, OPTIMIZER_STEP, PROFILER_STEP, profiler_step
+
+AnnotatedStep = tuple[int, int, int, StepState]
+"""Number, start, end and state of a step."""
+_FAR_NS = 10**15
 
 
-def steps_of(records: list[RankRecord], clocks: Mapping[int, Clock]) -> Steps:
-    parts = [_of_rank(record, clocks[record.rank]) for record in records]
+def recorded_step_table(records: list[RankRecord], clocks: Mapping[int, Clock]) -> Steps:
+    parts = [_recorded_steps(record, clocks[record.rank]) for record in records]
     if not parts:
         return Steps.empty()
     return Steps(
@@ -29,19 +36,51 @@ def steps_of(records: list[RankRecord], clocks: Mapping[int, Clock]) -> Steps:
 
 
 def step_starts(record: RankRecord) -> I8:
+    """Returns the start of each recorded step."""
     return starts_of(record.step_end_ns, record.resumed)
 
 
 def step_at(record: RankRecord, times_ns: I8) -> I4:
-    """The step in which each time lies."""
+    """Returns the step in which each time lies."""
     ends = np.array(record.step_end_ns, dtype=np.int64)
     found: I4 = (np.searchsorted(ends, times_ns, side="left") + 1).astype(np.int32)
     return found
 
 
-def _of_rank(record: RankRecord, clock: Clock) -> Steps:
+def window_steps(
+    record: RankRecord, window: RecordedWindow, trace: KinetoTrace, ledger: Ledger
+) -> I4:
+    """Returns the step of each event of a window's trace; NONE outside of the window."""
+    step = step_at(record, trace.start_ns)
+    outside = (step <= window.first) | (step > window.last)
+    starts_ns = step_starts(record)
+    if window.first < len(starts_ns):
+        outside |= trace.start_ns < starts_ns[window.first]
+    is_late = np.zeros(len(step), dtype=bool)
+    is_late[[*trace.named(GLOO)]] = True
+    # Without a barrier the last collectives of a step may run after its end.
+    is_late &= outside & (step > window.last) & (trace.start_ns < window_closed_ns(record, window))
+    outside &= ~is_late
+    step[outside] = NONE
+    step[is_late] = window.last
+    is_far = outside & (np.abs(trace.start_ns - (record.step_end_ns or [0])[-1]) > _FAR_NS)
+    ledger.note(
+        "outside-window",
+        "an event lies days away from its job",
+        count=int(is_far.sum()),
+        example=window.trace or "",
+    )
+    return step
+
+
+def window_closed_ns(record: RankRecord, window: RecordedWindow) -> int:
+    """Returns the time at which the job went on after the window's last step."""
+    return max((at_ns for step, at_ns in record.resumed if step == window.last), default=0)
+
+
+def _recorded_steps(record: RankRecord, clock: Clock) -> Steps:
     size = len(record.step_end_ns)
-    cpu = _cpu(record)
+    cpu = _cpu_times(record)
     return Steps(
         rank=np.full(size, record.rank, dtype=np.int32),
         step=np.arange(1, size + 1, dtype=np.int32),
@@ -65,7 +104,7 @@ def _state(window: RecordedWindow) -> StepState:
     return StepState.DETAILED if window.is_detailed else StepState.TIMED
 
 
-def _cpu(record: RankRecord) -> tuple[I8, I8, I8]:
+def _cpu_times(record: RankRecord) -> tuple[I8, I8, I8]:
     size = len(record.step_end_ns)
     columns = tuple(np.full(size, NONE, dtype=np.int64) for _ in range(3))
     delays = np.array(record.step_delay_ns[:size], dtype=np.int64)
@@ -78,7 +117,7 @@ def _cpu(record: RankRecord) -> tuple[I8, I8, I8]:
             continue
         main = now.main_cpu_ns - before.main_cpu_ns
         everything = now.process_cpu_ns - before.process_cpu_ns
-        # Absurd readings are no readings.
+        # Absurd readings are dropped.
         if not 0 <= main < 1 << 60 or not 0 <= everything < 1 << 60:
             continue
         columns[0][step - 1] = main
@@ -86,3 +125,64 @@ def _cpu(record: RankRecord) -> tuple[I8, I8, I8]:
             columns[1][step - 1] = min(max(0, now.main_delay_ns - before.main_delay_ns), 1 << 60)
         columns[2][step - 1] = max(0, everything - main)
     return columns[0], columns[1], columns[2]
+
+
+def annotated_steps(trace: KinetoTrace, main_thread: int) -> list[AnnotatedStep]:
+    """Returns the steps that the profiler's schedule numbered; else one step from the end of each
+    update to the end of the next; else one step in all."""
+    found: list[AnnotatedStep] = []
+    for i in trace.named(PROFILER_STEP):
+        number = profiler_step(trace.name[i])
+        if number is not None and trace.thread[i] == main_thread:
+            start_ns = int(trace.start_ns[i])
+            found.append((number, start_ns, start_ns + int(trace.dur_ns[i]), StepState.TIMED))
+    if not found:
+        ends_ns = [
+            int(trace.start_ns[i] + trace.dur_ns[i])
+            for i in trace.named(OPTIMIZER_STEP)
+            if trace.thread[i] == main_thread
+        ]
+        begins_ns = [int(trace.start_ns.min()), *ends_ns]
+        found = [
+            (number, start_ns, end_ns, StepState.TIMED if number > 1 else StepState.DISTURBED)
+            for number, (start_ns, end_ns) in enumerate(
+                zip(begins_ns, ends_ns, strict=False), start=1
+            )
+        ]
+    if not found:
+        end_ns = int((trace.start_ns + trace.dur_ns).max())
+        return [(1, int(trace.start_ns.min()), end_ns, StepState.TIMED)]
+    unique = {step[0]: step for step in sorted(found, reverse=True)}
+    return sorted(unique.values())
+
+
+def annotated_step_at(steps: list[AnnotatedStep], times_ns: I8) -> I4:
+    """Returns the step of each time; a time between two steps belongs to the first of the two,
+    because work that it launched is still running."""
+    starts_ns = np.array([start_ns for _, start_ns, _, _ in steps], dtype=np.int64)
+    numbers = np.array([NONE, *(number for number, _, _, _ in steps)], dtype=np.int32)
+    found: I4 = numbers[np.searchsorted(starts_ns, times_ns, side="right")]
+    return found
+
+
+def annotated_step_table(
+    steps: Mapping[int, list[AnnotatedStep]], clocks: Mapping[int, Clock]
+) -> Steps:
+    """``steps`` and ``clocks`` by rank."""
+    rows = [(rank, *step) for rank, own in steps.items() for step in own]
+    table = np.array(rows, dtype=np.int64).reshape(-1, 5).T
+    moved = table[2:4].copy()
+    for rank, clock in clocks.items():
+        own = table[0] == rank
+        moved[:, own] = to_common(clock, moved[:, own])
+    unknown = np.full(table.shape[1], NONE, dtype=np.int64)
+    return Steps(
+        rank=table[0].astype(np.int32),
+        step=table[1].astype(np.int32),
+        start_ns=moved[0],
+        end_ns=moved[1],
+        state=table[4].astype(np.uint8),
+        cpu_ns=unknown,
+        delay_ns=unknown,
+        helper_cpu_ns=unknown,
+    )

@@ -1,1 +1,1 @@
-"""What went over the wire, from socket calls to what messages were for, and clocks from it."""
+"""Network traffic of a run: socket calls, messages, their attribution, and clocks from them."""

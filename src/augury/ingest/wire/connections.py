@@ -1,4 +1,4 @@
-"""The connections of a run, each with what both of its ends counted."""
+"""Connections of a run, with the bytes that both ends counted."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from augury.core.ledger import Ledger, Severity
 from augury.core.string_table import StringPool
 from augury.core.wire import Connections
 from augury.ingest.wire.pair_endpoints import End, Pair
-from augury.ingest.wire.recorder_files.wire_file import WireFile
+from augury.ingest.wire.wire_file import WireFile
 
-Leads = Callable[[int, int], int]
-"""From a file's number and a time by its clock to the common time."""
+ToCommon = Callable[[int, int], int]
+"""Converts a time on the clock of a file, by the file's number, to common time."""
 
 
 def connections_of(
     files: Sequence[WireFile],
     pairs: Sequence[Pair],
     strings: StringPool,
-    to_common: Leads,
+    to_common: ToCommon,
     ledger: Ledger,
 ) -> Connections:
-    tcp = [_of_tcp(file) for file in files]
+    tcp = [_tcp_readings(file) for file in files]
     rows: list[dict[str, int]] = []
     for a, b in pairs:
         file = files[a.file]
@@ -63,8 +63,8 @@ def connections_of(
     return Connections(**{name: np.array([row[name] for row in rows]) for name in rows[0]})
 
 
-def _of_tcp(file: WireFile) -> dict[int, tuple[int, int]]:
-    """Of each connection that TCP was asked about: retransmissions, and the shortest round trip."""
+def _tcp_readings(file: WireFile) -> dict[int, tuple[int, int]]:
+    """Retransmissions and shortest round trip of each connection with readings of ``TCP_INFO``."""
     states = file.states
     found: dict[int, tuple[int, int]] = {}
     for row in np.unique(states.connection).tolist():
@@ -83,8 +83,8 @@ def _bytes(files: Sequence[WireFile], end: End | None) -> tuple[int, int]:
 
 
 def _is_late(files: Sequence[WireFile], a: End, b: End | None) -> int:
-    """One that was made without waiting seems late to its own end; if both count the same bytes
-    nothing was missed."""
+    """A connection that was opened without blocking seems late at its own end; it is not if both
+    ends count the same bytes."""
     late = [
         end
         for end in (a, b)
@@ -108,14 +108,14 @@ def _note(rows: Sequence[dict[str, int]], ledger: Ledger) -> None:
     )
     ledger.note(
         "wire-unequal-bytes",
-        "the ends of a connection count different bytes: some were still under way, or not read",
+        "the ends of a connection count different bytes; some were in flight or not read",
         severity=Severity.INFO,
         count=len(unequal),
         example=f"{lost:,} bytes in all" if unequal else "",
     )
     ledger.note(
         "wire-late-connection",
-        "a connection was there before anybody looked: its bytes are counted from then on",
+        "a connection was open before recording began; its bytes are counted from then on",
         severity=Severity.INFO,
         count=sum(row["is_late"] for row in rows),
     )

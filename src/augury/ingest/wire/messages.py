@@ -1,7 +1,7 @@
-"""Messages from calls: what one call asked to send, and the calls that took it in.
+"""Messages from socket calls: what one call asked to send, and the calls that received it.
 
-TCP is a stream. A message is a range of bytes in it, and so is a receive: which belong together is
-a matter of positions alone.
+TCP is a stream. A message is a range of bytes in it, and so is a receive: their positions alone
+determine which belong together.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from numpy.typing import NDArray
 from augury.core.columns import I8
 from augury.core.graph.graph import NONE
 from augury.core.ledger import Ledger, Severity
-from augury.ingest.wire.attribution.gloo_messages import HEADER_BYTES
 from augury.ingest.wire.pair_endpoints import End, Pair
-from augury.ingest.wire.recorder_files.file_layout import RECEIVED, SENT
-from augury.ingest.wire.recorder_files.wire_file import WireFile
+from augury.ingest.wire.wire_file import WireFile
+from augury.ingest.wire.wire_file_rows import RECEIVED, SENT
 
 Columns = dict[str, NDArray[Any]]
-_MOST_ASKED = (1 << 32) - 1
-"""A call may ask for more than the record has room to say."""
+GLOO_HEADER_BYTES = 48
+_MAX_ASKED = (1 << 32) - 1
+"""Largest size that a recorded call can state; a call may ask for more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What one end noted of one direction, by position."""
+    """Calls of one end of a connection in one direction, sorted by position."""
 
     start_ns: I8
     end_ns: I8
@@ -43,10 +43,10 @@ class Stream:
 
 
 class ByteStreams:
-    """The calls of all files, by end and direction."""
+    """Calls of all files by end and direction."""
 
     def __init__(self, files: Sequence[WireFile], times: Sequence[tuple[I8, I8, I8]]) -> None:
-        """``times``: start, end and refusal of each file's calls on the common clock."""
+        """``times`` has start, end and refusal of each file's calls on the common clock."""
         self._files, self._times = files, times
         self._places: dict[tuple[int, int, int], slice] = {}
         for number, file in enumerate(files):
@@ -71,8 +71,9 @@ class ByteStreams:
 def messages_of(
     files: Sequence[WireFile], pairs: Sequence[Pair], streams: ByteStreams, ledger: Ledger
 ) -> Columns:
-    """The columns of Messages that calls tell, in their order; ``first_asked``: what the receive
-    asked for that begins with the message; ``is_framed``: that was a header."""
+    """Returns the columns of Messages that follow from calls. ``first_asked`` is the size that the
+    receive asked for which begins with the message; ``is_framed`` tells whether that was a header
+    of gloo's."""
     parts: list[Columns] = []
     for number, pair in enumerate(pairs):
         ways = [(pair.a, pair.b), *([(pair.b, pair.a)] if pair.b is not None else [])]
@@ -94,8 +95,8 @@ def messages_of(
 
 
 def _bytes_missed(files: Sequence[WireFile], src: End, dst: End | None) -> int:
-    """Where the sender's end was seen late, it had sent by then what was received beyond the rest
-    of it. A connection made without waiting seems late, and has missed nothing."""
+    """Bytes that the sender sent before the recorder saw the connection: the surplus of the bytes
+    received. A connection that was opened without blocking seems late but has missed nothing."""
     if dst is None or not files[src.file].ends.is_late[src.row]:
         return 0
     sent = int(files[src.file].ends.sent_bytes[src.row])
@@ -107,7 +108,7 @@ def _sent(sends: Stream, receives: Stream | None) -> Columns:
     first, last = _chains(sends)
     begin = sends.position[first]
     size = sends.position[last] + sends.done[last] - begin
-    taken = _taken_in(begin, size, receives)
+    received = _received(begin, size, receives)
     return {
         "position": begin,
         "size_bytes": size,
@@ -115,12 +116,12 @@ def _sent(sends: Stream, receives: Stream | None) -> Columns:
         "sent_ns": sends.end_ns[last],
         "refused_ns": np.add.reduceat(_waited(sends, first), first) if len(first) else begin,
         "is_cut": sends.done[last] < sends.asked[last],
-        **taken,
+        **received,
     }
 
 
 def _chains(sends: Stream) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """First and last call of each message: one that was not taken whole is followed by one that
+    """First and last call of each message: a call that was done in part is followed by a call that
     asks for exactly the rest."""
     if not len(sends):
         none = np.empty(0, dtype=np.intp)
@@ -129,14 +130,14 @@ def _chains(sends: Stream) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     goes_on = (
         (sends.position[1:] == sends.position[:-1] + sends.done[:-1])
         & (rest > 0)
-        & ((sends.asked[1:] == rest) | (sends.asked[:-1] == _MOST_ASKED))
+        & ((sends.asked[1:] == rest) | (sends.asked[:-1] == _MAX_ASKED))
     )
     first = np.concatenate([[0], np.flatnonzero(~goes_on) + 1])
     return first, np.append(first[1:], len(sends)) - 1
 
 
 def _waited(sends: Stream, first: NDArray[np.intp]) -> I8:
-    """Before each call: since the kernel refused, or had taken only some of it."""
+    """Time that each call waited since the kernel had refused, or done in part, the one before."""
     waited = np.where(sends.refused_ns > 0, sends.start_ns - sends.refused_ns, 0)
     since_rest = np.zeros_like(waited)
     since_rest[1:] = sends.start_ns[1:] - sends.end_ns[:-1]
@@ -146,8 +147,8 @@ def _waited(sends: Stream, first: NDArray[np.intp]) -> I8:
     return found
 
 
-def _taken_in(begin: I8, size: I8, receives: Stream | None) -> Columns:
-    """When the first and the last byte of each message had been received, and by which calls."""
+def _received(begin: I8, size: I8, receives: Stream | None) -> Columns:
+    """Times at which first and last byte of each message were received, and by which calls."""
     if receives is None or not len(receives):
         unknown = np.full(len(begin), NONE, dtype=np.int64)
         return {
@@ -165,17 +166,17 @@ def _taken_in(begin: I8, size: I8, receives: Stream | None) -> Columns:
     has_last = (last >= 0) & (ends[at_last] >= begin + size)
     begins_there = has_first & (receives.position[at_first] == begin)
     first_asked = np.where(begins_there, receives.asked[at_first], NONE)
-    rest = np.searchsorted(receives.position, begin + HEADER_BYTES, side="left")
+    rest = np.searchsorted(receives.position, begin + GLOO_HEADER_BYTES, side="left")
     rest_begins = (rest < len(receives)) & (
-        receives.position[np.minimum(rest, len(receives) - 1)] == begin + HEADER_BYTES
+        receives.position[np.minimum(rest, len(receives) - 1)] == begin + GLOO_HEADER_BYTES
     )
     return {
         "arrived_ns": np.where(has_first, receives.end_ns[at_first], NONE),
         "received_ns": np.where(has_last, receives.end_ns[at_last], NONE),
         "num_receives": np.maximum(0, last - first + 1),
         "first_asked": first_asked,
-        "is_framed": (first_asked == HEADER_BYTES)
-        & ((size == HEADER_BYTES) | ((size > HEADER_BYTES) & rest_begins)),
+        "is_framed": (first_asked == GLOO_HEADER_BYTES)
+        & ((size == GLOO_HEADER_BYTES) | ((size > GLOO_HEADER_BYTES) & rest_begins)),
     }
 
 
@@ -183,7 +184,7 @@ _NOTHING = Stream(*(np.empty(0, dtype=np.int64) for _ in range(6)))
 
 
 def _only_received(receives: Stream) -> Columns:
-    """Where the sender was not recorded nobody knows what it sent at once: one row a call."""
+    """One row per call: messages are unknown where the sender was not recorded."""
     unknown = np.full(len(receives), NONE, dtype=np.int64)
     return {
         "position": receives.position,
@@ -210,14 +211,14 @@ def _note_gaps(messages: Columns, ledger: Ledger) -> None:
     between = (messages["src"] != NONE) & (messages["dst"] != NONE)
     ledger.note(
         "wire-message-not-received",
-        "a message was sent between recorded processes, and its receipt was not kept",
+        "the receipt of a message between recorded processes was not kept",
         severity=Severity.INFO,
         count=int((between & (messages["received_ns"] == NONE)).sum()),
         remedy="record longer windows, or a larger buffer with --wire-events",
     )
     ledger.note(
         "wire-message-cut",
-        "only part of a message was kept, or sent",
+        "only a part of a message was kept or sent",
         severity=Severity.INFO,
         count=int(messages["is_cut"].sum()),
     )
@@ -225,7 +226,7 @@ def _note_gaps(messages: Columns, ledger: Ledger) -> None:
     early &= messages["received_ns"] < messages["send_ns"]
     ledger.note(
         "wire-received-before-sent",
-        "clocks say that a message was received before it was sent",
+        "a message was received before it was sent, by the aligned clocks",
         count=int(early.sum()),
         remedy="do not trust times between these processes",
     )

@@ -1,4 +1,4 @@
-"""Which two ends are one connection: each other's address and port, at the same time."""
+"""Pairs the two ends of each connection by address, port and time."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from augury.core.ledger import Ledger, Severity
-from augury.ingest.wire.recorder_files.wire_file import WireFile
+from augury.ingest.wire.wire_file import WireFile
 
 MAX_APART_NS = 120 * 10**9
-"""Ends that were opened further apart are of two connections, whatever clocks say."""
+"""Ends that were opened further apart belong to two connections, however clocks differ."""
 
 
 class End(NamedTuple):
-    """A connection as one process saw it: the file's place in the list, and the row in it."""
+    """One end of a connection: index of the file, and row in it."""
 
     file: int
     row: int
 
 
 class Pair(NamedTuple):
-    """``b`` is None where nobody recorded that end."""
+    """Both ends of a connection; ``b`` is None if that end was not recorded."""
 
     a: End
     b: End | None
 
 
 def pair_ends(files: Sequence[WireFile], ledger: Ledger) -> list[Pair]:
-    """In the order of ``a``, which is the earlier end in the list of files."""
+    """Returns pairs in the order of ``a``, which is the earlier end in the list of files."""
     ends: dict[tuple[str, str, str], list[End]] = defaultdict(list)
     for number, file in enumerate(files):
         for row, (own, peer) in enumerate(zip(file.own, file.peer, strict=True)):
@@ -48,14 +48,14 @@ def pair_ends(files: Sequence[WireFile], ledger: Ledger) -> list[Pair]:
 
 
 def _scope(address: str, host: str) -> str:
-    """Addresses of the loopback mean another thing on every host."""
+    """Loopback addresses are distinct on each host."""
     return host if address.startswith(("127.", "[::1]")) else ""
 
 
 def _match(
     files: Sequence[WireFile], there: list[End], back: list[End], partner: dict[End, End]
 ) -> None:
-    """A pair of ports may be used again later: those opened closest together are one."""
+    """A pair of ports may be reused: the ends opened closest together belong together."""
 
     def opened_ns(end: End) -> int:
         return int(files[end.file].ends.opened_ns[end.row])
@@ -76,13 +76,13 @@ def _note_unpaired(files: Sequence[WireFile], pairs: list[Pair], ledger: Ledger)
     alone = [pair.a for pair in pairs if pair.b is None]
     ledger.note(
         "wire-peer-not-recorded",
-        "a connection's other end was not recorded: nothing is known of when data arrived there",
+        "the other end of a connection was not recorded; arrival times there are unknown",
         severity=Severity.INFO,
         count=len(alone),
         remedy="record all processes of the job",
-        example=_words(files, alone[0]) if alone else "",
+        example=_label(files, alone[0]) if alone else "",
     )
-    late = [
+    inherited = [
         end
         for pair in pairs
         for end in (pair.a, pair.b)
@@ -90,14 +90,14 @@ def _note_unpaired(files: Sequence[WireFile], pairs: list[Pair], ledger: Ledger)
     ]
     ledger.note(
         "wire-inherited-connection",
-        "a process used a connection of its parent: its bytes are counted from then on",
+        "a process used a connection of its parent; bytes are counted from its first use",
         severity=Severity.INFO,
-        count=len(late),
-        example=_words(files, late[0]) if late else "",
+        count=len(inherited),
+        example=_label(files, inherited[0]) if inherited else "",
     )
 
 
-def _words(files: Sequence[WireFile], end: End) -> str:
+def _label(files: Sequence[WireFile], end: End) -> str:
     file = files[end.file]
-    who = f"rank {file.rank}" if file.rank >= 0 else f"process {file.pid}"
-    return f"{who}: {file.own[end.row]} to {file.peer[end.row]}"
+    process = f"rank {file.rank}" if file.rank >= 0 else f"process {file.pid}"
+    return f"{process}: {file.own[end.row]} to {file.peer[end.row]}"

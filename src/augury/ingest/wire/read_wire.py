@@ -1,4 +1,4 @@
-"""What went over the wire of a run: processes, connections and messages, on one clock."""
+"""Reads the network traffic of a run: processes, connections and messages, on one clock."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from augury.core.string_table import StringPool
 from augury.core.trace.trace import Clock, Trace
 from augury.core.wire import Messages, Wire, WireProcess, attributed_share
 from augury.ingest.clocks.rank_clocks import to_common
-from augury.ingest.wire.attribution.attribute_by_size import meaning_by_lengths
-from augury.ingest.wire.attribution.attribute_by_trace import meaning_by_trace
-from augury.ingest.wire.attribution.infer_ranks import places_of
-from augury.ingest.wire.attribution.message_kinds import kinds_of
+from augury.ingest.wire.attribution.attribute_by_size import attribute_by_size
+from augury.ingest.wire.attribution.attribute_by_trace import attribute_by_trace
+from augury.ingest.wire.attribution.gloo_messages import message_types
+from augury.ingest.wire.attribution.infer_ranks import infer_ranks
 from augury.ingest.wire.clocks.byte_flows import clocks_of_files
 from augury.ingest.wire.connections import connections_of
 from augury.ingest.wire.messages import ByteStreams, messages_of
 from augury.ingest.wire.pair_endpoints import pair_ends
-from augury.ingest.wire.recorder_files.wire_file import WireFile, read_wire_files
+from augury.ingest.wire.wire_file import WireFile, read_wire_files
 
 __all__ = ["attributed_share", "has_wire", "read_wire"]
 
@@ -33,15 +33,15 @@ def has_wire(folder: Path) -> bool:
 
 
 def read_wire(folder: Path, trace: Trace | None = None) -> Wire:
-    """With ``trace`` messages are told which of its collectives they belong to, and times are on
-    its clock; without one on a clock that the wire itself tells, and all-reduces are found by the
-    lengths of their messages."""
+    """With ``trace``, messages are attributed to its collectives and times are on its clock.
+    Without, clocks are aligned by the messages themselves, and all-reduces are found by the lengths
+    of their messages."""
     ledger = Ledger()
     files = read_wire_files(folder, ledger)
     if not files:
-        why = "".join(f": {anomaly.example}" for anomaly in ledger)
+        details = "".join(f": {anomaly.example}" for anomaly in ledger)
         raise InputError(
-            f"{folder} does not say what went over the wire{why}",
+            f"{folder} contains no record of socket calls{details}",
             remedy="record it with `augury run --wire --out DIR -- COMMAND`",
         )
     pairs = pair_ends(files, ledger)
@@ -50,24 +50,24 @@ def read_wire(folder: Path, trace: Trace | None = None) -> Wire:
     )
     strings = StringPool()
     connections = connections_of(
-        files, pairs, strings, lambda file, ns: _led(clocks, file, ns), ledger
+        files, pairs, strings, lambda file, ns: _to_common(clocks, file, ns), ledger
     )
     streams = ByteStreams(files, [_times(file, clocks.get(i)) for i, file in enumerate(files)])
     messages = messages_of(files, pairs, streams, ledger)
-    kinds = kinds_of(messages)
-    ranks = places_of([file.rank for file in files], messages, kinds, ledger)
+    types = message_types(messages)
+    ranks = infer_ranks([file.rank for file in files], messages, types, ledger)
     ends = _ranks_of(ranks, messages["src"]), _ranks_of(ranks, messages["dst"])
     if trace is not None:
-        meaning = meaning_by_trace(messages, kinds, ends, trace, ledger)
+        attribution = attribute_by_trace(messages, types, ends, trace, ledger)
     else:
-        meaning = meaning_by_lengths(messages, kinds, ends, max(ranks) + 1)
+        attribution = attribute_by_size(messages, types, ends, max(ranks) + 1)
     _note_losses(files, ledger)
     columns = messages | {
-        "kind": meaning.kind,
-        "payload_bytes": kinds.payload_bytes,
-        "group": meaning.group,
-        "sequence": meaning.sequence,
-        "turn": meaning.turn,
+        "kind": attribution.kind,
+        "payload_bytes": types.payload_bytes,
+        "group": attribution.group,
+        "sequence": attribution.sequence,
+        "turn": attribution.turn,
     }
     return Wire(
         processes=[
@@ -77,13 +77,13 @@ def read_wire(folder: Path, trace: Trace | None = None) -> Wire:
         connections=connections,
         messages=Messages(**{name: columns[name] for name, _ in Messages.schema()}),
         strings=strings.table(),
-        collectives=meaning.collectives,
+        collectives=attribution.collectives,
         ledger=ledger,
     )
 
 
 def _clocks_of_trace(files: Sequence[WireFile], trace: Trace) -> dict[int, Clock]:
-    """A process that is no rank has the clock of a rank on its host."""
+    """A process without a rank has the clock of a rank on its host."""
     of_rank = {facts.rank: facts.clock for facts in trace.ranks}
     of_host: dict[str, Clock] = {}
     for facts in trace.ranks:
@@ -94,12 +94,12 @@ def _clocks_of_trace(files: Sequence[WireFile], trace: Trace) -> dict[int, Clock
     }
 
 
-def _led(clocks: Mapping[int, Clock], file: int, ns: int) -> int:
+def _to_common(clocks: Mapping[int, Clock], file: int, ns: int) -> int:
     return int(to_common(clocks.get(file, Clock()), np.array([ns], dtype=np.int64))[0])
 
 
 def _times(file: WireFile, clock: Clock | None) -> tuple[I8, I8, I8]:
-    """Of its calls, on the common clock."""
+    """Start, end and refusal of the file's calls on the common clock."""
     calls = file.calls
     if clock is None or clock == Clock(source=clock.source):
         return calls.start_ns, calls.end_ns, calls.refused_ns
@@ -129,19 +129,19 @@ def _process(file: WireFile, rank: int, clock: Clock) -> WireProcess:
 def _note_losses(files: Sequence[WireFile], ledger: Ledger) -> None:
     ledger.note(
         "wire-written-over",
-        "the buffer of a process was full: its oldest calls were lost to later ones",
+        "the buffer of a process was full; its oldest calls were overwritten",
         count=sum(file.calls_written_over for file in files),
-        remedy="record shorter windows, or give more room with --wire-events",
+        remedy="record shorter windows, or enlarge the buffer with --wire-events",
     )
     ledger.note(
         "wire-not-kept",
-        "calls outside of windows were counted and not kept",
+        "calls outside of windows were counted but not kept",
         severity=Severity.INFO,
         count=sum(file.calls_not_kept for file in files),
     )
     ledger.note(
         "wire-connections-lost",
-        "a process had more connections than the record has room for: nothing is known of them",
+        "a process had more connections than its record has rows for",
         count=sum(file.connections_lost for file in files),
     )
     known = [file.rank for file in files if file.rank >= 0]
@@ -152,10 +152,10 @@ def _note_losses(files: Sequence[WireFile], ledger: Ledger) -> None:
         count=len(missing),
         example=f"rank {missing[0]}" if missing else "",
     )
-    again = len(known) - len(set(known))
+    num_repeated = len(known) - len(set(known))
     ledger.note(
         "wire-rank-twice",
-        "several processes say that they are the same rank, as after a restart",
+        "several processes state the same rank, as after a restart",
         severity=Severity.INFO,
-        count=again,
+        count=num_repeated,
     )

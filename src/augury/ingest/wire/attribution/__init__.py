@@ -1,1 +1,1 @@
-"""Which collective each message belongs to."""
+"""Attribution of messages to the collectives that sent them."""

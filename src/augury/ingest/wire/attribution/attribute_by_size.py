@@ -1,4 +1,4 @@
-"""Payload between ranks as what the lengths of messages give away, where there is no Trace."""
+"""Attributes messages to all-reduces by their lengths alone, for runs without a Trace."""
 
 from __future__ import annotations
 
@@ -11,65 +11,73 @@ from augury.core.columns import I4
 from augury.core.enums import OpKind
 from augury.core.ledger import Ledger
 from augury.core.wire import Algorithm, MessageKind
-from augury.ingest.wire.attribution.attribution import Meaning, Rows, between, collectives_of
-from augury.ingest.wire.attribution.collective_spans import Shared
+from augury.ingest.wire.attribution.attribution import Attribution, Rows, between, collectives_of
 from augury.ingest.wire.attribution.find_rings import find_rings
-from augury.ingest.wire.attribution.message_kinds import Kinds
+from augury.ingest.wire.attribution.gloo_messages import MessageTypes
+from augury.ingest.wire.attribution.match_messages import WireCollective
 from augury.ingest.wire.messages import Columns
 
 
-def meaning_by_lengths(
-    messages: Columns, kinds: Kinds, ranks: tuple[I4, I4], num_ranks: int
-) -> Meaning:
-    """Group 0 is all ranks; all-reduces are numbered in the order of their first messages. The
-    n-th of one size is the same one on all links."""
-    meaning = Meaning.of(kinds)
+def attribute_by_size(
+    messages: Columns, types: MessageTypes, ranks: tuple[I4, I4], num_ranks: int
+) -> Attribution:
+    """Group 0 contains all ranks. All-reduces are numbered in the order of their first messages;
+    the n-th all-reduce of one size is the same one on all links."""
+    attribution = Attribution.unknown(types)
     links = [
         (src, rows)
-        for src, dst, rows in between(messages, kinds.is_gloo, ranks)
+        for src, dst, rows in between(messages, types.is_gloo, ranks)
         if dst == (src - 1) % num_ranks
     ]
     usual = Counter(
         size_bytes
         for src, rows in links
-        for size_bytes, _ in _rings(messages, kinds, rows, num_ranks, src, {})
+        for size_bytes, _ in _rings(messages, types, rows, num_ranks, src, {})
     )
     rings: dict[tuple[int, int], list[Rows]] = {}
     for src, rows in links:
         seen: Counter[int] = Counter()
-        for size_bytes, own in _rings(messages, kinds, rows, num_ranks, src, usual):
+        for size_bytes, own in _rings(messages, types, rows, num_ranks, src, usual):
             rings.setdefault((size_bytes, seen[size_bytes]), []).append(own)
             seen[size_bytes] += 1
-    shared: list[Shared] = []
+    collectives: list[WireCollective] = []
     send_ns = messages["send_ns"]
     for (size_bytes, _), parts in sorted(
         rings.items(), key=lambda item: min(int(send_ns[own[0]]) for own in item[1])
     ):
         for own in parts:
-            meaning.give(own, MessageKind.COLLECTIVE, 0, len(shared))
-        members = range(num_ranks)
-        shared.append(
-            Shared(0, len(shared), OpKind.ALL_REDUCE, members, size_bytes, algorithm=Algorithm.RING)
+            attribution.assign(own, MessageKind.COLLECTIVE, 0, len(collectives))
+        collectives.append(
+            WireCollective(
+                group=0,
+                sequence=len(collectives),
+                kind=OpKind.ALL_REDUCE,
+                members=range(num_ranks),
+                size_bytes=size_bytes,
+                algorithm=Algorithm.RING,
+            )
         )
-    meaning.collectives = collectives_of(shared, kinds.payload_bytes, meaning, Ledger())
-    return meaning
+    attribution.collectives = collectives_of(
+        collectives, types.payload_bytes, attribution, Ledger()
+    )
+    return attribution
 
 
 def _rings(
     messages: Columns,
-    kinds: Kinds,
+    types: MessageTypes,
     rows: Rows,
     num_ranks: int,
     place: int,
     usual: Mapping[int, int],
 ) -> list[tuple[int, Rows]]:
-    """Size and messages of each, in the order of their first messages. Several connections between
-    two ranks are of several groups, which do not wait for each other."""
+    """Returns size and messages of each ring in the order of first messages. Several connections
+    between two ranks belong to several groups, which run independently."""
     found: list[tuple[int, Rows]] = []
     connection = messages["connection"][rows]
     for one in np.unique(connection).tolist():
         own = rows[connection == one]
-        lengths = kinds.payload_bytes[own]
+        lengths = types.payload_bytes[own]
         for ring in find_rings(messages["send_ns"][own], lengths, num_ranks, place, usual):
             found.append((ring.size_bytes, own[ring.rows]))
     return sorted(found, key=lambda entry: int(messages["send_ns"][entry[1][0]]))

@@ -1,4 +1,4 @@
-"""What payload between ranks was for, as it is filled in bit by bit."""
+"""Attribution of messages to collectives: columns to fill, and the collectives that result."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ from augury.core.enums import OpKind
 from augury.core.graph.graph import NONE
 from augury.core.ledger import Ledger
 from augury.core.wire import Collectives, MessageKind
-from augury.ingest.wire.attribution.collective_spans import Shared
-from augury.ingest.wire.attribution.gloo_messages import all_reduce_bytes
-from augury.ingest.wire.attribution.message_kinds import Kinds
+from augury.ingest.wire.attribution.gloo_messages import MessageTypes, all_reduce_bytes
+from augury.ingest.wire.attribution.match_messages import WireCollective
 from augury.ingest.wire.messages import Columns
 
 Rows = NDArray[np.intp]
 
 
 @dataclass(slots=True)
-class Meaning:
-    """Columns of Messages, and the collectives that they belong to."""
+class Attribution:
+    """Columns of Messages, and the collectives that the messages belong to."""
 
     kind: U1
     group: I4
@@ -32,13 +31,13 @@ class Meaning:
     collectives: Collectives
 
     @classmethod
-    def of(cls, kinds: Kinds) -> Meaning:
-        size = len(kinds.kind)
+    def unknown(cls, types: MessageTypes) -> Attribution:
+        size = len(types.kind)
         none = np.full((3, size), NONE, dtype=np.int32)
-        return cls(kinds.kind.copy(), none[0], none[1], none[2], Collectives.empty())
+        return cls(types.kind.copy(), none[0], none[1], none[2], Collectives.empty())
 
-    def give(self, rows: Rows, kind: MessageKind, group: int, sequence: int) -> None:
-        """All that one rank sends another for one collective, in order."""
+    def assign(self, rows: Rows, kind: MessageKind, group: int, sequence: int) -> None:
+        """``rows`` are the messages of one collective from one rank to another, in order."""
         self.kind[rows] = kind
         self.group[rows], self.sequence[rows] = group, sequence
         self.turn[rows] = np.arange(len(rows))
@@ -47,7 +46,8 @@ class Meaning:
 def between(
     messages: Columns, chosen: NDArray[np.bool_], ranks: tuple[I4, I4]
 ) -> Iterator[tuple[int, int, Rows]]:
-    """Those from each rank to each other one, in the order in which they were sent."""
+    """Yields source, destination and rows of the chosen messages of each pair of ranks, in order of
+    sending."""
     src, dst = ranks
     rows = np.flatnonzero(chosen & (src >= 0) & (dst >= 0) & (messages["send_ns"] >= 0))
     order = np.lexsort((messages["send_ns"][rows], dst[rows], src[rows]))
@@ -60,39 +60,44 @@ def between(
 
 
 def collectives_of(
-    shared: Sequence[Shared], payload_bytes: I8, meaning: Meaning, ledger: Ledger
+    collectives: Sequence[WireCollective],
+    payload_bytes: I8,
+    attribution: Attribution,
+    ledger: Ledger,
 ) -> Collectives:
-    rows = np.flatnonzero(meaning.sequence != NONE)
+    """Compares the payload of each collective with the payload that its size implies."""
+    rows = np.flatnonzero(attribution.sequence != NONE)
     sent: dict[tuple[int, int], int] = {}
-    keys = meaning.group[rows].astype(np.int64) << 32 | meaning.sequence[rows]
+    keys = attribution.group[rows].astype(np.int64) << 32 | attribution.sequence[rows]
     found, place = np.unique(keys, return_inverse=True)
     sums = np.bincount(place, weights=payload_bytes[rows].astype(np.float64), minlength=len(found))
     for key, total in zip(found.tolist(), sums.tolist(), strict=True):
         sent[key >> 32, key & 0xFFFFFFFF] = round(total)
-    expected = [_expected(one) for one in shared]
-    payload = [sent.get((one.group, one.sequence), 0) for one in shared]
-    odd = [one for one, e, p in zip(shared, expected, payload, strict=True) if e not in (NONE, p)]
+    expected = [_expected_bytes(one) for one in collectives]
+    payload = [sent.get((one.group, one.sequence), 0) for one in collectives]
+    compared = zip(collectives, expected, payload, strict=True)
+    odd = [one for one, due_bytes, sent_bytes in compared if due_bytes not in (NONE, sent_bytes)]
     ledger.note(
         "wire-unequal-collective",
-        "for a collective more or less was sent than its size says",
+        "the payload of a collective differs from the payload that its size implies",
         count=len(odd),
-        remedy="a larger buffer (--wire-events) if calls were written over",
+        remedy="record with a larger buffer (--wire-events) if calls were overwritten",
         example=f"{odd[0].kind.label} {odd[0].sequence} of group {odd[0].group}" if odd else "",
     )
     return Collectives(
-        group=np.array([one.group for one in shared]),
-        sequence=np.array([one.sequence for one in shared]),
-        kind=np.array([one.kind for one in shared]),
-        algorithm=np.array([one.algorithm for one in shared]),
-        num_ranks=np.array([len(one.members) for one in shared]),
-        size_bytes=np.array([one.size_bytes for one in shared]),
+        group=np.array([one.group for one in collectives]),
+        sequence=np.array([one.sequence for one in collectives]),
+        kind=np.array([one.kind for one in collectives]),
+        algorithm=np.array([one.algorithm for one in collectives]),
+        num_ranks=np.array([len(one.members) for one in collectives]),
+        size_bytes=np.array([one.size_bytes for one in collectives]),
         payload_bytes=np.array(payload),
         expected_bytes=np.array(expected),
     )
 
 
-def _expected(one: Shared) -> int:
-    """What all ranks together should have sent."""
+def _expected_bytes(one: WireCollective) -> int:
+    """Payload that all ranks send in total; NONE if unknown."""
     size = len(one.members)
     if one.size_bytes <= 0:
         return NONE
@@ -100,4 +105,4 @@ def _expected(one: Shared) -> int:
         return all_reduce_bytes(one.size_bytes, size)
     if one.kind in (OpKind.ALL_GATHER, OpKind.BROADCAST):
         return (size - 1) * one.size_bytes
-    return one.size_bytes if one.is_from_one_to_one else NONE
+    return one.size_bytes if one.is_point_to_point else NONE

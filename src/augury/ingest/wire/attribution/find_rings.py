@@ -1,9 +1,8 @@
-"""All-reduces told by nothing but the lengths of messages: for jobs of which there is no Trace.
+"""Finds ring all-reduces by the lengths of messages alone.
 
-A ring sends segments of one size, but for the last: from that size, the last one's, and where in
-the order it comes, follows how many bytes were reduced. What follows so is written out and held
-against the messages, each of them. Messages of other lengths in between belong to another ring
-that runs at the same time.
+A ring sends segments of one size; only the last segment is shorter. These two sizes and the place
+of the last segment determine how many bytes were reduced. The lengths that follow are compared with
+all messages. Messages of other lengths in between belong to another ring at the same time.
 """
 
 from __future__ import annotations
@@ -20,21 +19,21 @@ from augury.core.gloo_segments import ELEMENT_SIZES, MAX_SEGMENT_BYTES, SEGMENTS
 from augury.ingest.wire.attribution.gloo_messages import all_reduce_lengths
 
 _FAR = 4096
-"""Messages that are looked at for one ring of large segments: some gigabytes."""
+"""Messages considered for one ring of large segments: some gigabytes."""
 _AT_ONCE = 4
-"""Rings whose messages may be mixed up."""
+"""Rings whose messages may be interleaved."""
 _DISTINCT = 6
 _MOST_RANKS = 4096
-_PATIENCE = 5_000
-"""Places at which nothing fits, until it is clear that there are no rings."""
+_MAX_FAILED = 5_000
+"""Search stops after this many places without a ring."""
 _AT_THE_END = 1.5
-"""As a pause, that nothing follows."""
+"""Relative length of the pause after the last message."""
 
 Rows = NDArray[np.intp]
 
 
 class Ring(NamedTuple):
-    """``rows`` of the messages that were given."""
+    """Rows of the ring's messages, and the bytes that were reduced."""
 
     rows: Rows
     size_bytes: int
@@ -53,12 +52,12 @@ def find_rings(
     place: int,
     usual: Mapping[int, int] = MappingProxyType({}),
 ) -> list[Ring]:
-    """From messages of the rank at ``place`` to the one before it, in their order. What fits
-    nothing is passed over. ``usual``: sizes, and how often they were found; where several fit, the
-    most usual is taken."""
+    """Searches the messages from the rank at ``place`` to the rank before it, in order. Messages
+    that fit no ring are skipped. ``usual`` counts known sizes: of several sizes that fit, the most
+    frequent is chosen."""
     found: list[Ring] = []
     free = np.ones(len(lengths), dtype=bool)
-    hopeless: set[bytes] = set()
+    failed: set[bytes] = set()
     if num_ranks > _MOST_RANKS:
         return found
     near = min(_FAR, _AT_ONCE * 2 * SEGMENTS_A_RANK * num_ranks)
@@ -71,11 +70,11 @@ def find_rings(
         ahead = at + np.flatnonzero(free[at : at + (_FAR if is_large else near)])
         surroundings = lengths[ahead[:near]].tobytes()
         fit = None
-        if surroundings not in hopeless:
+        if surroundings not in failed:
             fit = _best(times_ns, lengths, ahead, num_ranks, place, usual)
         if fit is None:
-            hopeless.add(surroundings)
-            if len(hopeless) > _PATIENCE:
+            failed.add(surroundings)
+            if len(failed) > _MAX_FAILED:
                 break
             at += 1
             continue
@@ -92,9 +91,9 @@ def _best(
     place: int,
     usual: Mapping[int, int],
 ) -> _Fit | None:
-    """Of those that fit, one without other messages in between, if there is any; else the one
-    whose end stands out most by a pause: two of one size may look like one of twice that. If none
-    does, the longest."""
+    """Prefers a ring without other messages in between; then the most usual size; then the longest
+    pause after it, because two rings of one size may look like one of twice that size; then the
+    longest ring."""
     fits: dict[tuple[bool, int], _Fit] = {}
     for segment, rows, sizes in _guesses(lengths, ahead, num_ranks, place):
         seen = lengths[rows]
@@ -106,7 +105,7 @@ def _best(
                 is_in_one = count > 0 and bool(rows[count - 1] == ahead[count - 1])
                 if not count or (is_in_one, count) in fits:
                     continue
-                if is_in_one or _leaves_none(lengths, ahead, rows[:count]):
+                if is_in_one or _leaves_no_segment(lengths, ahead, rows[:count]):
                     pause = _stands_out(times_ns[ahead if is_in_one else rows], count)
                     fits[is_in_one, count] = _Fit(rows[:count], size_bytes, pause)
 
@@ -119,18 +118,18 @@ def _best(
 
 
 def _fitting(size_bytes: int, element_bytes: int, ahead: I8, num_ranks: int, place: int) -> int:
-    """How many messages are those of such a ring; 0 if they are not."""
+    """Number of messages of such a ring; 0 if the lengths differ."""
     if size_bytes % element_bytes:
         return 0
     expected = all_reduce_lengths(size_bytes, num_ranks, place, element_bytes)
     count = len(expected)
-    is_so = 0 < count <= len(ahead) and np.array_equal(expected, ahead[:count])
-    return count if is_so else 0
+    is_equal = 0 < count <= len(ahead) and np.array_equal(expected, ahead[:count])
+    return count if is_equal else 0
 
 
-def _leaves_none(lengths: I8, ahead: Rows, rows: Rows) -> bool:
-    """Whether none of the messages in between is a little shorter than its segments: that would be
-    the last one of the same ring."""
+def _leaves_no_segment(lengths: I8, ahead: Rows, rows: Rows) -> bool:
+    """Whether no message in between is slightly shorter than the segments: that would be the last
+    segment of the same ring."""
     between = ahead[(ahead > rows[0]) & (ahead < rows[-1])]
     others = lengths[np.setdiff1d(between, rows, assume_unique=True)]
     short_by = lengths[rows].max() - others
@@ -138,7 +137,7 @@ def _leaves_none(lengths: I8, ahead: Rows, rows: Rows) -> bool:
 
 
 def _stands_out(times_ns: I8, count: int) -> float:
-    """How much longer the pause behind messages is than those between them."""
+    """Ratio of the pause after the messages to the longest pause between them."""
     if count == len(times_ns):
         return _AT_THE_END
     if count == 1:
@@ -150,8 +149,7 @@ def _stands_out(times_ns: I8, count: int) -> float:
 def _guesses(
     lengths: I8, ahead: Rows, num_ranks: int, place: int
 ) -> Iterator[tuple[int, Rows, list[int]]]:
-    """The segment of a ring that may have begun here, rows that it may have sent, and sizes that
-    it may have."""
+    """Yields segment size, rows and possible sizes of rings that may begin here."""
     seen = lengths[ahead]
     first = int(seen[0])
     if first > MAX_SEGMENT_BYTES:
@@ -167,7 +165,7 @@ def _guesses(
 
 
 def _few(segment: int, last: int, num_ranks: int) -> Iterator[int]:
-    """Small sums have a fixed number of segments, of which some are empty if they are tiny."""
+    """Small sums have a fixed number of segments; some are empty if the sum is tiny."""
     most = SEGMENTS_A_RANK * num_ranks
     fewest = most * (segment - max(ELEMENT_SIZES)) // segment
     for num_segments in range(max(1, fewest), most + 1):
@@ -175,8 +173,8 @@ def _few(segment: int, last: int, num_ranks: int) -> Iterator[int]:
 
 
 def _many(seen: I8, segment: int, last: int, num_ranks: int, place: int) -> Iterator[int]:
-    """Large ones have more segments, all of them in use. The last is shorter, where it is at all,
-    and tells by its place how many there are."""
+    """Large sums have more segments, none of them empty. The place of the last segment, if it is
+    shorter, determines their number."""
     shorter = np.flatnonzero(seen != segment)
     other = int(shorter[0]) if len(shorter) else len(seen)
     for per_rank in range(SEGMENTS_A_RANK + 1, other + 2):
@@ -188,7 +186,7 @@ def _many(seen: I8, segment: int, last: int, num_ranks: int, place: int) -> Iter
 
 
 def _place_of_last(num_segments: int, per_rank: int, num_ranks: int, place: int) -> int:
-    """Where the last segment first comes in the order of what a rank sends."""
+    """Place of the last segment among the messages of a rank."""
     if place < num_ranks - 1:
         return num_segments - 1 - (place + 1) * per_rank
     return per_rank * (num_ranks - 1) + num_segments - 1 - place * per_rank

@@ -1,4 +1,4 @@
-"""Which process is which rank, where none of them said: by who sends to whom in a ring."""
+"""Infers the ranks of processes from the direction of rings, where no process states its rank."""
 
 from __future__ import annotations
 
@@ -10,40 +10,42 @@ from augury.core.columns import I4
 from augury.core.graph.graph import NONE
 from augury.core.ledger import Ledger, Severity
 from augury.ingest.wire.attribution.find_rings import find_rings
-from augury.ingest.wire.attribution.message_kinds import Kinds
+from augury.ingest.wire.attribution.gloo_messages import MessageTypes
 from augury.ingest.wire.messages import Columns
 
 _MOST_PROCESSES = 4096
 _TRIED = 2000
-"""Messages of each process that have to fit."""
+"""Messages of each process that are compared."""
 
 
-def places_of(ranks: Sequence[int], messages: Columns, kinds: Kinds, ledger: Ledger) -> list[int]:
-    """The rank of each process: as it said; if none did, as it follows from what they sent."""
-    if any(rank >= 0 for rank in ranks) or not kinds.is_gloo.any():
+def infer_ranks(
+    ranks: Sequence[int], messages: Columns, types: MessageTypes, ledger: Ledger
+) -> list[int]:
+    """Returns the stated ranks of processes; if none is stated, ranks inferred from messages."""
+    if any(rank >= 0 for rank in ranks) or not types.is_gloo.any():
         return list(ranks)
-    circle = _circle(messages, kinds)
+    circle = _circle(messages, types)
     if circle is None:
         return list(ranks)
     size = len(circle)
-    best = max(range(size), key=lambda turn: (_fitting(messages, kinds, circle, turn), -turn))
-    places = list(ranks)
+    best = max(range(size), key=lambda turn: (_fitting(messages, types, circle, turn), -turn))
+    inferred = list(ranks)
     for at, process in enumerate(circle):
-        places[process] = (at + best) % size
+        inferred[process] = (at + best) % size
     ledger.note(
         "wire-ranks-inferred",
-        "no process said which rank it is: taken from who sends to whom",
+        "no process stated its rank; ranks were inferred from the direction of rings",
         severity=Severity.INFO,
         count=size,
         remedy="set RANK for every process of the job",
     )
-    return places
+    return inferred
 
 
-def _circle(messages: Columns, kinds: Kinds) -> list[int] | None:
-    """Processes in the order of their ranks, from any of them on: each sends most to the one
-    before it."""
-    rows = kinds.is_gloo & (messages["src"] != NONE) & (messages["dst"] != NONE)
+def _circle(messages: Columns, types: MessageTypes) -> list[int] | None:
+    """Processes in the order of their ranks, starting anywhere: each sends most to the rank before
+    it. None if they form no circle."""
+    rows = types.is_gloo & (messages["src"] != NONE) & (messages["dst"] != NONE)
     src, dst = messages["src"][rows], messages["dst"][rows]
     if not len(src):
         return None
@@ -51,7 +53,7 @@ def _circle(messages: Columns, kinds: Kinds) -> list[int] | None:
     if size > _MOST_PROCESSES:
         return None
     sent = np.zeros((size, size), dtype=np.int64)
-    np.add.at(sent, (src, dst), kinds.payload_bytes[rows])
+    np.add.at(sent, (src, dst), types.payload_bytes[rows])
     before: I4 = sent.argmax(axis=1).astype(np.int32)
     talking = np.unique(src)
     circle = [int(talking[0])]
@@ -61,17 +63,17 @@ def _circle(messages: Columns, kinds: Kinds) -> list[int] | None:
     return [circle[0], *circle[:0:-1]] if is_whole else None
 
 
-def _fitting(messages: Columns, kinds: Kinds, circle: list[int], turn: int) -> int:
-    """How many messages fit if the first of the circle is rank ``turn``."""
+def _fitting(messages: Columns, types: MessageTypes, circle: list[int], turn: int) -> int:
+    """Number of messages that fit if the first process of the circle is rank ``turn``."""
     total = 0
     for at, process in enumerate(circle):
         dst = circle[at - 1]
         rows = np.flatnonzero(
-            kinds.is_gloo & (messages["src"] == process) & (messages["dst"] == dst)
+            types.is_gloo & (messages["src"] == process) & (messages["dst"] == dst)
         )
         rows = rows[np.argsort(messages["send_ns"][rows], kind="stable")][:_TRIED]
         place = (at + turn) % len(circle)
-        rings = find_rings(messages["send_ns"][rows], kinds.payload_bytes[rows], len(circle), place)
-        # Few long rings say more than many of one message each, which fit whatever the place.
+        rings = find_rings(messages["send_ns"][rows], types.payload_bytes[rows], len(circle), place)
+        # A ring of one message fits at any place; long rings tell more.
         total += sum(len(ring.rows) - 1 for ring in rings)
     return total

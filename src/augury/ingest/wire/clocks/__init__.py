@@ -1,1 +1,1 @@
-"""Clocks of ranks from messages alone."""
+"""Alignment of clocks by messages."""

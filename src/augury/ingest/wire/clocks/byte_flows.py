@@ -1,4 +1,4 @@
-"""From what processes left of their socket calls to how their clocks go."""
+"""Clocks of processes and ranks from the socket calls that they recorded."""
 
 from __future__ import annotations
 
@@ -13,24 +13,26 @@ from augury.ingest.run_files import ReadBudget
 from augury.ingest.wire.clocks.clock_bounds import Flow, wire_bounds
 from augury.ingest.wire.clocks.wire_clocks import align_wire
 from augury.ingest.wire.pair_endpoints import End, Pair, pair_ends
-from augury.ingest.wire.recorder_files.file_layout import RECEIVED, SENT
-from augury.ingest.wire.recorder_files.wire_file import WireFile, read_wire_files
+from augury.ingest.wire.wire_file import WireFile, read_wire_files
+from augury.ingest.wire.wire_file_rows import RECEIVED, SENT
 
 
 def clocks_of_files(
     files: Sequence[WireFile], pairs: Sequence[Pair], ledger: Ledger, *, reference: int = 0
 ) -> dict[int, Clock]:
-    """By the place of each file in the list: how to lead its clock to that of ``reference``.
-    Where the wire does not tell, it is left out."""
+    """Returns the clock of each file, by its index, relative to the file ``reference``. Files that
+    messages do not connect to it are left out."""
     bounds = wire_bounds(flows(files, pairs), [file.host for file in files], ledger)
     clocks = align_wire(bounds, reference, ledger)
-    lost = [file for number, file in enumerate(files) if file.rank >= 0 and number not in clocks]
+    unconnected = [
+        file for number, file in enumerate(files) if file.rank >= 0 and number not in clocks
+    ]
     ledger.note(
         "clock-not-on-wire",
-        "no traffic that goes both ways joins a rank to the first rank's host",
+        "no two-way traffic connects a rank to the host of the first rank",
         severity=Severity.INFO,
-        count=len(lost),
-        example=f"rank {lost[0].rank} on {lost[0].host[:64]}" if lost else "",
+        count=len(unconnected),
+        example=f"rank {unconnected[0].rank} on {unconnected[0].host[:64]}" if unconnected else "",
     )
     return clocks
 
@@ -38,8 +40,8 @@ def clocks_of_files(
 def clocks_of_ranks(
     folder: Path, first_rank: int, ledger: Ledger, budget: ReadBudget | None = None
 ) -> dict[int, Clock]:
-    """What the wire tells of each rank's clock, compared with the first one's; of ranks on its
-    host that is nothing. Whatever is wrong with the files is told where their calls are read."""
+    """Returns the clock of each rank relative to the first rank; ranks on its host are left out.
+    Problems of the files are noted elsewhere, where messages are read."""
     aside = Ledger()
     files = read_wire_files(folder, aside, budget)
     reference = next((i for i, file in enumerate(files) if file.rank == first_rank), None)
@@ -54,13 +56,13 @@ def clocks_of_ranks(
 
 
 def flows(files: Sequence[WireFile], pairs: Sequence[Pair]) -> Iterator[Flow]:
-    """Both directions of every connection whose bytes both ends count from the same one on."""
+    """Yields both directions of every connection whose ends count from the same byte."""
     where = [_first_rows(file) for file in files]
     for a, b in pairs:
         if b is None:
             continue
         for sender, receiver in ((a, b), (b, a)):
-            if not _count_alike(files, sender, receiver):
+            if not _count_from_same_byte(files, sender, receiver):
                 continue
             sent, received = _rows(where, sender, SENT), _rows(where, receiver, RECEIVED)
             there, here = files[sender.file].calls, files[receiver.file].calls
@@ -76,21 +78,21 @@ def flows(files: Sequence[WireFile], pairs: Sequence[Pair]) -> Iterator[Flow]:
             )
 
 
-def _count_alike(files: Sequence[WireFile], sender: End, receiver: End) -> bool:
-    """An end that was seen late may have missed bytes; not if in the end all is accounted for."""
+def _count_from_same_byte(files: Sequence[WireFile], sender: End, receiver: End) -> bool:
+    """An end that was seen late may have missed bytes, unless the totals of both ends agree."""
     there, here = files[sender.file].ends, files[receiver.file].ends
     missing = int(there.sent_bytes[sender.row]) - int(here.received_bytes[receiver.row])
-    is_from_the_first = not (
+    is_from_beginning = not (
         there.is_late[sender.row]
         or there.is_inherited[sender.row]
         or here.is_late[receiver.row]
         or here.is_inherited[receiver.row]
     )
-    return missing == 0 or (is_from_the_first and missing > 0)
+    return missing == 0 or (is_from_beginning and missing > 0)
 
 
 def _first_rows(file: WireFile) -> list[int]:
-    """Of each connection and direction; calls are sorted by them."""
+    """First row of each connection and direction, by which calls are sorted."""
     key = file.calls.connection.astype(np.int64) * 2 + file.calls.kind
     first: list[int] = np.searchsorted(key, np.arange(2 * len(file.ends) + 1)).tolist()
     return first

@@ -1,8 +1,8 @@
-"""The linear program behind clocks from the wire: offset and drift of every clock at once.
+"""Linear program for clocks from messages: offset and drift of all clocks at once.
 
-A row says that a byte, sent not before one time by one clock, was received not after another by
-another. On common time that takes at least the slack of their pair of hosts, and the sum of all
-slacks is made as large as can be: so the shortest delays of both directions come out equal.
+Each row has the earliest sending time of a byte on one clock and its latest receipt on another. On
+common time the delay is at least the slack of the two clocks. The sum of all slacks is maximised,
+which makes the shortest delays of both directions equal.
 """
 
 from __future__ import annotations
@@ -14,39 +14,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from augury.core.columns import I8
-from augury.ingest.wire.clocks.clock_bounds import Delays
-from augury.ingest.wire.clocks.lower_hull import F8
+from augury.ingest.wire.clocks.clock_bounds import F8, Delays
 
 Pairs = Mapping[tuple[int, int], tuple[Delays, Delays]]
-"""By two clocks: the delays from the first to the second, and back."""
+"""Delays from the first to the second of two clocks, and back."""
 
 _MAX_DRIFT_PPM = 2_000.0
 _MIN_SPAN_S = 0.5
-"""Over less, drift cannot be told from noise, and does not matter."""
+"""Over a shorter time, drift is within the noise and does not matter."""
 _STEADY = 0.02
-"""Clocks hardly drift: by how much of what a drift moves must delays gain for it to be taken."""
+"""Clocks hardly drift: a drift is accepted if slacks gain at least this share of what it moves."""
 _PER_WRONG_ROW = 8
-"""One row among so many may be damaged."""
+"""At most one row in so many may be damaged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
-    """Small numbers, which floats can hold: times since each clock's first, delays in what is
-    left once each clock was moved by its level."""
+class LpRows:
+    """Rows of the program in numbers small enough for floats: times since the first of each clock,
+    delays after each clock was moved by its level."""
 
     clocks: list[int]
-    """The reference comes first."""
+    """The reference is the first."""
     origin_ns: I8
     level_ns: I8
     pair: NDArray[np.intp]
-    """Index into the pairs, in order; sender and receiver into ``clocks``."""
+    """Index of the pair of clocks; sender and receiver are indices into ``clocks``."""
     sender: NDArray[np.intp]
     receiver: NDArray[np.intp]
     sent_s: F8
     received_s: F8
     delay_us: F8
     common_s: F8
-    """When each was sent, by the levels alone."""
+    """Sending time by the levels alone."""
 
     @property
     def span_s(self) -> float:
@@ -54,18 +53,20 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lines:
+class ClockLines:
+    """Solution of the program."""
+
     offset_us: F8
-    """Of each clock, beyond its level."""
+    """Offset of each clock beyond its level."""
     drift_ppm: F8
     slack_us: F8
-    """Of each pair: the shortest delay; negative where no lines can explain its rows."""
+    """Shortest delay of each pair; negative where no lines explain its rows."""
     delay_us: F8
-    """Of each row, on common time."""
+    """Delay of each row on common time."""
 
 
 def levels_of(pairs: Pairs, reference: int) -> dict[int, int]:
-    """By about how much each clock is behind, in nanoseconds; of those that pairs join to the
+    """Returns the approximate lag in nanoseconds of each clock that pairs connect to the
     reference."""
     ahead: dict[int, list[tuple[int, int]]] = {}
     for (a, b), (there, back) in pairs.items():
@@ -82,8 +83,8 @@ def levels_of(pairs: Pairs, reference: int) -> dict[int, int]:
     return levels
 
 
-def rows_of(pairs: Pairs, reference: int) -> Rows:
-    """All pairs have to be joined to the reference."""
+def rows_of(pairs: Pairs, reference: int) -> LpRows:
+    """All pairs must be connected to the reference."""
     levels = levels_of(pairs, reference)
     clocks = list(levels)
     index = {clock: i for i, clock in enumerate(clocks)}
@@ -105,7 +106,7 @@ def rows_of(pairs: Pairs, reference: int) -> Rows:
     level_ns = np.array([levels[clock] for clock in clocks], dtype=np.int64)
     sent_s = (sent_ns - origin_ns[sender]) / 1e9
     first_ns = origin_ns + level_ns
-    return Rows(
+    return LpRows(
         clocks=clocks,
         origin_ns=origin_ns,
         level_ns=level_ns,
@@ -119,9 +120,9 @@ def rows_of(pairs: Pairs, reference: int) -> Rows:
     )
 
 
-def solve(rows: Rows, *, is_forgiving: bool = False) -> Lines:
-    """Forgiving, some rows of each direction may break the rule: as many as might be damaged, but
-    not more. Where all but those agree, the lines are theirs."""
+def solve(rows: LpRows, *, is_forgiving: bool = False) -> ClockLines:
+    """If forgiving, as many rows of each direction as may be damaged may violate their bound; the
+    lines are those of the other rows."""
     from scipy.optimize import linprog  # noqa: PLC0415
     from scipy.sparse import coo_array, hstack, identity  # noqa: PLC0415
 
@@ -145,18 +146,18 @@ def solve(rows: Rows, *, is_forgiving: bool = False) -> Lines:
         ),
         shape=(num_rows, 3 * num_clocks + num_pairs),
     )
-    steepest = _MAX_DRIFT_PPM if rows.span_s >= _MIN_SPAN_S else 0.0
+    max_drift_ppm = _MAX_DRIFT_PPM if rows.span_s >= _MIN_SPAN_S else 0.0
     limits = np.zeros((3 * num_clocks + num_pairs, 2))
     limits[1:num_clocks] = limits[3 * num_clocks :] = (-np.inf, np.inf)
     for first in (num_clocks, 2 * num_clocks):
-        limits[first + 1 : first + num_clocks, 1] = steepest
+        limits[first + 1 : first + num_clocks, 1] = max_drift_ppm
     cost = np.zeros(len(limits))
     cost[num_clocks : 3 * num_clocks] = _STEADY * rows.span_s
     cost[3 * num_clocks :] = -1.0
     if is_forgiving:
         matrix = hstack([matrix, -identity(num_rows)])
         limits = np.vstack([limits, np.tile((0.0, np.inf), (num_rows, 1))])
-        cost = np.append(cost, _price_of_breaking(rows))
+        cost = np.append(cost, _violation_price(rows))
     found = linprog(cost, A_ub=matrix.tocsr(), b_ub=rows.delay_us, bounds=limits, method="highs")
     best = found.x if found.x is not None else np.zeros(len(cost))
     offset, up, down = (best[i * num_clocks : (i + 1) * num_clocks] for i in range(3))
@@ -168,12 +169,12 @@ def solve(rows: Rows, *, is_forgiving: bool = False) -> Lines:
     )
     slack = np.full(num_pairs, np.inf)
     np.minimum.at(slack, rows.pair, delay)
-    return Lines(offset_us=offset, drift_ppm=drift, slack_us=slack, delay_us=delay)
+    return ClockLines(offset_us=offset, drift_ppm=drift, slack_us=slack, delay_us=delay)
 
 
-def _price_of_breaking(rows: Rows) -> F8:
-    """A slack is worth one, and rests on its two directions alike: a price of half the share of a
-    row means that the rule is kept only where at least so many rows ask for it."""
+def _violation_price(rows: LpRows) -> F8:
+    """A slack is worth 1, half of it in each direction. At this price per violated row a bound
+    holds only if more rows demand it than may be damaged."""
     direction = rows.pair * 2 + (rows.sender > rows.receiver)
     count = np.bincount(direction)
     price: F8 = 0.5 / (1 + count // _PER_WRONG_ROW)

@@ -1,4 +1,4 @@
-"""From files of socket calls to clocks: which connections tell, and which must not."""
+"""Clocks from files of socket calls: which connections are used."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from augury.core.ledger import Ledger
 from augury.core.trace.trace import Clock
 from augury.ingest.wire.clocks.byte_flows import clocks_of_files, clocks_of_ranks, flows
 from augury.ingest.wire.pair_endpoints import End, Pair
-from augury.ingest.wire.recorder_files.file_layout import RECEIVED, SENT
-from augury.ingest.wire.recorder_files.wire_file import Calls, Ends, TcpStates, WireFile
+from augury.ingest.wire.wire_file import WireFile
+from augury.ingest.wire.wire_file_rows import RECEIVED, SENT, Calls, Ends, TcpStates
 
 AT = 10**18
 MS = 1_000_000
@@ -69,7 +69,7 @@ def files() -> list[WireFile]:
     return [file(0, "one"), file(1, "two", ahead_ns=BEHIND)]
 
 
-def test_both_directions_are_held_against_each_other(files: list[WireFile]):
+def test_both_directions_bound_the_clocks(files: list[WireFile]):
     there, back = flows(files, PAIRS)
     assert (there.sender, there.receiver) == (back.receiver, back.sender) == (0, 1)
     assert there.sent_ns[0] == AT
@@ -84,7 +84,7 @@ def test_both_directions_are_held_against_each_other(files: list[WireFile]):
 
 
 @pytest.mark.parametrize("column", ["is_late", "is_inherited"])
-def test_ends_that_do_not_count_from_the_same_byte_tell_nothing(files: list[WireFile], column: str):
+def test_ends_that_count_from_different_bytes_are_ignored(files: list[WireFile], column: str):
     late = dataclasses.replace(files[1].ends, **{column: [1, 0]})
     files[1] = dataclasses.replace(files[1], ends=late)
     assert len(list(flows(files, PAIRS))) == 2  # seen late, but in time for all bytes
@@ -96,13 +96,13 @@ def test_ends_that_do_not_count_from_the_same_byte_tell_nothing(files: list[Wire
     assert ledger["clock-not-on-wire"].example == "rank 1 on two"
 
 
-def test_more_cannot_be_received_than_was_sent(files: list[WireFile]):
+def test_flows_with_more_received_than_sent_are_ignored(files: list[WireFile]):
     ends = dataclasses.replace(files[1].ends, received_bytes=[501, 0])
     files[1] = dataclasses.replace(files[1], ends=ends)
     assert [(flow.sender, flow.receiver) for flow in flows(files, PAIRS)] == [(1, 0)]
 
 
-def test_a_folder_without_files_tells_nothing(tmp_path: Path):
+def test_a_folder_without_files_gives_no_clocks(tmp_path: Path):
     ledger = Ledger()
     assert clocks_of_ranks(tmp_path, 0, ledger) == {}
     assert list(ledger) == []

@@ -1,4 +1,4 @@
-"""What became of a plan, as a recorder writes it."""
+"""The status of a plan as the recorder writes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages and a Trace of which all is known: which of them belong to which collective."""
+"""Attribution of known messages to the collectives of a known Trace."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_two_all_reduces_at_once(tmp_path: Path):
     assert wire.collectives.expected_bytes.tolist() == [2 * size for size in sizes]
 
 
-def test_gathers_sends_and_what_only_time_tells(tmp_path: Path):
+def test_gathers_sends_and_collectives_of_unknown_lengths(tmp_path: Path):
     job = Job()
     halves = all_gather_lengths(50_001, 2).tolist()
     gathered = job.both(OpKind.ALL_GATHER, 100_002, (halves, halves))
@@ -153,7 +153,7 @@ def test_gathers_sends_and_what_only_time_tells(tmp_path: Path):
     assert wire.collectives.payload_bytes.tolist() == wire.collectives.expected_bytes.tolist()
 
 
-def test_payload_in_a_recorded_step_that_no_collective_explains(tmp_path: Path):
+def test_payload_without_a_collective_is_unexplained(tmp_path: Path):
     job = Job()
     job.all_reduce(1_000_000)
     job.talk.send_framed(0, 500_000)
@@ -162,7 +162,7 @@ def test_payload_in_a_recorded_step_that_no_collective_explains(tmp_path: Path):
     assert wire.ledger["wire-unexplained"].count == 1
 
 
-def test_payload_outside_of_recorded_steps_is_counted_apart(tmp_path: Path):
+def test_payload_outside_of_recorded_steps_is_counted_separately(tmp_path: Path):
     job = Job()
     job.all_reduce(1_000_000)
     until = job.talk.now
@@ -178,7 +178,7 @@ def test_payload_outside_of_recorded_steps_is_counted_apart(tmp_path: Path):
 
 
 @pytest.mark.parametrize("calibrated", [True, False])
-def test_a_connection_that_was_opened_for_the_calibration(tmp_path: Path, calibrated: bool):
+def test_a_connection_of_the_calibration(tmp_path: Path, calibrated: bool):
     job = Job()
     job.talk.now += 500 * MS
     job.send(([500_000] * 3, [500_000] * 3))
@@ -194,7 +194,7 @@ def test_a_connection_that_was_opened_for_the_calibration(tmp_path: Path, calibr
     assert kinds == {MessageKind.OWN if calibrated else MessageKind.COLLECTIVE}
 
 
-def test_a_collective_that_sent_less_than_it_should(tmp_path: Path):
+def test_a_collective_with_missing_payload_is_noted(tmp_path: Path):
     job = Job()
     job.all_reduce(1_000_000, told=1_200_000)
     wire = job.wire(tmp_path)
@@ -203,7 +203,7 @@ def test_a_collective_that_sent_less_than_it_should(tmp_path: Path):
     assert wire.ledger["wire-unequal-collective"].count == 1
 
 
-def test_sizes_and_ranks_that_were_made_up(tmp_path: Path):
+def test_impossible_sizes_and_ranks(tmp_path: Path):
     job = Job()
     job.all_reduce(1_000_000, told=1 << 59)
     assert job.wire(tmp_path).collectives.algorithm.tolist() == [Algorithm.UNKNOWN]

@@ -1,4 +1,4 @@
-"""Collectives of a plan that no event, or another event than it seems, tells of."""
+"""Collectives of a plan with no event, or with ambiguous events."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from augury.build.recorded.recorded_graph import build_recorded
 from augury.core.enums import OpKind
 from augury.core.graph.graph import NONE
 from augury.core.trace.trace import Trace
-from augury.ingest.collectives.calls import Collective, in_order_of_calls, of_calls
-from augury.ingest.collectives.piece_collectives import spans_of_unseen, step_of_piece
+from augury.ingest.collectives.calls import in_order_of_calls, match_calls
+from augury.ingest.collectives.piece_collectives import spans_without_events, step_of_piece
+from augury.ingest.collectives.rank_collectives import Collective
 from augury.ingest.formats.rank_record import RecordedCall
 from augury.ingest.recorded import read_run
 from augury.replay.run import replay
@@ -26,25 +27,25 @@ def event(start_ns: int, end_ns: int, kind: OpKind, **facts: Any) -> Collective:
     return Collective(window=0, row=0, kind=kind, step=1, **times, **facts)
 
 
-def test_an_event_that_began_after_the_wait_is_of_another_call() -> None:
+def test_an_event_that_starts_after_the_wait_belongs_to_another_call() -> None:
     first = call(1 * MS, waited_from_ns=4 * MS, waited_until_ns=5 * MS)
     second = call(11 * MS, waited_from_ns=14 * MS, waited_until_ns=15 * MS)
     seen = event(12 * MS, 13 * MS, OpKind.ALL_GATHER)
-    assert of_calls([seen], [first, second]) == [first]
+    assert match_calls([seen], [first, second]) == [first]
     assert seen.call == second
 
 
-def test_they_are_numbered_as_they_were_asked_for() -> None:
+def test_collectives_are_numbered_in_order_of_their_calls() -> None:
     """Two threads of gloo's: the one that took the second said first that it began."""
     first, second = call(1 * MS, size_bytes=16), call(2 * MS, size_bytes=1024)
-    large = event(3 * MS, 5 * MS, OpKind.ALL_GATHER, shaped_bytes=1024)
-    small = event(4 * MS, 6 * MS, OpKind.ALL_GATHER, shaped_bytes=16)
+    large = event(3 * MS, 5 * MS, OpKind.ALL_GATHER, traced_bytes=1024)
+    small = event(4 * MS, 6 * MS, OpKind.ALL_GATHER, traced_bytes=16)
     of_ddp = event(3 * MS, 4 * MS, OpKind.ALL_REDUCE)
-    assert not of_calls([large, of_ddp, small], [first, second])
+    assert not match_calls([large, of_ddp, small], [first, second])
     assert in_order_of_calls([large, of_ddp, small]) == [small, of_ddp, large]
 
 
-def test_a_piece_is_of_the_step_whose_backward_came_last() -> None:
+def test_a_piece_belongs_to_the_step_of_the_last_backward() -> None:
     backward_ns = {6: 50 * MS, 7: 150 * MS}
     assert step_of_piece(call(10 * MS), backward_ns) is None
     assert step_of_piece(call(60 * MS), backward_ns) == 6
@@ -52,25 +53,25 @@ def test_a_piece_is_of_the_step_whose_backward_came_last() -> None:
     assert step_of_piece(call(160 * MS), backward_ns) == 7
 
 
-def test_what_was_not_seen_ran_between_its_call_and_its_wait() -> None:
+def test_a_collective_without_event_runs_between_call_and_wait() -> None:
     half = event(0, 2 * MS, OpKind.ALL_TO_ALL, call=call(0, "all_to_all"))
     blocked = call(1 * MS, waited_from_ns=3 * MS, waited_until_ns=5 * MS)
     late = call(10 * MS, waited_from_ns=30 * MS, waited_until_ns=30 * MS + 1000)
     soon = call(40 * MS, waited_from_ns=41 * MS, waited_until_ns=41 * MS + 1000)
-    spans = spans_of_unseen([late, blocked, soon], [half])
+    spans = spans_without_events([late, blocked, soon], [half])
     # The group has one thread, which was busy with the first half until then.
     assert spans[blocked] == (2 * MS, 5 * MS)
     assert spans[late] == (10 * MS, 13 * MS)
     assert spans[soon] == (40 * MS, 41 * MS)
 
 
-def test_with_several_threads_nobody_holds_up_another() -> None:
+def test_collectives_on_several_threads_do_not_block_each_other() -> None:
     halves = [
         event(0, 4 * MS, OpKind.ALL_TO_ALL, call=call(0, "all_to_all")),
         event(1 * MS, 3 * MS, OpKind.ALL_TO_ALL, call=call(1, "all_to_all")),
     ]
     second = call(3 * MS, waited_from_ns=5 * MS, waited_until_ns=6 * MS)
-    assert spans_of_unseen([second], halves)[second] == (3 * MS, 6 * MS)
+    assert spans_without_events([second], halves)[second] == (3 * MS, 6 * MS)
 
 
 def halved(folder: Path) -> Trace:

@@ -1,4 +1,4 @@
-"""Messages of two ranks under a plan, from what the runtime noted of them."""
+"""Messages of two ranks that exchange pieces of a plan, from the log of the runtime."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_messages_and_waits(tmp_path: Path, clock: Any) -> None:
     assert all(facts.piece_groups for facts in trace.ranks)
 
 
-def test_they_replay(tmp_path: Path) -> None:
+def test_exchanges_replay(tmp_path: Path) -> None:
     graph = build_recorded(swapped(tmp_path / "run"))
     sent = graph.ops.kind == OpKind.SEND
     assert sent.any()
@@ -88,7 +88,7 @@ def test_they_replay(tmp_path: Path) -> None:
     assert replay(graph).step_ns == pytest.approx(STEP_NS, rel=0.02)
 
 
-def test_what_was_there_before_anybody_looked_took_no_longer_than_others(tmp_path: Path) -> None:
+def test_unseen_arrivals_take_no_longer_than_others(tmp_path: Path) -> None:
     def change(record: dict[str, Any]) -> None:
         for step in record["pieces"]["steps"][::2]:
             step["watched_ns"] = 40 * MS
@@ -100,7 +100,7 @@ def test_what_was_there_before_anybody_looked_took_no_longer_than_others(tmp_pat
     assert (events.dur_ns[of_rank] < 10 * MS).all()
 
 
-def test_calls_of_the_runtime_are_not_the_programs(tmp_path: Path) -> None:
+def test_calls_of_the_runtime_are_not_calls_of_the_program(tmp_path: Path) -> None:
     def change(record: dict[str, Any]) -> None:
         at_ns = EPOCH_NS + 7 * STEP_NS + 60 * MS
         other = 1 - record["rank"]
@@ -114,7 +114,7 @@ def test_calls_of_the_runtime_are_not_the_programs(tmp_path: Path) -> None:
     assert len(rows(trace, OpKind.SEND, 0, 8)) == 2
 
 
-def test_one_rank_alone_says_little(tmp_path: Path) -> None:
+def test_pieces_of_one_rank_alone_are_noted(tmp_path: Path) -> None:
     def change(record: dict[str, Any]) -> None:
         if record["rank"] == 1:
             del record["pieces"]

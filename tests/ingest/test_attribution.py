@@ -1,4 +1,4 @@
-"""Which collective a message belongs to: by order, length and time, or by lengths alone."""
+"""Attribution of messages to collectives by order, length and time, or by lengths alone."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def _span(start: int, end: int, *lengths: int) -> Span:
     return Span(start_ns=start, end_ns=end, lengths=lengths or None)
 
 
-def test_one_after_the_other():
+def test_collectives_one_after_the_other():
     spans = [_span(0, 100, 5, 5), _span(101, 200, 5, 5)]
     assert assign([10, 20, 110, 120], [5, 5, 5, 5], spans) == [0, 0, 1, 1]
 
 
-def test_one_after_the_other_where_clocks_are_not_exact():
+def test_collectives_one_after_the_other_with_inexact_clocks():
     """Each may begin before the one before it has ended, and does not for that."""
     spans = [_span(begin, begin + 90, 5, 5, 5, 5) for begin in (0, 100, 200)]
     times = [begin + at for begin in (0, 100, 200) for at in (1, 30, 60, 89)]
@@ -39,7 +39,7 @@ def test_one_after_the_other_where_clocks_are_not_exact():
     assert assign(late, [5] * 12, spans, slack_ns=50) == [0] * 4 + [1] * 4 + [2] * 4
 
 
-def test_two_at_once_are_told_apart_by_lengths():
+def test_lengths_separate_two_collectives_at_once():
     spans = [_span(0, 100, 5, 7, 5), _span(0, 100, 5, 5, 7)]
     # To give each to the first one that expects such leads nowhere.
     lengths = [5, 5, 7, 5, 7, 5]
@@ -49,25 +49,25 @@ def test_two_at_once_are_told_apart_by_lengths():
         assert tuple(own) == span.lengths
 
 
-def test_two_alike_at_once_both_get_theirs():
+def test_two_equal_collectives_at_once_are_both_complete():
     spans = [_span(0, 100, 5, 5, 5, 5), _span(0, 100, 5, 5, 5, 5)]
     given_to = assign(list(range(0, 80, 10)), [5] * 8, spans)
     assert sorted(given_to) == [0] * 4 + [1] * 4
 
 
-def test_what_nobody_expects_is_left():
+def test_unexpected_messages_are_left():
     spans = [_span(0, 100, 5, 5)]
     assert assign([10, 20, 30], [5, 6, 5], spans) == [0, NONE, 0]
     assert assign([10, 500], [5, 5], spans) == [0, NONE]
     assert assign([], [], spans) == []
 
 
-def test_one_of_which_only_the_time_is_known_takes_what_is_left():
+def test_a_collective_of_unknown_lengths_gets_the_rest():
     spans = [_span(0, 100), _span(0, 100, 5, 5)]
     assert assign([10, 20, 30, 200], [5, 9, 5, 9], spans) == [1, 0, 1, NONE]
 
 
-def test_a_message_that_was_lost_does_not_upset_the_others():
+def test_a_lost_message_does_not_affect_others():
     spans = [_span(0, 100, 5, 5, 6), _span(150, 250, 5, 5, 6)]
     assert assign([10, 20, 160, 170, 180], [5, 5, 5, 5, 6], spans) == [0, 0, 1, 1, 1]
 
@@ -89,7 +89,7 @@ def test_rings_are_found_by_their_lengths(data: st.DataObject):
 
 
 @pytest.mark.parametrize("size", [10_000_000, 8 * MIB])
-def test_two_of_a_size_are_not_one_of_twice_that(size: int):
+def test_two_rings_of_one_size_are_not_one_of_twice_the_size(size: int):
     lengths = np.concatenate([all_reduce_lengths(size, 2, 0)] * 3)
     pauses = np.full(len(lengths), 100)
     pauses[:: len(lengths) // 3] = 5_000
@@ -112,7 +112,7 @@ def test_two_rings_at_once(num_ranks: int, place: int):
     assert sum(len(ring.rows) for ring in rings) == len(mixed)
 
 
-def test_what_is_no_ring_is_passed_over():
+def test_messages_of_no_ring_are_skipped():
     lengths = np.array([77_777, *all_reduce_lengths(1_000_000, 2, 1).tolist(), 3, 99_999, 31])
     rings = find_rings(np.arange(len(lengths)) * 100, lengths, 2, 1)
     long = [(ring.rows[0], ring.size_bytes) for ring in rings if len(ring.rows) > 1]
@@ -155,7 +155,7 @@ def test_all_reduces_of_a_job_without_a_trace(tmp_path: Path, is_told: bool):
         assert [(process.pid, process.rank) for process in wire.processes] == [(101, 1), (300, 0)]
 
 
-def test_payload_that_fits_nothing_counts_as_unknown(tmp_path: Path):
+def test_payload_that_fits_nothing_is_unknown(tmp_path: Path):
     talk = Talk()
     _all_reduce(talk, 1_000_000)
     talk.send_framed(0, 500_000)
@@ -163,7 +163,7 @@ def test_payload_that_fits_nothing_counts_as_unknown(tmp_path: Path):
     assert attributed_share(wire) == pytest.approx(2_000_000 / 2_500_000)
 
 
-def test_small_talk_beside_gloo_is_control(tmp_path: Path):
+def test_small_messages_beside_gloo_are_control(tmp_path: Path):
     talk = Talk()
     _all_reduce(talk, 1_000_000)
     talk.write(tmp_path)

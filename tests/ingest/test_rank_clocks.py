@@ -1,4 +1,4 @@
-"""Clocks that go wrong in a known way are led back: by handshakes, and by collectives alone."""
+"""Clocks with a known error are corrected: by handshakes, and by collectives alone."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_skew_and_drift_are_recovered(
     assert list(found.ledger) == []
 
 
-def test_without_handshakes_collectives_tell(tmp_path: Path):
+def test_ends_of_collectives_align_clocks_without_handshakes(tmp_path: Path):
     run = Run(tmp_path / "run", clocks=(true_clock, skewed(30 * MS, 20)), handshakes=False)
     assert read_run(run.write()).ranks[1].clock.source == "collectives"
 
@@ -58,21 +58,21 @@ def test_one_host_has_one_clock(tmp_path: Path):
     assert [facts.clock for facts in trace.ranks] == [Clock(), Clock(source="host")]
 
 
-def test_a_name_that_two_hosts_have_does_not_deceive(tmp_path: Path):
+def test_two_hosts_with_one_name_have_two_clocks(tmp_path: Path):
     run = Run(tmp_path / "run", hosts=("same", "same"), clocks=(true_clock, skewed(9 * MS, 0)))
     clock = read_run(run.write()).ranks[1].clock
     assert clock.source == "handshake"
     assert clock.offset_ns == pytest.approx(-9 * MS, abs=50 * US)
 
 
-def test_nothing_to_go_by_is_said():
+def test_a_clock_without_a_source_is_noted():
     ledger = Ledger()
     clocks = align({0: "one", 1: "two"}, {}, {}, ledger)
     assert clocks == {0: Clock(), 1: Clock()}
     assert ledger["unaligned-clock"].example == "rank 1"
 
 
-def test_ends_that_stay_apart_are_named():
+def test_ends_that_stay_apart_are_noted():
     ledger = Ledger()
     ends = {0: {(0, 0): 10**9}, 1: {(0, 0): 2 * 10**9}}
     align({0: "one", 1: "two"}, {}, ends, ledger, source="handshake")
@@ -96,7 +96,7 @@ def test_ranks_of_another_host_share_its_best_clock():
     drift_ppm=st.floats(-200, 200),
     seed=st.integers(0, 1000),
 )
-def test_late_ends_do_not_pull_the_line(offset: int, drift_ppm: float, seed: int):
+def test_late_ends_do_not_shift_the_line(offset: int, drift_ppm: float, seed: int):
     """A third of all ends come milliseconds late on one rank or the other."""
     random = np.random.default_rng(seed)
     times = 10**18 + np.arange(120) * 50 * MS
@@ -112,7 +112,7 @@ def test_late_ends_do_not_pull_the_line(offset: int, drift_ppm: float, seed: int
     assert np.abs(to_common(clock, true) - times).max() < 100 * US
 
 
-def test_made_up_exchanges_are_not_believed(tmp_path: Path):
+def test_impossible_exchanges_are_ignored(tmp_path: Path):
     def change(record):
         for handshake in record["handshake"]:
             handshake["exchanges"] = [[0, 3 * 10**18, 3 * 10**18, 1], [9, 5, 2, 1]]

@@ -1,7 +1,7 @@
-"""What one process left of its socket calls: ``*.wire-*.bin``, or packed as ``*.wire.gz``.
+"""Reads the socket calls that one process recorded: ``*.wire-*.bin``, or packed ``*.wire.gz``.
 
-A file may be of a process that was killed, may still be written to,
-may be cut off, or may be made up: whatever does not fit is left out and counted.
+The process may have been killed or still be writing, and the file may be cut off or forged. Rows
+that do not fit are left out and counted.
 """
 
 from __future__ import annotations
@@ -19,21 +19,19 @@ from augury.core.graph.graph import NONE
 from augury.core.ledger import Ledger, Severity
 from augury.ingest.formats.gzip_reader import read_unpacked
 from augury.ingest.run_files import ReadBudget, RunLimitError, used_bytes
-from augury.ingest.wire.recorder_files.call_rows import (
-    Calls,
-    Ends,
-    TcpStates,
-    calls_of,
-    ends_of,
-    in_place,
-    states_of,
-)
-from augury.ingest.wire.recorder_files.file_layout import (
+from augury.ingest.wire.wire_file_rows import (
     CONNECTION,
     EVENT,
     MAX_POSITION,
+    Calls,
+    Ends,
+    TcpStates,
     address_text,
+    calls_of,
     checked_header,
+    ends_of,
+    states_of,
+    valid_slots,
     whole_rows,
 )
 
@@ -44,7 +42,7 @@ _NAME = re.compile(r"(rank-\d{5,7}|process)\.wire-\d+-[0-9a-f]+\.(bin|wire\.gz)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireFile:
-    """Times are by the host's own clock."""
+    """Connections and calls of one process; times are on the clock of its host."""
 
     name: str
     pid: int
@@ -66,16 +64,16 @@ class WireFile:
 def read_wire_files(
     folder: Path, ledger: Ledger, budget: ReadBudget | None = None
 ) -> list[WireFile]:
-    """By rank, those without one last. Of a file that is there twice the unpacked one is taken,
-    which may know more."""
+    """Returns the files in order of ranks, processes without a rank last. Of a file that exists
+    packed and unpacked the unpacked one is read, because it may be newer."""
     budget = budget or ReadBudget(folder)
-    of_stem: dict[str, list[Path]] = {}
+    by_stem: dict[str, list[Path]] = {}
     for path in sorted(folder.glob("*.wire-*")):
         if _NAME.fullmatch(path.name) and path.is_file():
             stem = path.name.removesuffix(".bin").removesuffix(".wire.gz")
-            of_stem.setdefault(stem, []).append(path)
+            by_stem.setdefault(stem, []).append(path)
     found: list[WireFile] = []
-    for paths in list(of_stem.values())[:MAX_FILES]:
+    for paths in list(by_stem.values())[:MAX_FILES]:
         trouble = Ledger()
         for path in paths:
             file = _read(path, trouble, budget)
@@ -96,7 +94,7 @@ def _read(path: Path, ledger: Ledger, budget: ReadBudget) -> WireFile | None:
     except (InputError, OSError, ValueError) as error:
         ledger.note(
             "wire-unreadable",
-            "what a process left of its socket calls cannot be read",
+            "a record of socket calls cannot be read",
             severity=Severity.ERROR,
             remedy="record it again",
             example=f"{path.name}: {str(error)[:300]}",
@@ -105,9 +103,9 @@ def _read(path: Path, ledger: Ledger, budget: ReadBudget) -> WireFile | None:
 
 
 def _content(path: Path, budget: ReadBudget) -> NDArray[np.uint8]:
-    """A file that is not packed is large and mostly empty: only what is used is looked at."""
+    """An unpacked file is large and sparse: it is mapped, and only its used part is read."""
     if path.name.endswith(".gz"):
-        unpacked = read_unpacked(path, as_far_as_it_goes=True, budget=budget)
+        unpacked = read_unpacked(path, allow_truncated=True, budget=budget)
         return np.frombuffer(unpacked, dtype=np.uint8)
     budget.take(used_bytes(path))
     if path.stat().st_size == 0:
@@ -116,23 +114,23 @@ def _content(path: Path, budget: ReadBudget) -> NDArray[np.uint8]:
 
 
 def decode(data: NDArray[np.uint8], name: str, ledger: Ledger) -> WireFile:
-    """Raises a ValueError where it is no such file at all."""
+    """Raises a ValueError if ``data`` has another format."""
     header = checked_header(data)
-    at = int(header["header"])
+    offset = int(header["header"])
     num_connections = int(header["num_connections"])
-    rows = data[at : at + num_connections * CONNECTION.itemsize]
+    rows = data[offset : offset + num_connections * CONNECTION.itemsize]
     connections = whole_rows(rows, CONNECTION)
-    at += int(header["max_connections"]) * CONNECTION.itemsize
+    offset += int(header["max_connections"]) * CONNECTION.itemsize
     num_slots = min(int(header["num_events"]), int(header["max_events"]))
-    slots = whole_rows(data[at : at + num_slots * EVENT.itemsize], EVENT)
+    slots = whole_rows(data[offset : offset + num_slots * EVENT.itemsize], EVENT)
     if len(connections) < num_connections or len(slots) < num_slots:
         ledger.note(
             "wire-truncated",
-            "a process's record is cut off: what follows is not known",
+            "a record of socket calls is cut off; its end is missing",
             severity=Severity.ERROR,
             example=name,
         )
-    written_over, events = in_place(slots, header, name, ledger)
+    num_overwritten, events = valid_slots(slots, header, name, ledger)
     host = bytes(header["host"]).partition(b"\0")[0].decode("utf-8", "replace")
     rank = int(header["rank"])
     return WireFile(
@@ -146,7 +144,7 @@ def decode(data: NDArray[np.uint8], name: str, ledger: Ledger) -> WireFile:
         peer=[address_text(c["family"], c["peer"], c["peer_port"]) for c in connections],
         calls=calls_of(events, len(connections), name, ledger),
         states=states_of(events, len(connections)),
-        calls_written_over=written_over,
+        calls_written_over=num_overwritten,
         calls_not_kept=_capped(header["calls_not_kept"]),
         bytes_not_kept=_capped(header["bytes_not_kept"]),
         connections_lost=_capped(header["connections_lost"]),

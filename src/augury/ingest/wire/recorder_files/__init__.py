@@ -1,1 +1,0 @@
-"""Files that the wire recorder left."""
