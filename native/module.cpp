@@ -160,6 +160,45 @@ std::int64_t simulate_rated(const NativeGraph& native, In<std::int64_t> work_ns,
   return rated.progress.num_updates();
 }
 
+using Checkpoints = std::vector<augury::Checkpoint<augury::VirtualProgress>>;
+
+// simulate_rated with checkpoints on the way. None are returned for a graph that deadlocks.
+Checkpoints* simulate_with_checkpoints(const NativeGraph& native, In<std::int64_t> work_ns,
+                                       RatedRoutes& rated, std::int32_t count,
+                                       Out<std::int64_t> start_ns, Out<std::int64_t> end_ns,
+                                       Out<std::int32_t> cause) {
+  const ScheduleView out{start_ns.data(), end_ns.data(), cause.data()};
+  auto saved = std::make_unique<Checkpoints>();
+  nb::gil_scoped_release release;
+  rated.progress.reset();
+  augury::RoundsSimulation simulation(*native.windows, work_ns.data(), rated.routes.gangs,
+                                      rated.routes.missing, rated.progress, out);
+  if (!simulation.run(count, *saved)) saved->clear();
+  return saved.release();
+}
+
+// Goes on from the last checkpoint before `before_ns`. Returns how many operations had ended by
+// then; 0 if there is no such checkpoint, and then nothing was simulated.
+std::int32_t resume(const NativeGraph& native, In<std::int64_t> work_ns, const RatedRoutes& rated,
+                    const Checkpoints& checkpoints, std::int64_t before_ns,
+                    In<std::int64_t> base_start_ns, In<std::int64_t> base_end_ns,
+                    In<std::int32_t> base_cause, Out<std::int64_t> start_ns,
+                    Out<std::int64_t> end_ns, Out<std::int32_t> cause) {
+  const augury::BaseView base{base_start_ns.data(), base_end_ns.data(), base_cause.data()};
+  const ScheduleView out{start_ns.data(), end_ns.data(), cause.data()};
+  nb::gil_scoped_release release;
+  const auto after = std::partition_point(
+      checkpoints.begin(), checkpoints.end(),
+      [before_ns](const auto& checkpoint) { return checkpoint.now_ns < before_ns; });
+  if (after == checkpoints.begin()) return 0;
+  const auto& from = *(after - 1);
+  augury::VirtualProgress progress(from.progress);
+  augury::RoundsSimulation(*native.windows, work_ns.data(), rated.routes.gangs,
+                           rated.routes.missing, progress, out)
+      .resume(from, base);
+  return from.num_ended;
+}
+
 nb::tuple rank_classes(const NativeGraph& native, std::uint64_t seed) {
   std::unique_ptr<augury::RankClasses> found;
   std::vector<std::uint64_t> prints;
@@ -331,6 +370,12 @@ NB_MODULE(_native, m) {
         "start_ns"_a, "end_ns"_a, "cause"_a);
   m.def("simulate_rated", &simulate_rated, "graph"_a, "work_ns"_a, "routes"_a, "start_ns"_a,
         "end_ns"_a, "cause"_a);
+  nb::class_<Checkpoints>(m, "Checkpoints");
+  m.def("simulate_with_checkpoints", &simulate_with_checkpoints, "graph"_a, "work_ns"_a,
+        "routes"_a, "count"_a, "start_ns"_a, "end_ns"_a, "cause"_a,
+        nb::rv_policy::take_ownership, nb::keep_alive<0, 3>());
+  m.def("resume", &resume, "graph"_a, "work_ns"_a, "routes"_a, "checkpoints"_a, "before_ns"_a,
+        "base_start_ns"_a, "base_end_ns"_a, "base_cause"_a, "start_ns"_a, "end_ns"_a, "cause"_a);
   nb::class_<augury::FixedOrder>(m, "FixedOrder")
       .def("sweep", &sweep, "work_ns"_a, "latest_ns"_a);
   m.def("fix_order", &fix_order, "graph"_a, "order"_a, "end_ns"_a,

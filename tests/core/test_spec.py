@@ -14,14 +14,8 @@ from augury.core.enums import OpKind, Role
 from augury.core.errors import GraphError
 from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import RATE_ONE, Carries, Edges, Graph
-from augury.core.graph.graph_spec import (
-    MAX_SHARED_WIDTH,
-    MAX_TOTAL_WORK_NS,
-    MAX_WORK_NS,
-    Violation,
-    check,
-    verify,
-)
+from augury.core.graph.graph_spec import MAX_TOTAL_WORK_NS, MAX_WORK_NS, check, verify
+from augury.core.graph.table_rules import MAX_SHARED_WIDTH, Violation
 from augury.core.string_table import StringTable
 from tests.campaigns import campaign
 from tests.engines.strategies import graphs, symmetric_graphs
@@ -337,7 +331,7 @@ def test_a_rule_tells_the_first_and_counts_the_rest():
 
 def test_verify_tells_three_kinds_and_counts_the_others():
     graph = _with("ops", work_ns={0: -1}, step={0: -2}, gang={0: -2}, size_bytes={0: -1})(_valid())
-    with pytest.raises(GraphError, match=r"; and 1 other kinds of problem$") as caught:
+    with pytest.raises(GraphError, match=r"; and 1 other kind of problem$") as caught:
         verify(graph)
     assert caught.value.cause.count(";") == 3
     assert "docs/graph.md" in caught.value.remedy

@@ -11,7 +11,7 @@ from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import Graph
 from augury.core.graph.graph_spec import check
 from augury.replay import kernel, reference
-from augury.replay.fold import Folded, fold, simulate_folded
+from augury.replay.fold import FoldedGraph, fold, simulate_folded
 from tests.campaigns import campaign
 
 from .strategies import COARSE, graphs, symmetric_graphs
@@ -21,7 +21,7 @@ many = campaign(500)
 """More than 2,000 symmetric graphs together."""
 
 
-def assert_folding_is_exact(graph: Graph) -> Folded | None:
+def assert_folding_is_exact(graph: Graph) -> FoldedGraph | None:
     whole, folded = kernel.simulate(graph), simulate_folded(graph, kernel.simulate)
     assert folded.start_ns.tolist() == whole.start_ns.tolist()
     assert folded.end_ns.tolist() == whole.end_ns.tolist()

@@ -74,7 +74,7 @@ def _told(graph: Graph) -> tuple[object, ...]:
         timeline.start_ns.tolist(),
         timeline.end_ns.tolist(),
         timeline.critical_path,
-        timeline.use,
+        timeline.utilization,
         timeline.step_ns,
         timeline.rank_step_ns,
         timeline.peak_memory,

@@ -36,7 +36,7 @@ def assert_folds_exactly(graph: Graph) -> Timeline | None:
     assert folded.rank_step_ns == whole.rank_step_ns
     assert folded.rank_steps == whole.rank_steps
     assert folded.peak_memory == whole.peak_memory
-    assert folded.use == whole.use
+    assert folded.utilization == whole.utilization
     assert folded.ledger == whole.ledger
     # Where several ranks were the last to arrive, the path may lead through another of them.
     assert folded.critical_path.dur_ns.sum() == whole.critical_path.dur_ns.sum()

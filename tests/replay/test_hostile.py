@@ -86,7 +86,7 @@ def test_one_operation(engine: EngineName, work_ns: int):
     assert timeline.rank_step_ns == (work_ns,)
     assert timeline.critical_path.reason.tolist() == [Reason.START]
     assert timeline.peak_memory == ()
-    assert len(timeline.use) == 0
+    assert len(timeline.utilization) == 0
 
 
 @every_engine
@@ -99,7 +99,7 @@ def test_a_window_that_takes_no_time(engine: EngineName):
     b.carry(second, first)
     timeline = replay(b.build(), engine=engine)
     assert timeline.step_ns == timeline.makespan_ns == 0
-    assert timeline.use.busy_ns.tolist() == timeline.use.idle_ns.tolist() == [0]
+    assert timeline.utilization.busy_ns.tolist() == timeline.utilization.idle_ns.tolist() == [0]
 
 
 @on_many_operations
@@ -228,7 +228,7 @@ def test_as_long_as_a_graph_may_be(engine: EngineName):
         timeline = replay(graph, engine=engine)
         assert timeline.makespan_ns == timeline.step_ns == MAX_TOTAL_WORK_NS
         assert_tiles(timeline.critical_path, 0, MAX_TOTAL_WORK_NS)
-        assert timeline.use.busy_ns.tolist() == [MAX_TOTAL_WORK_NS] * len(widths)
+        assert timeline.utilization.busy_ns.tolist() == [MAX_TOTAL_WORK_NS] * len(widths)
 
 
 @every_engine
@@ -257,7 +257,7 @@ def test_as_slow_as_a_link_may_be(engine: EngineName, num_flows: int):
         b.op("flow", rank=rank, resource=link, work_ns=MAX_WORK_NS // num_flows)
     timeline = replay(b.build(), engine=engine)
     assert timeline.end_ns.tolist() == [MAX_SLOWED_NS] * num_flows
-    assert timeline.use.busy_ns.tolist() == [MAX_SLOWED_NS]
+    assert timeline.utilization.busy_ns.tolist() == [MAX_SLOWED_NS]
     assert_tiles(timeline.critical_path, 0, MAX_SLOWED_NS)
 
 

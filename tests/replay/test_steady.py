@@ -80,8 +80,8 @@ def test_without_a_barrier_what_overlaps_the_window_before_is_free(engine: Engin
     reasons = [*[Reason.DATA] * 4, *[Reason.RESOURCE] * 2]
     assert path.reason.tolist() == reasons
     # Of 95 ns compute works 60, the link 65.
-    assert timeline.use.busy_ns.tolist() == [60, 65]
-    assert timeline.use.idle_ns.tolist() == [35, 30]
+    assert timeline.utilization.busy_ns.tolist() == [60, 65]
+    assert timeline.utilization.idle_ns.tolist() == [35, 30]
 
 
 @every_engine

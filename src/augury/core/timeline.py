@@ -42,7 +42,7 @@ class CriticalPath(Table):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ResourceUse(Table):
+class ResourceUtilization(Table):
     """One row a resource, over the replayed window. ``busy_ns``: at least one operation on it
     progresses; ``waiting_ns``: held, but only by gang members whose peers are not there yet;
     ``idle_ns``: neither."""
@@ -99,7 +99,7 @@ class Timeline:
     """The same, seen by each rank (0 for a rank without steps)."""
     rank_steps: RankSteps
     critical_path: CriticalPath
-    use: ResourceUse
+    utilization: ResourceUtilization
     peak_memory: tuple[PeakMemory, ...]
     num_simulated_ops: int
     """Fewer than the graph has where identical ranks were folded."""

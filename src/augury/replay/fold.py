@@ -8,12 +8,13 @@ per class, in which whatever points at a rank points at its representative, has 
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from augury.core.columns import I4
+from augury.core.columns import I4, I8
 from augury.core.graph.graph import (
     NONE,
     Buffers,
@@ -30,8 +31,10 @@ from augury.replay.engine import Engine, is_native_built
 from augury.replay.op_times import Schedule
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Folded:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FoldedGraph:
+    """A graph of one representative rank per class, and its relation to the whole graph."""
+
     graph: Graph
     """One rank per class, in the order of their first appearance."""
     class_of_rank: I4
@@ -41,6 +44,24 @@ class Folded:
     @property
     def num_classes(self) -> int:
         return len(self.graph.ranks)
+
+    @cached_property
+    def representative(self) -> I4:
+        """For each folded operation, the first operation of the whole graph that it stands for."""
+        first = np.empty(self.graph.num_ops, dtype=np.int32)
+        first[self.op_of[::-1]] = np.arange(len(self.op_of) - 1, -1, -1, dtype=np.int32)
+        return first
+
+    def fold_work_ns(self, work_ns: I8) -> I8 | None:
+        """Returns durations of the folded operations, or None if ``work_ns`` differs between
+        operations that one folded operation stands for. ``work_ns`` may have several rows."""
+        folded: I8 = work_ns[..., self.representative]
+        return folded if np.array_equal(folded[..., self.op_of], work_ns) else None
+
+    def with_work_ns(self, folded_work_ns: I8) -> FoldedGraph:
+        """Returns the same classes with other durations: ranks whose operations change alike stay
+        alike."""
+        return replace(self, graph=self.graph.with_work_ns(folded_work_ns))
 
     def expand(self, schedule: Schedule) -> Schedule:
         """Times of the whole graph; causes keep naming folded operations."""
@@ -69,7 +90,7 @@ def may_pay(graph: Graph) -> bool:
     return 2 * len(set(work_ns.tolist())) <= num_ranks
 
 
-def fold(graph: Graph) -> Folded | None:
+def fold(graph: Graph) -> FoldedGraph | None:
     """The folded graph, or nothing where no two ranks are alike."""
     if len(graph.ranks) < 2 or not is_native_built():
         return None
@@ -86,7 +107,7 @@ def fold(graph: Graph) -> Folded | None:
 
 def _quotient(
     graph: Graph, class_of_rank: I4, position: I4, gang_prints: NDArray[np.uint64]
-) -> Folded:
+) -> FoldedGraph:
     ops = graph.ops
     _, representatives = np.unique(class_of_rank, return_index=True)
     is_kept = np.zeros(len(graph.ranks), dtype=bool)
@@ -120,7 +141,7 @@ def _quotient(
         strings=graph.strings,
         meta=graph.meta,
     )
-    return Folded(graph=folded, class_of_rank=class_of_rank, op_of=op_of)
+    return FoldedGraph(graph=folded, class_of_rank=class_of_rank, op_of=op_of)
 
 
 def _renumbered(kept: NDArray[np.bool_]) -> I4:

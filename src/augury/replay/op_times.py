@@ -28,6 +28,9 @@ class Schedule:
     def is_complete(self) -> bool:
         return bool((self.end_ns != PENDING).all())
 
+    def copy(self) -> Schedule:
+        return Schedule(self.start_ns.copy(), self.end_ns.copy(), self.cause.copy())
+
     def same_as(self, other: Schedule) -> bool:
         return (
             np.array_equal(self.start_ns, other.start_ns)

@@ -23,7 +23,7 @@ MAX_PATTERN = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Steady:
+class SteadyState:
     """Several windows in a row, replayed; ``pattern`` of them repeat for ever."""
 
     window: Graph
@@ -52,7 +52,7 @@ class Steady:
         return _periods(self.window_end_ns, self.pattern)
 
 
-def find_steady_state(graph: Graph, simulate: Engine) -> Steady:
+def find_steady_state(graph: Graph, simulate: Engine) -> SteadyState:
     """Adds windows until every rank's ends recur: at least three in a row at the same distance."""
     timed = _timed(graph)
     least_period_ns = _busiest_ns(graph, timed)
@@ -70,7 +70,7 @@ def find_steady_state(graph: Graph, simulate: Engine) -> Steady:
             or ends.max() > MAX_SLOWED_NS  # twice that might not fit the clock
         )
         if pattern or grows_too_large:
-            return Steady(
+            return SteadyState(
                 window=graph,
                 schedule=schedule,
                 num_windows=num_windows,

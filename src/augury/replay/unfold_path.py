@@ -7,10 +7,10 @@ import numpy as np
 from augury.core.columns import I4
 from augury.core.graph.graph import Edges, Graph
 from augury.core.timeline import CriticalPath, Reason
-from augury.replay.fold import Folded
+from augury.replay.fold import FoldedGraph
 
 
-def unfold_path(graph: Graph, folded: Folded, path: CriticalPath) -> CriticalPath:
+def unfold_path(graph: Graph, folded: FoldedGraph, path: CriticalPath) -> CriticalPath:
     """Every hop of the folded path has a counterpart in the whole graph, at the same times."""
     rows = list(zip(path.op.tolist(), path.reason.tolist(), strict=True))
     copies = Edges.from_pairs(
@@ -29,7 +29,7 @@ def unfold_path(graph: Graph, folded: Folded, path: CriticalPath) -> CriticalPat
 
 
 def _counterpart(
-    graph: Graph, folded: Folded, copies: Edges, op: int, reason: int, before: int
+    graph: Graph, folded: FoldedGraph, copies: Edges, op: int, reason: int, before: int
 ) -> int:
     """The operation that ``op`` waited for: that one of those which ``before`` stands for."""
     if reason == Reason.SLOWED:
@@ -45,5 +45,5 @@ def _counterpart(
     return _one_of(folded, waited_for, before)
 
 
-def _one_of(folded: Folded, ops: I4, before: int) -> int:
+def _one_of(folded: FoldedGraph, ops: I4, before: int) -> int:
     return int(ops[(folded.op_of[ops] == before).argmax()])

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from augury.core.columns import I4, I8
 from augury.core.graph.graph import NONE, Graph
-from augury.core.timeline import RankSteps, ResourceUse
+from augury.core.timeline import RankSteps, ResourceUtilization
 from augury.replay.op_times import Schedule
 
 Some = I8 | slice
@@ -31,7 +31,9 @@ def progress_start_ns(graph: Graph, schedule: Schedule) -> I8:
     return start_ns
 
 
-def resource_use(graph: Graph, schedule: Schedule, *, horizon_ns: int) -> ResourceUse:
+def resource_utilization(
+    graph: Graph, schedule: Schedule, *, horizon_ns: int
+) -> ResourceUtilization:
     """``horizon_ns`` is the time that counts: the makespan, or the period of a steady state."""
     count = len(graph.resources)
     placed = rows_where(graph.ops.resource != NONE)
@@ -42,7 +44,7 @@ def resource_use(graph: Graph, schedule: Schedule, *, horizon_ns: int) -> Resour
     if began_ns is not schedule.start_ns:
         busy = _covered_ns(graph, resource, began_ns[placed], end_ns)
     held, busy = np.minimum(held, horizon_ns), np.minimum(busy, horizon_ns)
-    return ResourceUse(
+    return ResourceUtilization(
         busy_ns=busy,
         waiting_ns=held - busy,
         idle_ns=horizon_ns - held,

@@ -138,7 +138,7 @@ def _by_kind(holders: tuple[Holder, ...]) -> dict[str, int]:
 
 
 def _resources(timeline: Timeline) -> list[ResourceResult]:
-    graph, use = timeline.graph, timeline.use
+    graph, use = timeline.graph, timeline.utilization
     window = np.maximum(use.busy_ns + use.waiting_ns + use.idle_ns, 1)
     shares = [
         np.round(100 * values / window, 4).tolist()

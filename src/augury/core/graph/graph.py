@@ -214,6 +214,15 @@ class Graph:
     def evolve(self, **changes: Any) -> Graph:
         return replace(self, **changes)
 
+    def with_work_ns(self, work_ns: I8) -> Graph:
+        """Returns the same graph with other durations, one per operation."""
+        changed = self.evolve(ops=Ops(**dict(self.ops.columns()) | {"work_ns": work_ns}))
+        # Indexes that do not depend on durations are not computed again.
+        for name in ("num_gangs", "num_steps", "predecessors", "gang_members"):
+            if name in self.__dict__:
+                changed.__dict__[name] = self.__dict__[name]
+        return changed
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Graph) and all(
             getattr(self, name) == getattr(other, name) for name in self.__dataclass_fields__
