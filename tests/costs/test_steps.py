@@ -62,7 +62,7 @@ def test_halving_sends_as_much_as_a_ring_in_fewer_rounds(num_ranks: int) -> None
 
 
 def test_halving_needs_a_power_of_two() -> None:
-    with pytest.raises(UsageError, match="2, 4, 8"):
+    with pytest.raises(UsageError, match="power of two"):
         halving_doubling(100, 3)
 
 

@@ -164,9 +164,18 @@ def worker_steps(graph: Graph) -> MeasuredSteps:
 
 
 def measured_step_ns(graph: Graph) -> int | None:
-    """The measured step of a graph's run; None where nothing was measured."""
+    """Returns the measured step of a graph's run, or None if nothing was measured."""
+    return median_ns(measured_steps(graph)[1])
+
+
+def measured_steps(graph: Graph) -> tuple[I4, NDArray[np.float64]]:
+    """Returns the numbers and durations of the steps that were measured on all workers."""
     measured = worker_steps(graph)
-    _, dur_ns = over_ranks(measured.rank, measured.step, measured.dur_ns)
+    return over_ranks(measured.rank, measured.step, measured.dur_ns)
+
+
+def median_ns(dur_ns: NDArray[np.number]) -> int | None:
+    """Returns the median step: one disturbed step does not represent the others."""
     return round(float(np.median(dur_ns))) if len(dur_ns) else None
 
 
@@ -272,8 +281,7 @@ def _error_of_median(spread: float, number: float) -> float:
 def _recorded_ns(steps: Steps) -> int | None:
     rows = np.flatnonzero(steps.state == StepState.TIMED)
     own = steps.end_ns[rows] - steps.start_ns[rows]
-    _, dur_ns = over_ranks(steps.rank[rows], steps.step[rows], own)
-    return round(float(np.median(dur_ns))) if len(dur_ns) else None
+    return median_ns(over_ranks(steps.rank[rows], steps.step[rows], own)[1])
 
 
 def _delay_pct(steps: Steps, rows: NDArray[np.intp]) -> float | None:

@@ -12,7 +12,7 @@ from augury.core.columns import I8
 Interval = tuple[int, int]
 
 
-class Busy:
+class IntervalSet:
     """A set of times; ``within`` says how much of an interval lies in it."""
 
     def __init__(self, intervals: Iterable[Interval]) -> None:

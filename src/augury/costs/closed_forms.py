@@ -8,9 +8,7 @@ reduce-scatter, what every rank has after an all-gather, what every rank sends i
 from __future__ import annotations
 
 from augury.core.cluster import Link
-
-TREE_CHUNKS = 8
-"""How many pieces of a tensor travel through a tree one behind the other."""
+from augury.costs.collective_steps import TREE_CHUNKS
 
 
 def point_to_point_ns(size_bytes: int, link: Link) -> int:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
-from augury.core.columns import I8
 from augury.core.graph.graph import Graph
 from augury.core.ledger import Ledger
+from augury.core.measured_step import median_ns
 from augury.core.timeline import CriticalPath, PeakMemory
 from augury.replay.critical_path import critical_path
 from augury.replay.engine import Engine
@@ -66,12 +64,8 @@ def _median_steps_ns(graph: Graph, schedule: Schedule) -> tuple[int, ...]:
     """Returns the median step of each rank: one disturbed step does not represent the others."""
     steps = rank_steps(graph, schedule)
     return tuple(
-        _median_ns(step_durations_ns(steps.of_rank(rank))) for rank in range(len(graph.ranks))
+        median_ns(step_durations_ns(steps.of_rank(rank))) or 0 for rank in range(len(graph.ranks))
     )
-
-
-def _median_ns(dur_ns: I8) -> int:
-    return round(float(np.median(dur_ns))) if len(dur_ns) else 0
 
 
 def _steady_step_ns(graph: Graph, steady: SteadyState) -> int:
