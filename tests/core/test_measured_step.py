@@ -7,13 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from augury.core.measured_step import (
-    MAX_STRETCHES,
-    level,
-    level_of_windows,
-    over_ranks,
-    student,
-)
+from augury.core.measured_step import MAX_SEGMENTS, level, level_of_windows, over_ranks, student
 
 MS = 1_000_000
 NUM_SERIES = 300
@@ -112,7 +106,7 @@ def test_the_interval_holds_the_level(durations: list[int]) -> None:
     low, high = found.interval_ns
     assert low <= found.value_ns * (1 + 1e-9) + 1
     assert found.value_ns <= high * (1 + 1e-9) + 1
-    assert found.freedom <= MAX_STRETCHES + 1
+    assert found.freedom <= MAX_SEGMENTS + 1
 
 
 def test_a_step_is_the_mean_over_ranks_that_take_turns() -> None:

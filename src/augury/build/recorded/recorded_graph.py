@@ -31,7 +31,7 @@ from augury.core.enums import Discipline, MemoryKind, OpKind, ResourceKind, Step
 from augury.core.errors import InputError
 from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import NONE, Graph
-from augury.core.measured_step import judged_rows
+from augury.core.measured_step import counted_rows
 from augury.core.time_intervals import Interval, IntervalSet
 from augury.core.trace.trace import Trace
 
@@ -432,7 +432,7 @@ class RecordedGraph:
     def _add_measured(self) -> None:
         """Plain steps are what a prediction is compared with."""
         steps = self._trace.steps
-        rows = np.flatnonzero(judged_rows(self._trace))
+        rows = np.flatnonzero(counted_rows(self._trace))
         unexplained = {rank: self._unexplained(rank) for rank in self._ranks}
         for row in rows.tolist():
             rank = int(steps.rank[row])
