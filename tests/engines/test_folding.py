@@ -11,7 +11,9 @@ from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import Graph
 from augury.core.graph.graph_spec import check
 from augury.replay import kernel, reference
-from augury.replay.fold import FoldedGraph, fold, simulate_folded
+from augury.replay.engine import Engine
+from augury.replay.fold import FoldedGraph, fold
+from augury.replay.op_times import Schedule
 from tests.campaigns import campaign
 
 from .strategies import COARSE, graphs, symmetric_graphs
@@ -19,6 +21,12 @@ from .strategies import COARSE, graphs, symmetric_graphs
 some = campaign(200)
 many = campaign(500)
 """More than 2,000 symmetric graphs together."""
+
+
+def simulate_folded(graph: Graph, simulate: Engine) -> Schedule:
+    """Returns times of the whole graph, from the folded one if there is one."""
+    folded = fold(graph)
+    return simulate(graph) if folded is None else folded.expand(simulate(folded.graph))
 
 
 def assert_folding_is_exact(graph: Graph) -> FoldedGraph | None:

@@ -9,10 +9,9 @@ from augury.core.graph.graph import Graph
 from augury.core.timeline import PeakMemory, Timeline
 from augury.replay.deadlock import explain_deadlock
 from augury.replay.engine import Engine, EngineName, find_engine
-from augury.replay.fold import FoldedGraph, may_pay
+from augury.replay.fold import FoldedGraph, may_pay, unfold_path
 from augury.replay.fold import fold as fold_ranks
 from augury.replay.op_times import Schedule
-from augury.replay.unfold_path import unfold_path
 from augury.replay.unroll import unroll
 from augury.replay.utilization import rank_steps, resource_utilization
 from augury.replay.window import replay_window
