@@ -1,9 +1,9 @@
-// The replay engine with all semantics: those of replay/reference.py, to the nanosecond. At one
-// time stamp drain all completions, resolving operations without a resource and complete gangs on
-// the way; then let every free place take its best ready operation; then set rates.
+// The replay engine with all semantics, equal to replay/reference.py to the nanosecond. At one time
+// stamp: drain all completions, and resolve operations without a resource and complete gangs within
+// the drain; then let every free place take its best ready operation; then set rates.
 //
-// Progress says when what has begun will end: PlainProgress where nothing shares or slows,
-// VirtualProgress elsewhere.
+// Progress computes the ends of running units: PlainProgress without sharing and interference,
+// VirtualProgress otherwise.
 #pragma once
 
 #include <algorithm>
@@ -29,11 +29,11 @@ struct ResourceState {
   bool is_fifo = false;
 };
 
-// The state of a replay between two time stamps, from which a replay with other durations can go
-// on: exact as long as no operation that has begun by then has another duration.
+// State of a replay between two time stamps, from which a replay with other durations can resume.
+// This is exact if no operation that has begun by then has another duration.
 template <class Progress>
 struct Checkpoint {
-  // An operation that has not started, of which some predecessors have ended.
+  // An operation that has not started, but has predecessors that have ended.
   struct Awaiting {
     std::int32_t op, missing, cause;
   };
@@ -45,7 +45,7 @@ struct Checkpoint {
   Progress progress;
 };
 
-// The outcome of the replay that the checkpoints are of.
+// Times of the replay that made the checkpoints.
 struct BaseView {
   const std::int64_t* start_ns;
   const std::int64_t* end_ns;
@@ -80,26 +80,26 @@ class RoundsSimulation {
         ungranted_.push_back(gangs_.size(gang));
   }
 
-  // True when every operation ended; otherwise the graph deadlocks.
+  // Returns true if every operation ended; otherwise the graph deadlocks.
   bool run() {
     release_roots();
     return advance([](std::int64_t) {});
   }
 
-  // The same, with up to `count` checkpoints on the way, at equal distances in operations.
+  // Also saves up to `count` checkpoints, at equal distances in operations.
   bool run(std::int32_t count, std::vector<Checkpoint<Progress>>& saved) {
     const std::int32_t distance = std::max(1, num_ops_ / (count + 1));
     std::int32_t due = distance;
     release_roots();
     return advance([&](std::int64_t next_ns) {
-      if (num_ended_ < due || next_ns == now_) return;  // more happens at this time stamp
+      if (num_ended_ < due || next_ns == now_) return;  // more rounds at this time stamp
       saved.push_back(checkpoint());
       due = num_ended_ + distance;
     });
   }
 
-  // Goes on from a checkpoint of a replay whose outcome was `base`. The progress that this
-  // simulation was given has to be a copy of the checkpoint's.
+  // Resumes from a checkpoint of the replay `base`. The progress of this simulation must be a copy
+  // of the checkpoint's.
   bool resume(const Checkpoint<Progress>& from, const BaseView& base) {
     now_ = from.now_ns;
     num_ended_ = from.num_ended;
@@ -125,7 +125,7 @@ class RoundsSimulation {
     resolve();
   }
 
-  // Calls between_rounds with the time of the next round, after each one.
+  // Calls between_rounds after each round with the time of the next.
   template <class BetweenRounds>
   bool advance(BetweenRounds between_rounds) {
     for (;;) {
@@ -159,7 +159,7 @@ class RoundsSimulation {
 
   // -- drain --------------------------------------------------------------------------------
 
-  // What runs side by side ends in no order of memory: it is fetched before it is needed.
+  // Operations do not end in the order of memory: they are prefetched.
   void fetch(std::int32_t unit) const {
     if (unit >= num_ops_) return;
     const std::int32_t own = windows_.local(unit);
@@ -226,7 +226,7 @@ class RoundsSimulation {
     resource.waiting.push({now_, resource.is_fifo ? 0 : g_.priority[own], op});
   }
 
-  // Operations without a resource start as they become ready; those without work end at once,
+  // Operations without a resource start when they become ready; those without work end at once,
   // which may make more of them ready.
   void resolve() {
     while (!resolvable_.empty()) {
@@ -259,7 +259,7 @@ class RoundsSimulation {
         const ReadyOp taken = resource.waiting.pop();
         --resource.free;
         if (taken.ready_ns < now_) out_.cause[taken.op] = -2 - resource.freed_by;
-        // A unit without work that holds a place ends in another round, not here.
+        // A unit without work that occupies a place ends in another round.
         const std::int32_t window = windows_.of_op(taken.op);
         const std::int32_t own = taken.op - window * g_.num_ops;
         const std::int32_t unit = grant(taken.op, own, window);

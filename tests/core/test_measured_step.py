@@ -18,7 +18,7 @@ def steps_of(dur_ns: np.ndarray) -> np.ndarray:
 
 
 def autocorrelated(rng: np.random.Generator, size: int, *, memory: float) -> np.ndarray:
-    """Noise whose neighbours are alike: of standard deviation 1."""
+    """Returns autocorrelated noise of standard deviation 1."""
     own = rng.standard_normal(size) * np.sqrt(1 - memory**2)
     own[0] = rng.standard_normal()
     for i in range(1, size):
@@ -27,7 +27,7 @@ def autocorrelated(rng: np.random.Generator, size: int, *, memory: float) -> np.
 
 
 def covered(make, truth: float) -> float:
-    """The share of random series whose interval has the true level."""
+    """Returns the share of random series with the true level inside the interval."""
     rng = np.random.default_rng(7)
     hits = 0
     for _ in range(NUM_SERIES):

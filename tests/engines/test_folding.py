@@ -40,7 +40,7 @@ def assert_folding_is_exact(graph: Graph) -> FoldedGraph | None:
 
 
 def _data_parallel(work_ns: list[int], *, ring: bool = False) -> Graph:
-    """One operation of its own, one gang of all, one operation after what came round a ring."""
+    """Each rank has an operation, a gang of all ranks, and an operation behind a ring."""
     b = GraphBuilder()
     num_ranks = len(work_ns)
     gang = b.gang()

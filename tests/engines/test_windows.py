@@ -1,4 +1,4 @@
-"""Windows in a row, as the kernel goes through them: those of the unrolled graph, uncopied."""
+"""Several windows in a row equal the unrolled graph, which the kernel does not copy."""
 
 from __future__ import annotations
 

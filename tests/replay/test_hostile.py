@@ -1,4 +1,4 @@
-"""Graphs that keep to the rules and are still meant to hurt: long, deep, empty, enormous."""
+"""Valid graphs of extreme shapes: long, deep, empty, enormous."""
 
 from __future__ import annotations
 
@@ -272,7 +272,7 @@ def test_as_slow_as_interference_may_be(engine: EngineName):
     for _ in range(1_000):
         op = b.op("aggressor", rank=rank, resource=aggressor, work_ns=MAX_WORK_NS, after=previous)
         previous = [op]
-    # 1,000 of 1,024 parts of the work took 1,024 times as long; what is left has full speed.
+    # 1,000 of 1,024 parts of the work took 1,024 times as long; the rest ran at full speed.
     slowed_ns, left_ns = 1_000 * MAX_WORK_NS, MAX_WORK_NS - 1_000 * MAX_WORK_NS // 1_024
     assert replay(b.build(), engine=engine).end_ns[0] == slowed_ns + left_ns
 

@@ -230,7 +230,7 @@ def test_without_a_kernel_every_candidate_is_replayed():
 
 def test_where_times_do_not_show_the_order_every_candidate_is_replayed():
     # The gang and the operation that waits for its first member end at the same time: times alone
-    # do not tell which of them came first.
+    # do not show which of them came first.
     b = GraphBuilder()
     slow, quick = b.rank(), b.rank()
     gang = b.gang()

@@ -1,4 +1,4 @@
-"""How busy resources are, and when ranks were in a step, against counting every nanosecond."""
+"""Utilization and times of steps equal a count of every nanosecond."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every rule: a broken graph gives the rule's slug and words that name the culprit."""
+"""Every rule: an invalid graph gives the rule's slug and a message that names the item."""
 
 from __future__ import annotations
 
@@ -338,7 +338,7 @@ def test_verify_tells_three_kinds_and_counts_the_others():
 
 
 def test_later_rules_wait_for_earlier_ones():
-    # A rank out of range would make nonsense of who owns what.
+    # With a rank out of range, ownership cannot be checked.
     graph = _with("ops", rank={0: 9}, resource={0: 1})(_valid())
     assert {problem.rule for problem in check(graph)} == {"unknown-rank"}
 
