@@ -18,11 +18,14 @@ from augury import _native
 from augury.core.columns import I8
 from augury.core.graph.graph import Carries, Graph
 from augury.core.graph.graph_file import save_graph
+from augury.core.graph.graph_spec import verify
 from augury.replay import reference
 from augury.replay.critical_path import critical_path
+from augury.replay.fixed_order import FixedOrder
 from augury.replay.fold import fold
 from augury.replay.kernel import Replayer, simulate
-from augury.replay.screen import FixedOrder
+from augury.replay.run import replay
+from augury.replay.session import ReplaySession
 from benchmarks import rated
 from benchmarks.graphs import STYLES, many_ranks, training
 from benchmarks.measure import (
@@ -40,6 +43,7 @@ from benchmarks.measure import (
 )
 from benchmarks.oracle import sweep as oracle_sweep
 from benchmarks.oracle import versus as oracle_versus
+from benchmarks.recorded_graphs import RATED_STYLES, recorded
 
 
 def main() -> int:
@@ -50,6 +54,7 @@ def main() -> int:
         *folding(),
         memory(),
         *screening(),
+        session(),
         *rated.all_figures(),
         *commands(),
         oracle_sweep.main() == 0,
@@ -162,6 +167,31 @@ def screening() -> list[bool]:
         one_by_one = partial(replay_each, Replayer(graph), rows)
         found[style] = ratio(one_by_one, partial(order.step_ns, rows), rounds=7)
     return [report_worse("replay_vs_screening_20k", found, "x", at_least(1))]
+
+
+def session() -> bool:
+    """A full, verified replay over the step of a session after a change in the middle."""
+    found: dict[str, Ratio] = {}
+    for style in RATED_STYLES:
+        say(f"session {style}")
+        graph = recorded(style, 100_000, num_ranks=4, is_loop=False)
+        replays = ReplaySession(graph)
+        middle = np.argsort(replays.replay().start_ns)[graph.num_ops // 2 :]
+        touched = middle[graph.ops.gang[middle] < 0][:8]
+        work_ns = graph.ops.work_ns.copy()
+        work_ns[touched] += 1_000
+        found[style] = ratio(
+            partial(verified_replay, graph, work_ns),
+            partial(replays.step_ns, work_ns[touched], touched=touched),
+            rounds=7,
+        )
+    return report_worse("session_replay_vs_full", found, "x", at_least(1))
+
+
+def verified_replay(graph: Graph, work_ns: I8) -> None:
+    changed = graph.with_work_ns(work_ns)
+    verify(changed)
+    replay(changed)
 
 
 def replay_each(replayer: Replayer, rows: I8) -> None:

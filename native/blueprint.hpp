@@ -1,6 +1,6 @@
-// What the eager engine knows of a graph before any duration is looked at: how many predecessors
-// each operation has, and on which resources there is anything to decide. Searches replay one
-// structure with many durations, so this is worked out once.
+// Preparation of a graph for the eager engine, independent of durations: the number of predecessors
+// of each operation, and the resources on which operations compete. Searches replay one structure
+// with many durations, so this is computed once.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace augury {
 
 enum class Form : std::uint8_t {
   kInRow,     // each operation waits for the one before it: nothing to decide
-  kTandem,    // each waits for one of the same source of width 1, and none outranks another
+  kTandem,    // each waits for one of the same source of width 1, all with equal priority
   kContended  // all others
 };
 
@@ -63,7 +63,7 @@ class Blueprint {
   }
 
  private:
-  // What was seen of a resource, looking at operations from the last to the first.
+  // Facts about a resource, collected over its operations from the last to the first.
   struct Seen {
     std::int32_t next_op = kNone, last_op = kNone;
     std::int32_t priority = 0;
@@ -72,7 +72,7 @@ class Blueprint {
     bool in_row = true, one_rank = true, is_regular = true;
   };
 
-  // Windows after the second are like it.
+  // Windows after the second have the same roots as the second.
   void find_roots(const Windows& windows, std::int32_t window) {
     first_later_root_ = roots.size();
     const std::int32_t* const missing_here = missing.of_window(window);
@@ -115,7 +115,7 @@ class Blueprint {
     }
   }
 
-  // In a row over windows: a window's last operation leads to the next one's first.
+  // A resource stays in a row over windows if its last operation leads to the first of the next.
   void look_across(const GraphView& g, std::vector<Seen>& seen) const {
     for (std::int32_t r = 0; r < g.num_resources; ++r) {
       Seen& own = seen[r];
@@ -126,8 +126,8 @@ class Blueprint {
   }
 
   // A tandem's source: the resource on which each of its operations has exactly one predecessor.
-  // The last edge between two resources of width 1 proposes it: early ones bring a rank's own
-  // contribution to a ring, later ones what its neighbour sends.
+  // The last edge between two resources of width 1 proposes it: early edges bring a rank's own
+  // contribution to a ring, later ones the data of its neighbour.
   void find_sources(const GraphView& g, std::vector<Seen>& seen) const {
     std::vector<std::int32_t> has_source((g.num_ops + 31) / 32, 0);
     std::vector<std::pair<std::int32_t, std::int32_t>> carried;
@@ -152,7 +152,7 @@ class Blueprint {
         ++other.num_served;
       }
     }
-    // What its source serves within each window as well, it would serve twice.
+    // An operation that its source also serves within each window would be served twice.
     for (const auto& [source, r] : carried)
       if (seen[r].source == source) seen[r].is_regular = false;
   }

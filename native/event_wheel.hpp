@@ -1,6 +1,6 @@
-// A clock that goes in slices of time: a ring of buckets with a bitmap that finds the next one in
-// use, and a heap for what lies beyond the ring. Within a slice there is no order: who uses it
-// makes slices so narrow that none is needed. Things are linked through the caller's storage.
+// A clock that advances in slices of time: a ring of buckets with a bitmap that finds the next one
+// in use, and a heap for events beyond the ring. Events within a slice have no order: the caller
+// chooses slices so narrow that none is needed. Events are linked through the caller's storage.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ class EventWheel {
   void set_slice_bits(int bits) { bits_ = bits; }
   std::int64_t slice_end_ns() const { return end_ns(slice_); }
 
-  // Only for slices after the present one, once the clock has begun to move.
+  // Valid for slices after the current one, once the clock has advanced.
   void push(std::int64_t at_ns, std::int32_t thing, std::int32_t& link) {
     const std::int64_t slice = at_ns >> bits_;
     if (slice - slice_ >= kBuckets) {
@@ -34,7 +34,7 @@ class EventWheel {
 
   static constexpr std::int64_t kNever = INT64_MAX;
 
-  // The next slice with anything in it, or kNever.
+  // Returns the next slice with an event, or kNever.
   std::int64_t next_slice() const {
     std::int64_t next = kNever;
     if (used_words_ != 0)
@@ -45,8 +45,8 @@ class EventWheel {
 
   std::int64_t end_ns(std::int64_t slice) const { return (slice + 1) << bits_; }
 
-  // Goes to that slice: returns the head of the list of what is linked there, and appends what
-  // had to be kept apart to `far`.
+  // Advances to that slice. Returns the head of its list, and appends events from the heap to
+  // `far`.
   std::int32_t advance(std::int64_t slice, std::vector<std::int32_t>& far) {
     slice_ = slice;
     const auto bucket = static_cast<std::uint32_t>(slice) & kMask;
@@ -79,7 +79,7 @@ class EventWheel {
     bool operator()(const Far& a, const Far& b) const { return a.at_ns < b.at_ns; }
   };
 
-  // The first bucket in use at or after the present one, going round.
+  // Returns the first bucket in use at or after the current one, cyclically.
   std::int32_t next_bucket() const {
     const auto from = static_cast<std::uint32_t>(slice_) & kMask;
     const std::uint32_t word = from >> 6;

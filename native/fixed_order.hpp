@@ -1,6 +1,6 @@
-// A sweep in a known order: when every resource serves its operations as it did in an exact
-// replay, new durations need no queues and no clock, only one longest-path pass; and several
-// candidates' durations go through it side by side.
+// A sweep in a fixed order. If every resource serves its operations in the order of an exact
+// replay, new durations need no queues and no clock, only one longest-path pass, which handles
+// several candidates at once.
 #pragma once
 
 #include <algorithm>
@@ -16,12 +16,12 @@ namespace augury {
 
 class FixedOrder {
  public:
-  // How many candidates share a pass. Times are doubles there: exact up to 2^53 ns, and every
-  // machine can take the larger of two at once.
+  // Number of candidates per pass. Their times are doubles: exact up to 2^53 ns, and all machines
+  // have a vector instruction for the larger of two.
   static constexpr int kLanes = 8;
 
-  // `order` lists all operations so that each comes after whatever it waits for; `end_ns` are
-  // their ends in the exact replay.
+  // `order` lists all operations, each after those that it waits for; `end_ns` are their ends in
+  // the exact replay.
   FixedOrder(const GraphView& g, const std::int32_t* order, const std::int64_t* end_ns)
       : op_(order, order + g.num_ops), first_(g.num_ops + 1, 0), gang_(g.num_ops, kNone) {
     std::vector<std::int32_t> at(g.num_ops);
@@ -30,7 +30,7 @@ class FixedOrder {
     index_gangs(g, at);
   }
 
-  // The latest end in each of `num_windows` equal parts of the operations, for every candidate.
+  // Computes the latest end in each of `num_windows` windows for every candidate.
   // work_ns: num_candidates rows of one window's operations; out: num_candidates x num_windows.
   void sweep(const std::int64_t* work_ns, std::int32_t num_candidates, std::int32_t num_windows,
              std::int64_t* out) const {
@@ -94,7 +94,7 @@ class FixedOrder {
     bool operator<(const Held& other) const { return end_ns > other.end_ns; }
   };
 
-  // For every operation the one that held its place before it: of several places that are free,
+  // Returns for each operation the one that occupied its place before. Of several free places,
   // the one that was freed first is taken.
   std::vector<std::int32_t> former_holders(const GraphView& g, const std::int64_t* end_ns) const {
     std::vector<std::priority_queue<Held>> held(g.num_resources);

@@ -1,4 +1,4 @@
-// Which operations form each gang of a window, by id.
+// Members of the gangs of a window, by id.
 #pragma once
 
 #include <cstdint>

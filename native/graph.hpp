@@ -1,4 +1,4 @@
-// Views of a Graph's columns; nothing here owns memory.
+// Views of a Graph's columns. They do not own memory.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,7 @@
 
 namespace augury {
 
-// Memory that begins with a cache line.
+// Allocates memory that begins at a cache line.
 template <class T>
 struct LineAllocator {
   using value_type = T;
@@ -64,7 +64,7 @@ class Heap {
     std::size_t at = 0;
     for (;;) {
       const std::size_t child = 4 * at + 1;
-      // In a large heap the levels below are far from the processor: asked for one ahead.
+      // In a large heap the levels below are not in the cache: prefetched one level ahead.
       if (const std::size_t grandchild = 4 * child + 1; grandchild < size)
         for (std::size_t line = 0; line < 16; line += 4)
           __builtin_prefetch(items + grandchild + line, 1);
@@ -87,7 +87,7 @@ class Heap {
     items[at] = item;
   }
 
-  // Items before the first one, so that children, which begin with the second, begin a line.
+  // Unused items at the front, so that the children, from the second item on, begin a line.
   static constexpr std::size_t kUnused = 3;
   std::vector<T, LineAllocator<T>> items_;
   Before before_;

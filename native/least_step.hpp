@@ -1,4 +1,4 @@
-// How short a step messages allow: augury.schedule.least_step says what is meant.
+// Lower bound on the step with a given cost per message; defined by augury.schedule.least_step.
 #pragma once
 
 #include <algorithm>
@@ -9,10 +9,10 @@
 
 namespace augury {
 
-// Bytes with a head (when they are there) and a tail (what comes after their arrival).
+// Jobs are bytes with a head (their release) and a tail (the time needed after their arrival).
 class LeastStep {
  public:
-  // Heads must not fall.
+  // Heads must be ascending.
   LeastStep(std::int32_t num_jobs, const double* head_ns, const double* tail_ns,
             const double* work_ns, double overhead_ns, bool is_pipelined)
       : overhead_ns_(overhead_ns), is_pipelined_(is_pipelined) {
@@ -31,7 +31,7 @@ class LeastStep {
     leave_the_least_urgent();
   }
 
-  // `at_least_ns`, or more if that is not enough.
+  // Returns `at_least_ns`, or a longer step if that is not enough.
   double run(double at_least_ns) {
     if (is_enough(at_least_ns)) return at_least_ns;
     double low = at_least_ns;
@@ -52,7 +52,7 @@ class LeastStep {
     std::int32_t head;
   };
 
-  // By messages that start at heads and end where the next begins, the last at the last head.
+  // Tests messages that start at heads and end where the next begins, the last at the last head.
   bool can_carry(double carried_ns) {
     const auto last = static_cast<std::int32_t>(head_ns_.size()) - 1;
     const double end_ns = head_ns_[last];
@@ -107,7 +107,7 @@ class LeastStep {
                     overhead_ns_ * (high + 1) + carried_ns * (1 + 1 / high));
   }
 
-  // Messages as long as the first deadline in them allows, from the last head on.
+  // Tests messages that are as long as their first deadline allows, from the last head on.
   bool is_enough(double step_ns) const {
     double free_ns = begin_ns_ + (is_pipelined_ ? overhead_ns_ : 0);
     double room_ns = 0;

@@ -1,5 +1,5 @@
-// The yardstick: a plain longest-path sweep, each operation after its predecessors, in input
-// order. No resources, no queues, no clock: what the memory system allows at best.
+// A longest-path sweep in input order, without resources, queues or clock: the benchmarks' measure
+// of the best possible memory throughput.
 #pragma once
 
 #include <algorithm>

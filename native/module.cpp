@@ -1,4 +1,4 @@
-// The Python face of the kernel: arrays in, arrays out, the GIL released in between.
+// Python bindings of the kernel: arrays in, arrays out, the GIL released in between.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -52,8 +52,8 @@ NewArray<T> to_numpy(std::vector<T>&& values) {
   return NewArray<T>(owned->data(), {owned->size()}, owner);
 }
 
-// A graph's columns, given by name ("ops.work_ns"), kept alive for as long as this is; and how many
-// windows of it follow each other.
+// A graph's columns by name ("ops.work_ns"), which this object keeps alive, and the number of
+// windows in a row.
 class NativeGraph {
  public:
   NativeGraph(nb::dict columns, std::int32_t num_gangs, std::int32_t num_windows)
@@ -102,7 +102,7 @@ class NativeGraph {
  private:
   template <class T>
   const T* of(const char* name) const {
-    // Not converting: a converted copy would be gone before it is used.
+    // No conversion: a converted copy would be freed before it is used.
     return nb::cast<In<T>>(columns_[name], false).data();
   }
 
@@ -118,7 +118,7 @@ Blueprint* draw_blueprint(const NativeGraph& native) {
   return new Blueprint(*native.windows);
 }
 
-// Routes of a graph, and what progresses on them, in memory that outlives a replay.
+// Routes of a graph and the units on them, in memory that is kept between replays.
 struct RatedRoutes {
   explicit RatedRoutes(const augury::Windows& windows)
       : routes(windows), progress(windows, routes) {}
@@ -146,7 +146,7 @@ bool simulate(const NativeGraph& native, In<std::int64_t> work_ns, const Bluepri
       .run();
 }
 
-// For all others. Returns how many updates of queues sharing and interference took.
+// For all other graphs. Returns the number of queue updates for sharing and interference.
 std::int64_t simulate_rated(const NativeGraph& native, In<std::int64_t> work_ns,
                             RatedRoutes& rated, Out<std::int64_t> start_ns,
                             Out<std::int64_t> end_ns, Out<std::int32_t> cause) {
@@ -158,6 +158,45 @@ std::int64_t simulate_rated(const NativeGraph& native, In<std::int64_t> work_ns,
                            rated.progress, out)
       .run();
   return rated.progress.num_updates();
+}
+
+using Checkpoints = std::vector<augury::Checkpoint<augury::VirtualProgress>>;
+
+// Same as simulate_rated, and returns checkpoints; none for a graph that deadlocks.
+Checkpoints* simulate_with_checkpoints(const NativeGraph& native, In<std::int64_t> work_ns,
+                                       RatedRoutes& rated, std::int32_t count,
+                                       Out<std::int64_t> start_ns, Out<std::int64_t> end_ns,
+                                       Out<std::int32_t> cause) {
+  const ScheduleView out{start_ns.data(), end_ns.data(), cause.data()};
+  auto saved = std::make_unique<Checkpoints>();
+  nb::gil_scoped_release release;
+  rated.progress.reset();
+  augury::RoundsSimulation simulation(*native.windows, work_ns.data(), rated.routes.gangs,
+                                      rated.routes.missing, rated.progress, out);
+  if (!simulation.run(count, *saved)) saved->clear();
+  return saved.release();
+}
+
+// Resumes from the last checkpoint before `before_ns`. Returns the number of operations that had
+// ended by then; 0 without such a checkpoint, and then nothing was simulated.
+std::int32_t resume(const NativeGraph& native, In<std::int64_t> work_ns, const RatedRoutes& rated,
+                    const Checkpoints& checkpoints, std::int64_t before_ns,
+                    In<std::int64_t> base_start_ns, In<std::int64_t> base_end_ns,
+                    In<std::int32_t> base_cause, Out<std::int64_t> start_ns,
+                    Out<std::int64_t> end_ns, Out<std::int32_t> cause) {
+  const augury::BaseView base{base_start_ns.data(), base_end_ns.data(), base_cause.data()};
+  const ScheduleView out{start_ns.data(), end_ns.data(), cause.data()};
+  nb::gil_scoped_release release;
+  const auto after = std::partition_point(
+      checkpoints.begin(), checkpoints.end(),
+      [before_ns](const auto& checkpoint) { return checkpoint.now_ns < before_ns; });
+  if (after == checkpoints.begin()) return 0;
+  const auto& from = *(after - 1);
+  augury::VirtualProgress progress(from.progress);
+  augury::RoundsSimulation(*native.windows, work_ns.data(), rated.routes.gangs,
+                           rated.routes.missing, progress, out)
+      .resume(from, base);
+  return from.num_ended;
 }
 
 nb::tuple rank_classes(const NativeGraph& native, std::uint64_t seed) {
@@ -241,7 +280,7 @@ NewArray<std::int32_t> unsorted_remainder(In<std::int32_t> first, In<std::int32_
 
 using Optional = nb::object;  // an array to fill, or none
 
-// A scheduling problem's columns, kept alive for as long as this is.
+// A scheduling problem's columns, which this object keeps alive.
 class NativeProblem {
  public:
   NativeProblem(In<std::int64_t> release_ns, In<std::int64_t> update_ns,
@@ -317,7 +356,7 @@ double least_step(In<double> head_ns, In<double> tail_ns, In<double> work_ns,
 
 NB_MODULE(_native, m) {
   using namespace nb::literals;
-  m.doc() = "Augury's replay kernel; augury.replay.kernel is its typed face.";
+  m.doc() = "Augury's replay kernel; augury.replay.kernel is its typed interface.";
   nb::class_<Workspace>(m, "Workspace").def(nb::init<>());
   nb::class_<Blueprint>(m, "Blueprint");
   nb::class_<NativeGraph>(m, "NativeGraph")
@@ -331,6 +370,12 @@ NB_MODULE(_native, m) {
         "start_ns"_a, "end_ns"_a, "cause"_a);
   m.def("simulate_rated", &simulate_rated, "graph"_a, "work_ns"_a, "routes"_a, "start_ns"_a,
         "end_ns"_a, "cause"_a);
+  nb::class_<Checkpoints>(m, "Checkpoints");
+  m.def("simulate_with_checkpoints", &simulate_with_checkpoints, "graph"_a, "work_ns"_a,
+        "routes"_a, "count"_a, "start_ns"_a, "end_ns"_a, "cause"_a,
+        nb::rv_policy::take_ownership, nb::keep_alive<0, 3>());
+  m.def("resume", &resume, "graph"_a, "work_ns"_a, "routes"_a, "checkpoints"_a, "before_ns"_a,
+        "base_start_ns"_a, "base_end_ns"_a, "base_cause"_a, "start_ns"_a, "end_ns"_a, "cause"_a);
   nb::class_<augury::FixedOrder>(m, "FixedOrder")
       .def("sweep", &sweep, "work_ns"_a, "latest_ns"_a);
   m.def("fix_order", &fix_order, "graph"_a, "order"_a, "end_ns"_a,

@@ -1,5 +1,5 @@
-// Peak memory of every rank, and what holds it. Times are not sorted as a whole: coarse slices of
-// time say in which of them a rank's peak can be, and only events within those are put in order.
+// Peak memory of each rank by kind and layer. Events are not sorted as a whole: coarse slices of
+// time bound where a rank's peak can be, and only events within those slices are sorted.
 #pragma once
 
 #include <algorithm>
@@ -28,10 +28,10 @@ struct BuffersView {
 // The semantics are those of replay/peak_memory.py on the unrolled graph.
 class PeakMemory {
  public:
-  // One entry for every rank that holds memory.
+  // One entry per rank that has buffers.
   std::vector<std::int32_t> rank;
   std::vector<std::int64_t> size_bytes, at_ns;
-  // What is held at the peaks, summed by kind and layer.
+  // Bytes held at the peaks, summed by kind and layer.
   std::vector<std::int32_t> holder_rank, holder_kind, holder_layer;
   std::vector<std::int64_t> holder_bytes;
 
@@ -74,12 +74,12 @@ class PeakMemory {
     std::int64_t size_bytes, at_ns;
   };
 
-  // All buffers of all windows that are held for some time, by rank: what is given back as it is
-  // taken, or before, counts nowhere. Read in the order of buffers, which is mostly that of time.
+  // Collects the buffers of all windows by rank. A buffer that is freed when it is allocated, or
+  // before, does not count. Buffers are read in their own order, which is mostly that of time.
   void find_held(std::int32_t num_ranks) {
     std::vector<std::int64_t> most(num_ranks, 0);
     for (std::int32_t i = 0; i < b_.count; ++i) most[b_.rank[i]] += windows_.count;
-    // Not cleared: that would take as long as filling it.
+    // Not initialized: that would take as long as filling it.
     held_.reset(new Held[static_cast<std::size_t>(b_.count) * windows_.count]);
     Held* first = held_.get();
     for (const std::int64_t room : most) {
@@ -142,8 +142,8 @@ class PeakMemory {
 
   Slice& slice(std::int64_t at) { return slices_[at >> slice_bits_]; }
 
-  // The peak is at least what is held as some slice ends, and at most what is held as its own
-  // begins and all that is taken within it. Of equal peaks the last counts.
+  // The peak is at least the memory held at the end of any slice, and at most the memory held at
+  // the start of its own slice and all that is allocated in it. The last of equal peaks counts.
   void choose_slices() {
     std::int64_t held = 0, least = -1;
     const Slice* last = slices_.data();
@@ -181,8 +181,8 @@ class PeakMemory {
     return peak;
   }
 
-  // What ends at a time stamp is given back before what starts then takes its own, so the most
-  // at a time stamp is what is held after it.
+  // At one time stamp memory is freed before other memory is allocated, so the maximum at a time
+  // stamp is the memory held after it.
   void look_into(std::int32_t first, std::int64_t held, Peak& peak) {
     sorted_.clear();
     for (std::int32_t e = first; e != kNone; e = events_[e].next) sorted_.push_back(events_[e]);
@@ -229,14 +229,14 @@ class PeakMemory {
   const std::int64_t* const start_ns_;
   const std::int64_t* const end_ns_;
   std::int64_t last_ns_;
-  // By 1 + the string that names a layer: its number among the layers of buffers.
+  // Number of each layer among the layers of buffers, by 1 + its string.
   std::vector<std::int32_t> layer_of_;
-  std::vector<std::int32_t> row_of_;  // by layer and kind: the holder that stands for them
+  std::vector<std::int32_t> row_of_;  // index of the holder, by layer and kind
 
   std::vector<Held*> first_, end_;  // of each rank in held_
   std::unique_ptr<Held[]> held_;
 
-  // Of one rank.
+  // State of the current rank.
   int slice_bits_ = 0;
   std::vector<Slice> slices_;
   std::vector<Event> events_;  // of chosen slices

@@ -1,4 +1,4 @@
-// When units end: the clocks of the rounds engine. A unit is an operation, or num_ops + a gang,
+// Ends of units: the clocks of the rounds engine. A unit is an operation, or num_ops + a gang,
 // numbered over all windows.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace augury {
 
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
-// For graphs in which nothing shares or slows: an end is known when its unit begins.
+// For graphs without sharing and interference: an end is known when its unit begins.
 class PlainProgress {
  public:
   void begin(std::int32_t unit, std::int64_t work_ns, std::int64_t now_ns) {
@@ -26,7 +26,7 @@ class PlainProgress {
   void set_rates(std::int64_t) {}
   std::int64_t next_end_ns() const { return ends_.empty() ? kNever : ends_.top().end_ns; }
 
-  // Calls visit with what ends now, and expect with what ends next, as far as that is known.
+  // Calls visit with each unit that ends now, and expect with the next one if it is known.
   template <class Visit, class Expect>
   void take_ended(std::int64_t now_ns, Visit visit, Expect) {
     while (!ends_.empty() && ends_.top().end_ns == now_ns) {
@@ -48,12 +48,12 @@ class PlainProgress {
 };
 
 // For shared resources and interference: virtual time. All units on a route progress at one rate,
-// so the route counts the work that each of them has had since it was first used (its virtual
+// so the route counts the work that each of them has done since it was first used (its virtual
 // time), and a unit ends when that has grown by its own work. A change of rate then moves one
 // event, that of the route's earliest finisher, however many units run on it.
 //
-// Virtual time is in units of 2^-20 ns and wraps; work is at most 2^42 ns (core/graph/graph_spec.py), so
-// differences of what is in flight fit 63 bits.
+// Virtual time is in units of 2^-20 ns and wraps. Work is at most 2^42 ns
+// (core/graph/graph_spec.py), so differences between running units fit 63 bits.
 class VirtualProgress {
  public:
   VirtualProgress(const Windows& windows, const Routes& routes)
@@ -68,7 +68,7 @@ class VirtualProgress {
     place_of_stop_.assign(routes_.resource.size(), kNone);
   }
 
-  // As new, in the same memory: asking the system for fresh pages takes long.
+  // Resets all state but keeps the memory: requesting fresh pages from the system is slow.
   void reset() {
     for (Line& line : lines_) {
       Heap<Finish, FinishBefore> finishes = std::move(line.finishes);
@@ -146,8 +146,8 @@ class VirtualProgress {
     }
   }
 
-  // How often an entry of a queue of ends was added, moved or removed, or a route was told of a
-  // change of rate: what the cost of sharing and interference is made of.
+  // Number of entries added to, moved in or removed from queues of ends, and of routes notified of
+  // a change of rate: the cost of sharing and interference.
   std::int64_t num_updates() const { return num_updates_; }
 
  private:
@@ -164,16 +164,16 @@ class VirtualProgress {
     }
   };
 
-  // What runs on one route.
+  // The units that run on one route.
   struct Line {
     std::uint64_t virtual_now = 0;  // at since_ns
     std::int64_t since_ns = 0;
     std::int64_t rate = 0;
-    std::int64_t slowest = 0;  // wide routes: the least rate of the resources, unless ...
-    std::int32_t num_slowest = 0;  // ... no resource is known to have it any more
+    std::int64_t slowest = 0;  // wide routes: the lowest rate of the resources ...
+    std::int32_t num_slowest = 0;  // ... and how many have it; 0: unknown
     std::int32_t place = kNone;    // in events_
-    bool is_restless = false;      // its event has to be looked at
-    bool is_open = false;          // wide routes: its resources tell it of changes
+    bool is_restless = false;      // its event has to be updated
+    bool is_open = false;          // wide routes: its resources notify it of changes
     Heap<Finish, FinishBefore> finishes;
   };
 
@@ -182,7 +182,7 @@ class VirtualProgress {
     std::int32_t num_progressing = 0;
     bool can_slow = false;
     bool has_changed = false;
-    std::vector<std::int32_t> open_stops;  // of the wide routes in use that lead over it
+    std::vector<std::int32_t> open_stops;  // of the wide routes in use that contain it
   };
 
   struct Event {
@@ -190,9 +190,9 @@ class VirtualProgress {
     std::int32_t route;
   };
 
-  // -- what progresses where ------------------------------------------------------------------
+  // -- units on resources ---------------------------------------------------------------------
 
-  // Counts a unit in (1) or out (-1) on all of its resources; returns its route.
+  // Adds a unit to all of its resources (1) or removes it (-1). Returns its route.
   std::int32_t count(std::int32_t unit, std::int32_t by) {
     if (unit < windows_.num_ops) {
       const std::int32_t r = g_.resource[windows_.local(unit)];
@@ -296,7 +296,7 @@ class VirtualProgress {
       place_of_stop_[stop] = static_cast<std::int32_t>(stops.size());
       stops.push_back(stop);
     }
-    line.slowest = 0;  // below any rate: to be found
+    line.slowest = 0;  // below any rate: to be computed
     line.num_slowest = 0;
   }
 
@@ -326,7 +326,7 @@ class VirtualProgress {
     return line.since_ns + (left + line.rate - 1) / line.rate;
   }
 
-  // events_ is a binary heap in which every route in use stands once.
+  // events_ is a binary heap that contains every route in use once.
   void schedule(std::int32_t route, std::int64_t end_ns) {
     Line& line = lines_[route];
     if (line.place == kNone) {
@@ -380,7 +380,7 @@ class VirtualProgress {
   const Routes& routes_;
   std::vector<Line> lines_;    // by route
   std::vector<State> states_;  // by resource
-  std::vector<std::int32_t> place_of_stop_;  // where a stop stands in open_stops of its resource
+  std::vector<std::int32_t> place_of_stop_;  // index of a stop in open_stops of its resource
   std::vector<std::int32_t> changed_, restless_;
   std::vector<Event> events_;
   std::int64_t num_updates_ = 0;

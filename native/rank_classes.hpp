@@ -1,11 +1,11 @@
-// Which ranks are alike: partition refinement over the ranks of a graph.
+// Classes of identical ranks, by partition refinement.
 //
-// Two ranks stay in one class while their operations, taken in the order of their ids, agree in
-// all that timing depends on: work, priority, step, place, gang, memory, and what they wait for,
-// where another rank counts as its class. The result is stable: alike ranks see alike ranks, so
-// they do the same things at the same times. Contents are compared by two independent 64-bit
-// hashes, seeded anew by the caller, so that no file can be made to collide: in order what has an
-// order within its rank, as sums what has none.
+// Two ranks stay in one class while their operations, in the order of their ids, agree in all that
+// affects times and memory: work, priority, step, place, gang, buffers, and dependencies, in which
+// another rank counts as its class. The result is stable: ranks of one class depend on ranks of
+// the same classes, so they do the same at the same times. Contents are compared by two
+// independent 64-bit hashes with a random seed, so that no file can be made to collide. Ordered
+// contents are hashed in order, unordered ones as sums.
 #pragma once
 
 #include <cstdint>
@@ -93,21 +93,21 @@ class RankClasses {
            static_cast<std::uint32_t>(low);
   }
 
-  // What comes next in a rank's order. Counts go before what they count, so that nothing can be
-  // taken for something else.
+  // Hashes the next item of a rank. Counts precede the items that they count, so that different
+  // contents never give the same sequence.
   void absorb(std::int32_t rank, std::uint64_t x, std::uint64_t y) {
     Print& own = own_[rank];
     own.a = folded_product(own.a ^ x ^ seed_a_, y ^ 0x2d358dccaa6c78a5u);
     own.b = folded_product(own.b ^ y ^ seed_b_, x ^ 0x8bb84b93962eacc9u);
   }
 
-  // A part of a sum.
+  // Returns the hash of one item of a sum.
   Print print(std::uint64_t x, std::uint64_t y, std::uint64_t tag) const {
     const std::uint64_t inner = y + tag * 0xd6e8feb86659fd93u;
     return {mixed(mixed(x ^ seed_a_) ^ inner), mixed(mixed(x ^ seed_b_) + inner)};
   }
 
-  // What only one rank can have makes it unlike any other.
+  // Puts a rank with a unique property into a class of its own.
   void set_apart(std::int32_t rank) { is_apart_[rank] = 1; }
 
   void look_at_resources(const GraphView& g, const RankView& v) {
@@ -206,7 +206,7 @@ class RankClasses {
           prints[v.rank[op]] += print(all.b, position[op], 14);
         }
     }
-    // Numbered by first appearance, so that a class's number is also its representative's order.
+    // Numbered by first appearance, which is also the order of the representatives.
     std::map<std::pair<std::int32_t, Print>, std::int32_t> known;
     std::vector<std::int32_t> next(v.num_ranks);
     for (std::int32_t rank = 0; rank < v.num_ranks; ++rank)

@@ -22,7 +22,7 @@ struct ReadyBefore {
   }
 };
 
-// The best one sits inline: most of the time there is no second.
+// The best one is stored inline: mostly there is no second one.
 class ReadyQueue {
  public:
   bool empty() const { return best_.op < 0; }

@@ -1,8 +1,8 @@
-// What the rated engine knows of a graph before any duration is looked at. A unit (an operation,
+// Preparation of a graph for the rated engine, independent of durations. A unit (an operation,
 // or a whole gang) progresses at the rate of the slowest of its resources, so units that occupy
 // the same set of resources always have the same rate: that set is a route. Every resource is a
-// route of its own; one more is for units that occupy nothing; gangs over several resources add
-// one route for each distinct set.
+// route of its own; one more is for units without a resource; gangs over several resources add one
+// route for each distinct set.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ class Routes {
   Gangs gangs;
   Missing missing;
   std::vector<std::int32_t> of_gang;        // the route of every gang of a window
-  std::vector<std::int32_t> first;          // where the resources of each wide route begin
+  std::vector<std::int32_t> first;          // index of the first resource of each wide route
   std::vector<std::int32_t> resource;       // the resources of all wide routes, one after another
   std::vector<std::int32_t> route_of_stop;  // the route of every entry of `resource`
   std::vector<std::int32_t> rules_first, rules;      // interference by its victim

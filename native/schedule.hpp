@@ -1,4 +1,4 @@
-// What an Order of pieces comes to: augury.schedule.evaluate_reference says what is meant.
+// Evaluates an Order of pieces; defined by augury.schedule.evaluate_reference.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace augury {
 
-// Arrays by gradient, but for segment_ns, which has one more: forward up to the first need.
+// Arrays by gradient; segment_ns has one more entry: forward up to the first gradient needed.
 struct ProblemView {
   std::int32_t num_gradients;
   const std::int64_t* release_ns;
@@ -37,8 +37,8 @@ struct OrderView {
   bool has_barrier;
 };
 
-// Runs of bytes in the order in which they leave, cut into messages: all-reduced, or pushed, and
-// pulled in the order `back` of their numbers.
+// Ranges of bytes in the order of sending, divided into messages, which are all-reduced, or pushed
+// and then pulled in the order `back`.
 struct LineView {
   std::int32_t num_runs;
   const std::int32_t* gradient;
@@ -55,7 +55,7 @@ struct NetworkView {
   std::int64_t latency_ns;
 };
 
-// The columns of an order, from a line.
+// Makes the columns of an order from a line.
 class LineOrder {
  public:
   OrderView lay(const LineView& line, const NetworkView& network) {
@@ -142,10 +142,10 @@ struct Step {
   std::int64_t waiting_ns;
 };
 
-// Scratch memory outlives an evaluation: a search makes thousands of them.
+// Keeps scratch memory between evaluations: a search makes thousands of them.
 class OrderEvaluation {
  public:
-  // -1 as the step where the order leaves bytes behind.
+  // The step is -1 if the order does not send all bytes.
   Step run(const ProblemView& problem, const OrderView& order) {
     on_links(problem, order);
     note_arrivals(problem, order);
@@ -162,10 +162,10 @@ class OrderEvaluation {
     start_ns.resize(order.num_pieces);
     arrive_ns.resize(order.num_pieces);
     std::int64_t free_ns[2] = {0, 0};
-    std::int64_t under_way_bytes[2] = {0, 0};
+    std::int64_t in_flight_bytes[2] = {0, 0};
     std::size_t num_arrived[2] = {0, 0};
-    under_way_[0].clear();
-    under_way_[1].clear();
+    in_flight_[0].clear();
+    in_flight_[1].clear();
     for (std::int32_t piece = 0; piece < order.num_pieces; ++piece) {
       const int link = order.link[piece];
       std::int64_t start = std::max(free_ns[link], order.not_before_ns[piece]);
@@ -175,20 +175,20 @@ class OrderEvaluation {
       if (order.after[piece] >= 0) {
         start = std::max(start, arrive_ns[order.after[piece]] + order.lag_ns[piece]);
       }
-      while (under_way_bytes[link] >= order.window_bytes) {
-        const std::int32_t ahead = under_way_[link][num_arrived[link]++];
-        under_way_bytes[link] -= order.size_bytes[ahead];
+      while (in_flight_bytes[link] >= order.window_bytes) {
+        const std::int32_t ahead = in_flight_[link][num_arrived[link]++];
+        in_flight_bytes[link] -= order.size_bytes[ahead];
         start = std::max(start, arrive_ns[ahead]);
       }
-      under_way_[link].push_back(piece);
-      under_way_bytes[link] += order.size_bytes[piece];
+      in_flight_[link].push_back(piece);
+      in_flight_bytes[link] += order.size_bytes[piece];
       free_ns[link] = start + order.hold_ns[piece];
       start_ns[piece] = start;
       arrive_ns[piece] = free_ns[link] + order.latency_ns;
     }
   }
 
-  // All last pieces share a link, so they arrive in their order.
+  // All last pieces share a link, so they arrive in order.
   void note_arrivals(const ProblemView& problem, const OrderView& order) {
     missing_bytes_.assign(problem.size_bytes, problem.size_bytes + problem.num_gradients);
     arrived_ns.assign(problem.num_gradients, -1);
@@ -242,7 +242,7 @@ class OrderEvaluation {
     return {now_ns, waiting_ns};
   }
 
-  std::vector<std::int32_t> under_way_[2];
+  std::vector<std::int32_t> in_flight_[2];
   std::vector<std::int64_t> missing_bytes_;
   std::vector<std::int32_t> arrived_;
   std::vector<std::int32_t> to_update_;

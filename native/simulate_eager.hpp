@@ -1,18 +1,18 @@
-// The fast engine, for graphs in which nothing shares or slows and no operation that holds a
-// place is without work. Then all that happens at one time stamp is one drain and one dispatch,
-// an operation's end is known the moment it is granted, and only decisions need a clock:
+// The fast engine, for graphs without sharing and interference in which all operations that occupy
+// a place have work. Every time stamp then has one drain and one dispatch, the end of an operation
+// is known when it is granted, and only decisions need a clock:
 //
 //   in a row   each operation on the resource waits for the one before it: nothing to decide;
 //   in tandem  each operation on the resource waits for one on the same other resource of width
-//              1, and none outranks another: served in the order in which those end, unless one
-//              is held up by something else; until it is served, the resource counts as contended;
+//              1, and all have the same priority: they are served in the order in which those
+//              end, unless another predecessor delays one; until that one is served, the resource
+//              counts as contended;
 //   contended  all others: arrivals wait for their time on the event wheel.
 //
-// Ends run ahead of the clock through resources of the first two forms. The clock itself goes in
-// slices no longer than the shortest work on the others: whatever is granted within a slice ends
-// after it, so all that can arrive within it is known when it begins, and every resource can
-// decide for itself, in any order. The outcome is that of the rounds engine, to the nanosecond
-// and to the cause.
+// Ends run ahead of the clock through resources of the first two forms. The clock advances in
+// slices no longer than the shortest work on the others: an operation granted within a slice ends
+// after it, so all arrivals within a slice are known when it begins, and resources can decide
+// independently, in any order. Times and causes equal those of the rounds engine.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ class EagerSimulation {
         nodes_(workspace.room_for<Node>(windows.num_ops)),
         lanes_(windows.g.num_resources) {}
 
-  // False when an operation that holds a place has no work: then rounds matter.
+  // Returns false if an operation that occupies a place has no work: then rounds matter.
   bool prepare() {
     std::int64_t shortest_ns = kNever;
     bool can_run = true;
@@ -80,8 +80,8 @@ class EagerSimulation {
     for (;;) {
       finish_gangs();
       const std::int64_t slice = wheel_.next_slice();
-      // What has ended may release its successors late, but before their time comes. Meanwhile
-      // they are fetched from memory.
+      // Ended operations may release their successors later, but before these are due. Meanwhile
+      // the successors are prefetched.
       if (!ended_.empty() && (ended_.size() >= kMaxDeferred || slice == EventWheel::kNever ||
                               first_end_ns_ < wheel_.end_ns(slice))) {
         release_ended();
@@ -97,11 +97,11 @@ class EagerSimulation {
   static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
   static constexpr std::size_t kMaxDeferred = 64;
   static constexpr std::int32_t kFillAhead = 512;
-  // What Node::missing says once nothing is missing.
+  // Values of Node::missing once no predecessor is missing.
   static constexpr std::int32_t kEnded = -3;
-  static constexpr std::int32_t kHeld = -4;  // a gang's member that has its place
+  static constexpr std::int32_t kHeld = -4;  // a member of a gang that has its place
 
-  // One half of a cache line holds all that most operations need.
+  // Half of a cache line contains all that most operations need.
   struct Node {
     std::int64_t at_ns;    // the latest end of its predecessors, then its start
     std::int64_t end_ns;   // its work, then its end
@@ -118,17 +118,17 @@ class EagerSimulation {
   static constexpr std::int32_t kSeveral = -2;
 
   struct Lane {
-    std::int64_t free_ns = 0;       // width 1: when the last one granted ends
+    std::int64_t free_ns = 0;       // width 1: end of the last one granted
     std::int32_t last_op = kNone;   // width 1: the last one granted
     std::int32_t width = 1;
     std::int32_t source = kNone;    // of a tandem
     std::int32_t num_astray = 0;    // tandem: released by the source, not granted, not in line
-    std::int32_t head = kNone;      // tandem: the line of those that wait for a gang to end
+    std::int32_t head = kNone;      // tandem: queue of those that wait for a gang to end
     std::int32_t tail = kNone;
     std::int32_t link = kNone;      // its place on the wheel
-    std::int32_t incoming = kNone;  // head of what arrives within the slice
+    std::int32_t incoming = kNone;  // head of the arrivals within the slice
     Form form = Form::kContended;
-    bool is_held = false;           // width 1: by a gang's member whose end is not known
+    bool is_held = false;           // width 1: by a member of a gang with unknown end
     bool is_serving = false;
     bool is_touched = false;
     bool is_fifo = false;
@@ -136,7 +136,7 @@ class EagerSimulation {
     std::int32_t free_places = 0;   // wide
     std::int64_t wake_ns = kNever;  // wide: the earliest of its events
     ReadyQueue waiting;
-    Heap<ReadyOp, ReadyBefore> ends;  // wide: (end, op) of what runs
+    Heap<ReadyOp, ReadyBefore> ends;  // wide: (end, op) of running operations
   };
 
   struct GangState {
@@ -144,8 +144,8 @@ class EagerSimulation {
     std::int32_t ungranted;
   };
 
-  // Nodes are made when the replay first comes near them: by then memory has brought the columns,
-  // and the nodes are still in the cache when they are used.
+  // Nodes are made shortly before the replay reaches them: the columns have been prefetched by
+  // then, and the nodes are still in the cache when they are used.
   void fill_nodes(std::int32_t until) {
     const std::int32_t end = until < num_ops_ - kFillAhead ? until + kFillAhead : num_ops_;
     while (num_filled_ < end) {
@@ -168,9 +168,9 @@ class EagerSimulation {
   // There is no window after the last.
   std::int32_t the_only(std::int32_t next) const { return next < num_ops_ ? next : kNone; }
 
-  // -- what is known without the clock ---------------------------------------------------------
+  // -- without the clock -----------------------------------------------------------------------
 
-  // All predecessors' ends are known; `by` is the one whose end became known last.
+  // The ends of all predecessors are known; `by` is the one whose end became known last.
   void arrive(std::int32_t op, Node& node, std::int32_t by) {
     if (node.is_free()) {
       end(op, node, node.at_ns + node.end_ns);
@@ -187,7 +187,7 @@ class EagerSimulation {
         arrive_in_tandem(lane, op, node);
         return;
       }
-      // Those that another predecessor held up were counted when the source released them.
+      // Operations delayed by another predecessor were counted when the source released them.
       if (from_source) ++lane.num_astray;
     }
     wheel_.push(node.at_ns, op, node.missing);
@@ -268,7 +268,7 @@ class EagerSimulation {
     }
   }
 
-  // Apart from grant(), so that gangs behind gangs do not nest on the stack.
+  // Not a part of grant(): chains of gangs would nest on the stack.
   void finish_gang(std::int32_t gang) {
     const std::int32_t window = windows_.of_gang(gang), shift = window * g_.num_ops;
     const std::int32_t own = gang - window * g_.num_gangs;
@@ -286,7 +286,7 @@ class EagerSimulation {
     }
   }
 
-  // First ended, first served, which is what keeps tandems in order.
+  // First ended, first served: this keeps tandems in order.
   void release_ended() {
     releasing_.swap(ended_);
     first_end_ns_ = kNever;
@@ -323,7 +323,7 @@ class EagerSimulation {
     }
   }
 
-  // -- what needs the clock --------------------------------------------------------------------
+  // -- with the clock --------------------------------------------------------------------------
 
   void serve(std::int64_t slice) {
     std::int32_t thing = wheel_.advance(slice, far_);
@@ -335,7 +335,7 @@ class EagerSimulation {
     touched_.clear();
   }
 
-  // The common case: one arrival in the slice, and the place is free for it.
+  // The common case: one arrival in the slice, and a free place.
   bool serve_alone(std::int32_t op) {
     if (op == EventWheel::kEnd || op >= num_ops_ || !far_.empty()) return false;
     const Node& node = nodes_[op];
@@ -347,8 +347,8 @@ class EagerSimulation {
     return true;
   }
 
-  // Puts an operation before its resource, or marks a resource that has to be looked at; returns
-  // what was linked behind it.
+  // Adds an operation to the queue of its resource, or marks a resource for service. Returns the
+  // next entry of the list.
   std::int32_t come_in(std::int32_t thing) {
     if (thing >= num_ops_) {
       Lane& lane = lanes_[thing - num_ops_];
@@ -375,7 +375,7 @@ class EagerSimulation {
     return {nodes_[op].at_ns, lane.is_fifo ? 0 : g_.priority[windows_.local(op)], op};
   }
 
-  // At most one operation gets the place within a slice: it ends after it.
+  // At most one operation gets the place within a slice, because it ends after the slice.
   void decide(std::int32_t r) {
     Lane& lane = lanes_[r];
     std::int32_t incoming = lane.incoming;
@@ -449,7 +449,7 @@ class EagerSimulation {
         lane.waiting.push(ready(lane, late_[next++]));
       std::int32_t freed_by = kNone;
       while (!lane.ends.empty() && lane.ends.top().ready_ns <= now_ns) {
-        // Equal ends leave the heap by id: the first of those that end now is the smallest.
+        // Equal ends leave the heap by id: the first one that ends now has the smallest id.
         if (freed_by == kNone && lane.ends.top().ready_ns == now_ns) freed_by = lane.ends.top().op;
         lane.ends.pop();
         ++lane.free_places;
@@ -470,7 +470,7 @@ class EagerSimulation {
     wheel_.push_far(at_ns, num_ops_ + r);
   }
 
-  // In a deadlock what never got its place has no start, and what never ended has no end.
+  // In a deadlock some operations have no start or no end.
   bool write_out() {
     fill_nodes(num_ops_);
     std::int32_t num_ended = 0;
@@ -496,7 +496,7 @@ class EagerSimulation {
   std::vector<Lane> lanes_;
   std::vector<GangState> gang_states_;
   std::vector<std::int32_t> ended_, releasing_, complete_gangs_, touched_, late_, far_;
-  std::int64_t first_end_ns_ = kNever;  // of what is in ended_
+  std::int64_t first_end_ns_ = kNever;  // earliest end in ended_
   EventWheel wheel_;
 };
 

@@ -1,13 +1,14 @@
-// The replay engine with all semantics: those of replay/reference.py, to the nanosecond. At one
-// time stamp drain all completions, resolving operations without a resource and complete gangs on
-// the way; then let every free place take its best ready operation; then set rates.
+// The replay engine with all semantics, equal to replay/reference.py to the nanosecond. At one time
+// stamp: drain all completions, and resolve operations without a resource and complete gangs within
+// the drain; then let every free place take its best ready operation; then set rates.
 //
-// Progress says when what has begun will end: PlainProgress where nothing shares or slows,
-// VirtualProgress elsewhere.
+// Progress computes the ends of running units: PlainProgress without sharing and interference,
+// VirtualProgress otherwise.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "gangs.hpp"
@@ -17,6 +18,39 @@
 #include "windows.hpp"
 
 namespace augury {
+
+// A resource during a replay: its free places, and the operations that wait for one.
+struct ResourceState {
+  ReadyQueue waiting;
+  std::int64_t freed_ns = kPending;
+  std::int32_t freed_by = kNone;
+  std::int32_t free = 0;
+  bool touched = false;
+  bool is_fifo = false;
+};
+
+// State of a replay between two time stamps, from which a replay with other durations can resume.
+// This is exact if no operation that has begun by then has another duration.
+template <class Progress>
+struct Checkpoint {
+  // An operation that has not started, but has predecessors that have ended.
+  struct Awaiting {
+    std::int32_t op, missing, cause;
+  };
+  std::int64_t now_ns;
+  std::int32_t num_ended;
+  std::vector<Awaiting> awaiting;
+  std::vector<std::int32_t> ungranted;
+  std::vector<ResourceState> resources;
+  Progress progress;
+};
+
+// Times of the replay that made the checkpoints.
+struct BaseView {
+  const std::int64_t* start_ns;
+  const std::int64_t* end_ns;
+  const std::int32_t* cause;
+};
 
 template <class Progress>
 class RoundsSimulation {
@@ -30,6 +64,7 @@ class RoundsSimulation {
         out_(out),
         gangs_(gangs),
         progress_(progress),
+        initially_missing_(missing),
         missing_(missing.of_all()),
         resources_(g_.num_resources) {
     std::fill_n(out_.start_ns, num_ops_, kPending);
@@ -45,16 +80,60 @@ class RoundsSimulation {
         ungranted_.push_back(gangs_.size(gang));
   }
 
-  // True when every operation ended; otherwise the graph deadlocks.
+  // Returns true if every operation ended; otherwise the graph deadlocks.
   bool run() {
+    release_roots();
+    return advance([](std::int64_t) {});
+  }
+
+  // Also saves up to `count` checkpoints, at equal distances in operations.
+  bool run(std::int32_t count, std::vector<Checkpoint<Progress>>& saved) {
+    const std::int32_t distance = std::max(1, num_ops_ / (count + 1));
+    std::int32_t due = distance;
+    release_roots();
+    return advance([&](std::int64_t next_ns) {
+      if (num_ended_ < due || next_ns == now_) return;  // more rounds at this time stamp
+      saved.push_back(checkpoint());
+      due = num_ended_ + distance;
+    });
+  }
+
+  // Resumes from a checkpoint of the replay `base`. The progress of this simulation must be a copy
+  // of the checkpoint's.
+  bool resume(const Checkpoint<Progress>& from, const BaseView& base) {
+    now_ = from.now_ns;
+    num_ended_ = from.num_ended;
+    ungranted_ = from.ungranted;
+    resources_ = from.resources;
+    for (std::int32_t op = 0; op < num_ops_; ++op) {
+      if (base.start_ns[op] > now_) continue;
+      out_.start_ns[op] = base.start_ns[op];
+      out_.cause[op] = base.cause[op];
+      if (base.end_ns[op] <= now_) out_.end_ns[op] = base.end_ns[op];
+    }
+    for (const auto& awaiting : from.awaiting) {
+      missing_[awaiting.op] = awaiting.missing;
+      out_.cause[awaiting.op] = awaiting.cause;
+    }
+    return advance([](std::int64_t) {});
+  }
+
+ private:
+  void release_roots() {
     for (std::int32_t op = 0; op < num_ops_; ++op)
       if (missing_[op] == 0) become_ready(op, windows_.local(op));
     resolve();
+  }
+
+  // Calls between_rounds after each round with the time of the next.
+  template <class BetweenRounds>
+  bool advance(BetweenRounds between_rounds) {
     for (;;) {
       dispatch();
       progress_.set_rates(now_);
       const std::int64_t next_ns = progress_.next_end_ns();
       if (next_ns == kNever) break;
+      between_rounds(next_ns);
       now_ = next_ns;
       progress_.take_ended(
           now_, [this](std::int32_t unit) { end_unit(unit); },
@@ -64,19 +143,23 @@ class RoundsSimulation {
     return num_ended_ == num_ops_;
   }
 
- private:
-  struct Resource {
-    ReadyQueue waiting;
-    std::int64_t freed_ns = kPending;
-    std::int32_t freed_by = kNone;
-    std::int32_t free = 0;
-    bool touched = false;
-    bool is_fifo = false;
-  };
+  Checkpoint<Progress> checkpoint() const {
+    std::vector<typename Checkpoint<Progress>::Awaiting> awaiting;
+    for (std::int32_t window = 0; window < windows_.count; ++window) {
+      const std::int32_t* const all = initially_missing_.of_window(window);
+      const std::int32_t shift = window * g_.num_ops;
+      for (std::int32_t own = 0; own < g_.num_ops; ++own) {
+        const std::int32_t op = own + shift;
+        if (out_.start_ns[op] == kPending && missing_[op] != all[own])
+          awaiting.push_back({op, missing_[op], out_.cause[op]});
+      }
+    }
+    return {now_, num_ended_, std::move(awaiting), ungranted_, resources_, progress_};
+  }
 
   // -- drain --------------------------------------------------------------------------------
 
-  // What runs side by side ends in no order of memory: it is fetched before it is needed.
+  // Operations do not end in the order of memory: they are prefetched.
   void fetch(std::int32_t unit) const {
     if (unit >= num_ops_) return;
     const std::int32_t own = windows_.local(unit);
@@ -110,7 +193,7 @@ class RoundsSimulation {
     const std::int32_t own = op - shift;
     const std::int32_t r = g_.resource[own];
     if (r != kNone) {
-      Resource& resource = resources_[r];
+      ResourceState& resource = resources_[r];
       ++resource.free;
       if (resource.freed_ns == now_) {
         resource.freed_by = std::min(resource.freed_by, op);
@@ -138,12 +221,12 @@ class RoundsSimulation {
       resolvable_.push_back(op);
       return;
     }
-    Resource& resource = resources_[r];
+    ResourceState& resource = resources_[r];
     touch(resource, r);
     resource.waiting.push({now_, resource.is_fifo ? 0 : g_.priority[own], op});
   }
 
-  // Operations without a resource start as they become ready; those without work end at once,
+  // Operations without a resource start when they become ready; those without work end at once,
   // which may make more of them ready.
   void resolve() {
     while (!resolvable_.empty()) {
@@ -160,7 +243,7 @@ class RoundsSimulation {
     }
   }
 
-  void touch(Resource& resource, std::int32_t r) {
+  void touch(ResourceState& resource, std::int32_t r) {
     if (resource.touched) return;
     resource.touched = true;
     touched_.push_back(r);
@@ -170,13 +253,13 @@ class RoundsSimulation {
 
   void dispatch() {
     for (const std::int32_t r : touched_) {
-      Resource& resource = resources_[r];
+      ResourceState& resource = resources_[r];
       resource.touched = false;
       while (!resource.waiting.empty() && resource.free > 0) {
         const ReadyOp taken = resource.waiting.pop();
         --resource.free;
         if (taken.ready_ns < now_) out_.cause[taken.op] = -2 - resource.freed_by;
-        // A unit without work that holds a place ends in another round, not here.
+        // A unit without work that occupies a place ends in another round.
         const std::int32_t window = windows_.of_op(taken.op);
         const std::int32_t own = taken.op - window * g_.num_ops;
         const std::int32_t unit = grant(taken.op, own, window);
@@ -202,11 +285,12 @@ class RoundsSimulation {
   const ScheduleView out_;
   const Gangs& gangs_;
   Progress& progress_;
+  const Missing& initially_missing_;
   std::int64_t now_ = 0;
   std::int32_t num_ended_ = 0;
 
   std::vector<std::int32_t> missing_, ungranted_, touched_, resolvable_;
-  std::vector<Resource> resources_;
+  std::vector<ResourceState> resources_;
 };
 
 }  // namespace augury

@@ -1,4 +1,4 @@
-// What no order of data reaches: operations on a cycle, or behind one.
+// Operations that no topological order contains: those on a cycle or behind one.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The critical path: from the last end back through what each operation waited for.
+// The critical path: goes back from the last end along the causes of starts.
 #pragma once
 
 #include <algorithm>
@@ -40,9 +40,9 @@ inline Path walk_back(const Windows& windows, const std::int64_t* start_ns, cons
                       const std::int32_t* cause, std::int32_t last_op, std::int64_t since_ns) {
   const GraphView& g = windows.g;
   Path path;
-  std::unique_ptr<const Gangs> gangs;  // indexed only if the path meets one
+  std::unique_ptr<const Gangs> gangs;  // indexed only if the path contains one
   for (std::int32_t op = last_op;;) {
-    std::int32_t arrived = op;  // whose grant let it progress
+    std::int32_t arrived = op;  // the member whose grant let the gang progress
     const std::int32_t shift = windows.of_op(op) * g.num_ops, own = op - shift;
     if (g.gang[own] != kNone) {
       if (!gangs) gangs = std::make_unique<Gangs>(g);

@@ -1,4 +1,4 @@
-// Windows in a row: how a graph goes on after its last operation, without copying it. Operation
+// Several windows of a graph in a row, without copying it. Operation
 // `op` of window k has the number op + k * num_ops, its gang the number gang + k * num_gangs.
 #pragma once
 
@@ -36,26 +36,26 @@ class Windows {
   const std::int32_t count;
   const std::int32_t num_ops, num_gangs;  // of all windows
 
-  // The number of an operation's window.
+  // Returns the window of an operation.
   std::int32_t of_op(std::int32_t op) const {
     return count == 1 ? 0
                       : static_cast<std::int32_t>(static_cast<std::uint32_t>(op) /
                                                   static_cast<std::uint32_t>(g.num_ops));
   }
-  // Its number within its window.
+  // Returns its number within its window.
   std::int32_t local(std::int32_t op) const { return op - of_op(op) * g.num_ops; }
 
   std::int32_t of_gang(std::int32_t gang) const { return count == 1 ? 0 : gang / g.num_gangs; }
 
  private:
-  // Rising numbers, as those of edges are: the next window comes after this one.
+  // Keeps successors ascending: the next window has larger numbers.
   void join(const CarriesView& carries) {
     std::vector<std::pair<std::int32_t, std::int32_t>> sorted(carries.count);
     for (std::int32_t i = 0; i < carries.count; ++i) sorted[i] = {carries.src[i], carries.dst[i]};
     std::sort(sorted.begin(), sorted.end());
     first_.assign(g.first, g.first + g.num_ops + 1);
     dst_.reserve(g.first[g.num_ops] + carries.count);
-    std::int32_t op = 0;  // from here on nothing has been copied
+    std::int32_t op = 0;  // operations from here on have not been copied
     for (std::int32_t i = 0; i < carries.count; ++i) {
       const auto [src, dst] = sorted[i];
       dst_.insert(dst_.end(), g.dst + g.first[op], g.dst + g.first[std::max(op, src + 1)]);
@@ -71,7 +71,7 @@ class Windows {
   std::vector<std::int32_t> first_, dst_;
 };
 
-// How many predecessors each operation has: in the first window, and in those after it.
+// Number of predecessors of each operation, in the first window and in later ones.
 class Missing {
  public:
   explicit Missing(const Windows& windows)
@@ -79,9 +79,9 @@ class Missing {
         num_windows_(windows.count),
         count_((windows.count > 1 ? 2 : 1) * windows.g.num_ops, 0) {}
 
-  // An edge of the window leads to `next`.
+  // Counts an edge to `next`.
   void add(std::int32_t next) { ++count_[next]; }
-  // All edges have been added.
+  // To be called after the last edge.
   void finish() {
     if (num_windows_ == 1) return;
     for (std::int32_t op = 0; op < num_ops_; ++op) count_[num_ops_ + op] += count_[op];
@@ -91,7 +91,7 @@ class Missing {
     return count_.data() + (window == 0 ? 0 : num_ops_);
   }
 
-  // For every operation of every window.
+  // Returns the number for each operation of all windows.
   std::vector<std::int32_t> of_all() const {
     std::vector<std::int32_t> all;
     all.reserve(static_cast<std::size_t>(num_ops_) * num_windows_);

@@ -1,13 +1,13 @@
-// Preloaded into the processes of a job by `augury run --wire`: notes when and how many bytes went
-// through which TCP connection, and nothing of what they said. The file that it writes is
-// described in docs/wire.md; augury/ingest/wire/wire_file.py reads it.
+// Preloaded into the processes of a job by `augury run --wire`: records times and sizes of calls on
+// TCP connections, but none of their contents. docs/wire.md describes the file that it writes;
+// augury/ingest/wire/wire_file.py reads it.
 //
-// Every call goes to the next library first and is noted afterwards. What is noted lies in a
-// mapped file: it is there even if the process is killed. A slot is claimed by one atomic addition
-// and its number is written last, so that a slot half written is known as such. Once all slots are
-// used the oldest are written over, which the numbers show.
+// Every call goes to the next library first and is recorded afterwards, in a mapped file that
+// survives if the process is killed. A slot is claimed by one atomic addition and its number is
+// written last, so that an incomplete slot is recognized. When all slots are used, the oldest are
+// overwritten, which the numbers show.
 
-// With these the headers put other functions in the place of those that are defined here.
+// With these macros the headers would replace the functions that are defined here.
 #undef _FORTIFY_SOURCE
 #undef _FILE_OFFSET_BITS
 #define _GNU_SOURCE
@@ -43,7 +43,7 @@ enum { VERSION = 1, MAX_CONNECTIONS = 4096, MAX_FDS = 1 << 20, HEADER_BYTES = 40
 enum { DEFAULT_EVENTS = 1 << 20, FEWEST_EVENTS = 1 << 8, MOST_EVENTS = 1 << 26 };
 enum { SENT = 0, RECEIVED = 1, STATE_OF_TCP = 2 };
 enum { SEEN_FROM_ITS_BEGINNING = 1, SEEN_LATE = 2, INHERITED = 4 };
-// What is known of a descriptor; from FIRST_ROW on: its connection's row.
+// State of a descriptor; values from FIRST_ROW on are the row of its connection.
 enum { UNKNOWN = 0, NO_TCP_CONNECTION = 1, MADE_HERE = 2, FIRST_ROW = 3 };
 enum { JUST_FORKED = 0, STARTED = 1, FORKED = 2, BEGINNING = 3 };
 static const uint64_t INFO_EVERY_NS = 20 * 1000 * 1000;
@@ -99,22 +99,22 @@ static struct {
   _Atomic bool is_broken, is_kept;
 } self;
 
-// Zeroed by the kernel in whatever process is forked from this one, however it was forked.
+// The kernel zeroes this in every forked process, however it was forked.
 typedef struct {
   _Atomic uint32_t life;
   _Atomic bool is_resolving, is_stuck;
   _Atomic int highest_fd;
-  _Atomic pid_t pid;  // a child made by vfork has this memory too, and another pid
+  _Atomic pid_t pid;  // a child made by vfork shares this memory but has another pid
   _Atomic uint32_t fds[MAX_FDS];
 } Own;
 
-static Own *own;  // NULL: nothing is noted
+static Own *own;  // NULL: nothing is recorded
 static OWN_TLS volatile bool is_inside;
 static OWN_TLS uint32_t own_thread;
-static OWN_TLS pid_t own_thread_pid;  // a forked thread goes on with another number
+static OWN_TLS pid_t own_thread_pid;  // a forked thread has another number
 
-// Allocators call syscall() before they work, and dlsym may allocate: until the next library's is
-// known, and for what is done here, the kernel is called without libc.
+// Allocators call syscall() before they are ready, and dlsym may allocate. Until the next library's
+// function is known, and for calls of this file, the kernel is called without libc.
 static long raw_syscall(long number, long a, long b, long c, long d, long e, long f) {
 #if defined(__x86_64__)
   long done;
@@ -151,7 +151,7 @@ static uint64_t now_ns(clockid_t clock) {
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-// The environment may hold anything: what is no number, or too large a one, is not there.
+// The environment is untrusted: a value that is not a number, or too large, counts as missing.
 static long long number_in(const char *name, long long most, long long otherwise) {
   const char *text = secure_getenv(name);
   if (text == NULL || text[0] < '0' || text[0] > '9') return otherwise;
@@ -164,7 +164,7 @@ static long long number_in(const char *name, long long most, long long otherwise
 static void begin_in_forked_process(void) {
   uint32_t life = JUST_FORKED;
   if (atomic_compare_exchange_strong(&own->life, &life, BEGINNING)) {
-    atomic_store(&self.header, NULL);  // the mapping stays the parent's, and is not touched
+    atomic_store(&self.header, NULL);  // the mapping belongs to the parent and is not used
     atomic_store(&self.is_broken, false);
     atomic_store(&self.is_kept, true);
     atomic_store(&own->pid, getpid());
@@ -197,13 +197,13 @@ __attribute__((constructor)) static void read_environment(void) {
   atomic_store(&self.is_kept, true);
   atomic_store(&map->pid, getpid());
   atomic_store(&map->life, STARTED);
-  own = map;  // last: from now on calls are noted
-  // A forked process knows itself before it does anything; one made by a bare clone finds out.
+  own = map;  // last: calls are recorded from now on
+  // A forked process is detected before its first call; one made by a bare clone, later.
   (void)pthread_atfork(NULL, NULL, begin_in_forked_process);
   errno = kept;
 }
 
-// Space is taken at once: a page that a full disk refuses later would end the process.
+// Space is allocated at once: a page that a full disk refuses later would kill the process.
 static Header *open_file(void) {
   char path[sizeof self.folder + 96], hidden[sizeof self.folder + 96];
   int64_t pid = getpid();
@@ -217,7 +217,7 @@ static Header *open_file(void) {
   int fd = open(hidden, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0644);
   if (fd < 0) return NULL;
   struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
-  (void)getrlimit(RLIMIT_FSIZE, &limit);  // whoever goes beyond it is sent a signal
+  (void)getrlimit(RLIMIT_FSIZE, &limit);  // writing beyond it raises a signal
   size_t size = 0;
   for (;; self.max_events /= 4) {
     size = HEADER_BYTES + MAX_CONNECTIONS * sizeof(Connection) + self.max_events * sizeof(Event);
@@ -284,7 +284,7 @@ static uint32_t family_of(const struct sockaddr_storage *from) {
   return IN6_IS_ADDR_V4MAPPED(&((const struct sockaddr_in6 *)from)->sin6_addr) ? 4 : 6;
 }
 
-// What is to be known of fd; UNKNOWN where that cannot be told yet.
+// Returns the state of fd; UNKNOWN if it cannot be determined yet.
 static uint32_t look_at(int fd, uint32_t flags) {
   int type = 0;
   socklen_t length = sizeof type;
@@ -313,7 +313,7 @@ static uint32_t look_at(int fd, uint32_t flags) {
     atomic_store(&header->is_kept, atomic_load(&self.is_kept));
   }
   uint64_t count = atomic_load(&header->num_connections);
-  // Another descriptor of a socket that is known, even if all that were known of it are closed.
+  // Another descriptor of a known socket, even if all known ones are closed.
   for (uint64_t i = 0; i < count && found.inode != 0; i++) {
     Connection *known = &self.connections[i];
     if (known->inode == found.inode && known->local_port == found.local_port &&
@@ -343,8 +343,8 @@ static void leave(uint32_t state) {
     atomic_store(&connection->closed_ns, now_ns(CLOCK_REALTIME));
 }
 
-// A thread that is ended within a signal handler may take the turn with it: then nothing new is
-// looked at any more, and nobody waits for it.
+// A thread that ends within a signal handler may keep the lock. New descriptors are then no longer
+// examined, and no thread waits for the lock.
 static bool take_turn(void) {
   uint64_t since_ns = 0;
   for (unsigned i = 1; atomic_exchange(&own->is_resolving, true); i++) {
@@ -376,7 +376,7 @@ static uint32_t resolve(int fd, uint32_t flags) {
       if (atomic_compare_exchange_strong(&own->fds[fd], &state, found)) {
         state = found;
       } else if (found >= FIRST_ROW) {
-        leave(found);  // closed meanwhile by another thread
+        leave(found);  // closed by another thread in the meantime
       }
     }
   }
@@ -384,8 +384,8 @@ static uint32_t resolve(int fd, uint32_t flags) {
   return state;
 }
 
-// No descriptor that is not known yet is looked at within a signal handler that interrupted just
-// that, nor by a child made by vfork. A thread that is cancelled would leave the others waiting.
+// An unknown descriptor is not examined in a signal handler that interrupted such an examination,
+// nor in a child made by vfork. A thread that is cancelled would leave the others waiting.
 static uint32_t resolve_safely(int fd, uint32_t flags) {
   int kept = errno, cancelling = PTHREAD_CANCEL_ENABLE;
   is_inside = true;
@@ -418,7 +418,7 @@ static Connection *connection_of(int fd, uint32_t flags) {
   return state < FIRST_ROW ? NULL : &self.connections[state - FIRST_ROW];
 }
 
-// It may be connected by the very call that is to be noted, or just before it.
+// The call that is recorded may connect it, or one just before.
 static bool may_connect(int fd) {
   if (own == NULL || fd < 0 || fd >= MAX_FDS) return false;
   uint32_t state = atomic_load_explicit(&own->fds[fd], memory_order_relaxed);
@@ -463,7 +463,7 @@ static void note(Connection *connection, int fd, int kind, uint64_t start_ns, ui
                  ssize_t done) {
   Header *header = atomic_load_explicit(&self.header, memory_order_acquire);
   uintptr_t offset = (uintptr_t)connection - (uintptr_t)self.connections;
-  // A signal handler may have forked within the call: in the child this is the parent's row.
+  // A signal handler may have forked during the call: in the child this row is the parent's.
   if (header == NULL || offset >= MAX_CONNECTIONS * sizeof(Connection)) return;
   if (done <= 0) {
     uint64_t never = 0;
@@ -502,8 +502,8 @@ static void note(Connection *connection, int fd, int kind, uint64_t start_ns, ui
   errno = kept;
 }
 
-// Whether events are kept from now on; bytes are counted always. For the recorder of a framework,
-// which knows when its windows begin and end.
+// Sets whether events are kept from now on; bytes are always counted. The recorder of a framework
+// calls this where its windows begin and end.
 EXPORTED void augury_wire_keep(int kept);
 EXPORTED void augury_wire_keep(int kept) {
   if (own == NULL || atomic_load(&own->pid) != getpid()) return;
@@ -512,11 +512,11 @@ EXPORTED void augury_wire_keep(int kept) {
   if (header != NULL) atomic_store(&header->is_kept, kept != 0);
 }
 
-// ``state`` is what is known of it from now on.
+// ``state`` is its new state.
 static void forget(int fd, uint32_t state) {
   if (own == NULL || fd < 0 || fd >= MAX_FDS) return;
   uint32_t before = atomic_load(&own->fds[fd]);
-  // A child made by vfork closes its own descriptors, and has this memory.
+  // A child made by vfork closes its own descriptors, but shares this memory.
   if (before == state || atomic_load(&own->pid) != getpid()) return;
   if (atomic_compare_exchange_strong(&own->fds[fd], &before, state) && before >= FIRST_ROW)
     leave(before);
@@ -524,7 +524,7 @@ static void forget(int fd, uint32_t state) {
     atomic_store(&own->highest_fd, fd);
 }
 
-// What fortified programs call in place of the plain ones; and what old headers lack.
+// Functions that fortified programs call instead of the plain ones, and that old headers lack.
 EXPORTED ssize_t __read_chk(int fd, void *data, size_t size, size_t room);
 EXPORTED ssize_t __recv_chk(int fd, void *data, size_t size, size_t room, int flags);
 EXPORTED ssize_t __recvfrom_chk(int fd, void *data, size_t size, size_t room, int flags,
@@ -548,7 +548,7 @@ EXPORTED int close_range(unsigned first, unsigned last, int flags);
 
 ALL_NEXT(DECLARE)
 
-// All at once and early: dlsym is nothing for signal handlers and children made by vfork.
+// All at once and early: dlsym is not safe in signal handlers and children made by vfork.
 static void find_next(void) { ALL_NEXT(FIND) }
 
 // Other libraries may start before this one.
@@ -559,7 +559,7 @@ static void find_next(void) { ALL_NEXT(FIND) }
     next = __atomic_load_n(&next_##name, __ATOMIC_RELAXED);                                 \
   }
 
-// ``asked`` reads what the caller handed over: only once the kernel found it good.
+// ``asked`` reads the arguments of the caller, after the kernel has accepted them.
 #define NOTED_AS(type, fd, kind, asked, call, moved)                                        \
   Connection *connection = connection_of(fd, SEEN_LATE);                                    \
   if (connection == NULL && !may_connect(fd)) return call;                                  \
@@ -623,7 +623,7 @@ EXPORTED ssize_t readv(int fd, const struct iovec *vector, int count) {
   NOTED(fd, RECEIVED, length_of(vector, count), next(fd, vector, count));
 }
 
-// What is only looked at is still to come.
+// Data that is only peeked at will be received later.
 #define ONLY_LOOKS(flags) (((flags) & (MSG_PEEK | MSG_ERRQUEUE | MSG_OOB)) != 0)
 
 EXPORTED ssize_t recv(int fd, void *data, size_t size, int flags) {
@@ -691,7 +691,7 @@ EXPORTED ssize_t __recvfrom_chk(int fd, void *data, size_t size, size_t room, in
   NOTED(fd, RECEIVED, size, next(fd, data, size, room, flags, from, length));
 }
 
-// A descriptor that is made anew is looked at anew, whatever had its number.
+// A new descriptor is examined again, whatever had its number before.
 EXPORTED int socket(int family, int type, int protocol) {
   NEXT(socket);
   int fd = next(family, type, protocol);

@@ -1,5 +1,5 @@
-// Scratch memory that outlives a replay: asking the system for fresh pages costs as much as the
-// replay itself, and searches replay thousands of times.
+// Scratch memory that is kept between replays: requesting fresh pages from the system costs as much
+// as a replay, and searches replay thousands of times.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ class Workspace {
   Workspace& operator=(const Workspace&) = delete;
   ~Workspace() { std::free(memory_); }
 
-  // Room for count values; what it held before is lost.
+  // Returns room for count values; earlier contents are lost.
   template <class T>
   T* room_for(std::size_t count) {
     const std::size_t bytes = (count * sizeof(T) + kHugePage - 1) / kHugePage * kHugePage;

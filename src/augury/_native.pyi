@@ -11,6 +11,7 @@ class NativeGraph:
 class Workspace: ...
 class Blueprint: ...
 class Routes: ...
+class Checkpoints: ...
 
 class FixedOrder:
     def sweep(self, work_ns: NDArray[int64], latest_ns: NDArray[int64]) -> None: ...
@@ -61,6 +62,28 @@ def simulate_rated(
     graph: NativeGraph,
     work_ns: NDArray[int64],
     routes: Routes,
+    start_ns: NDArray[int64],
+    end_ns: NDArray[int64],
+    cause: NDArray[int32],
+) -> int: ...
+def simulate_with_checkpoints(
+    graph: NativeGraph,
+    work_ns: NDArray[int64],
+    routes: Routes,
+    count: int,
+    start_ns: NDArray[int64],
+    end_ns: NDArray[int64],
+    cause: NDArray[int32],
+) -> Checkpoints: ...
+def resume(
+    graph: NativeGraph,
+    work_ns: NDArray[int64],
+    routes: Routes,
+    checkpoints: Checkpoints,
+    before_ns: int,
+    base_start_ns: NDArray[int64],
+    base_end_ns: NDArray[int64],
+    base_cause: NDArray[int32],
     start_ns: NDArray[int64],
     end_ns: NDArray[int64],
     cause: NDArray[int32],

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from augury.build.recorded.interference import compute_work_ns, transfer_work_ns
 from augury.build.recorded.thread_segments import ThreadSegment, lay, tile, waiting, without_waits
 from augury.core.enums import OpKind
-from augury.core.time_intervals import Busy
+from augury.core.time_intervals import IntervalSet
 
 times = st.integers(-50, 250)
 
@@ -71,7 +71,7 @@ def test_work_is_all_that_is_not_waited(
     working = list(without_waits(tiled))
     in_waits = sum(own.dur_ns for own in tiled if own.kind == OpKind.SYNC)
     assert sum(own.dur_ns for own in working) == 200 - in_waits
-    covered = Busy((own.start_ns, own.end_ns) for own in waited)
+    covered = IntervalSet((own.start_ns, own.end_ns) for own in waited)
     assert in_waits <= covered.within(np.array([0]), np.array([200]))[0]
 
 
@@ -108,7 +108,7 @@ def test_busy_counts_every_moment_once(
     found: list[tuple[int, int]], asked: tuple[int, int]
 ) -> None:
     inside = {at for begin, end in found for at in range(begin, end)}
-    within = Busy(found).within(np.array([asked[0]]), np.array([asked[1]]))[0]
+    within = IntervalSet(found).within(np.array([asked[0]]), np.array([asked[1]]))[0]
     assert within == len(inside & set(range(*asked)))
 
 
@@ -117,13 +117,13 @@ def test_compute_is_led_back_to_undisturbed(
     found: list[tuple[int, int]], own: tuple[int, int], rate: float
 ) -> None:
     inside = {at for begin, end in found for at in range(begin, end)} & set(range(*own))
-    work = compute_work_ns(np.array([own[0]]), np.array([own[1]]), Busy(found), rate)[0]
+    work = compute_work_ns(np.array([own[0]]), np.array([own[1]]), IntervalSet(found), rate)[0]
     assert abs(work - (own[1] - own[0] - len(inside) * (1 - rate))) <= 0.5
 
 
 @given(st.lists(spans, min_size=1, max_size=6), st.integers(1, 2))
 def test_transfers_at_once_share(found: list[tuple[int, int]], at_once: int) -> None:
-    works = transfer_work_ns(found, Busy([]), 1.0, at_once=at_once)
+    works = transfer_work_ns(found, IntervalSet([]), 1.0, at_once=at_once)
     for (begin, end), work in zip(found, works, strict=True):
         count = [sum(b <= at < e for b, e in found) for at in range(begin, end)]
         expected = sum(min(1.0, at_once / number) for number in count)

@@ -38,6 +38,6 @@ def test_making_space_is_the_remedy(tmp_path: Path, kind: str) -> None:
     )
     assert done.returncode == 1, done.stderr
     assert "cannot write" in done.stderr
-    assert "remedy: make space there" in done.stderr
+    assert "remedy: free some space there" in done.stderr
     assert done.stdout == ""
     assert list(tmp_path.iterdir()) == []

@@ -9,7 +9,7 @@ from hypothesis import given
 from augury.core.enums import OpKind, Role
 from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import Edges, Graph
-from augury.core.timeline import CriticalPath, RankSteps, ResourceUse, Timeline
+from augury.core.timeline import CriticalPath, RankSteps, ResourceUtilization, Timeline
 from tests.engines.strategies import graphs
 
 
@@ -113,7 +113,7 @@ def test_a_timeline_knows_how_long_it_is():
         rank_step_ns=(7, 7, 0),
         rank_steps=RankSteps.empty(),
         critical_path=CriticalPath.empty(),
-        use=ResourceUse.empty(),
+        utilization=ResourceUtilization.empty(),
         peak_memory=(),
         num_simulated_ops=4,
     )

@@ -1,4 +1,4 @@
-"""The file gives back exactly the graph that was saved, or an error that says why not."""
+"""Loading a saved graph gives an equal graph; a damaged file gives an error with the reason."""
 
 from __future__ import annotations
 

@@ -281,7 +281,7 @@ def test_text_that_is_not_unicode_is_shown_with_replacements(scratch: Path, forg
 
 BOMB_BYTES = 10 << 30
 MEMORY_CAP_BYTES = 64 << 20
-"""Far above what refusing takes, far below what unpacking would."""
+"""Far above the memory of a refusal, far below that of unpacking."""
 
 _MEASURE = """
 import resource, sys
@@ -290,7 +290,7 @@ from augury.core.errors import InputError
 from augury.core.graph.graph_file import load_graph
 
 def peak_bytes():
-    # Not ru_maxrss: that starts at what the parent process had reached.
+    # Not ru_maxrss: it starts at the peak of the parent process.
     lines = Path("/proc/self/status").read_text().splitlines()
     return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmHWM")))
 
@@ -331,7 +331,7 @@ def bomb() -> bytes:
 
 
 def _refusal(tmp_path: Path, path: Path) -> tuple[str, int, str]:
-    """What a fresh process says of the file, and how far its memory grew."""
+    """Loads the file in a fresh process. Returns its error and the growth of its memory."""
     script = tmp_path / "measure.py"
     script.write_text(_MEASURE)
     name, grown, cause = run_python(script, path).splitlines()

@@ -7,13 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from augury.core.measured_step import (
-    MAX_STRETCHES,
-    level,
-    level_of_windows,
-    over_ranks,
-    student,
-)
+from augury.core.measured_step import MAX_SEGMENTS, level, level_of_windows, over_ranks, student
 
 MS = 1_000_000
 NUM_SERIES = 300
@@ -24,7 +18,7 @@ def steps_of(dur_ns: np.ndarray) -> np.ndarray:
 
 
 def autocorrelated(rng: np.random.Generator, size: int, *, memory: float) -> np.ndarray:
-    """Noise whose neighbours are alike: of standard deviation 1."""
+    """Returns autocorrelated noise of standard deviation 1."""
     own = rng.standard_normal(size) * np.sqrt(1 - memory**2)
     own[0] = rng.standard_normal()
     for i in range(1, size):
@@ -33,7 +27,7 @@ def autocorrelated(rng: np.random.Generator, size: int, *, memory: float) -> np.
 
 
 def covered(make, truth: float) -> float:
-    """The share of random series whose interval has the true level."""
+    """Returns the share of random series with the true level inside the interval."""
     rng = np.random.default_rng(7)
     hits = 0
     for _ in range(NUM_SERIES):
@@ -112,7 +106,7 @@ def test_the_interval_holds_the_level(durations: list[int]) -> None:
     low, high = found.interval_ns
     assert low <= found.value_ns * (1 + 1e-9) + 1
     assert found.value_ns <= high * (1 + 1e-9) + 1
-    assert found.freedom <= MAX_STRETCHES + 1
+    assert found.freedom <= MAX_SEGMENTS + 1
 
 
 def test_a_step_is_the_mean_over_ranks_that_take_turns() -> None:

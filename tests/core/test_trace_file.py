@@ -1,4 +1,4 @@
-"""A Trace's files: what was written comes back; damage and lies are refused, and nothing worse."""
+"""A saved Trace is read back equal; damaged and forged files are refused."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ Lie = Callable[[polars.DataFrame], polars.DataFrame]
 
 
 @pytest.mark.parametrize(
-    ("lie", "said"),
+    ("lie", "message"),
     [
         (lambda f: f.drop("rank"), "columns"),
         (lambda f: f.rename({"rank": "ranks"}), "columns"),
@@ -211,9 +211,9 @@ Lie = Callable[[polars.DataFrame], polars.DataFrame]
         (lambda f: f.with_columns(polars.lit(0, polars.Int32).alias("stream")), "stream"),
     ],
 )
-def test_lies_in_a_table(folder: Path, lie: Lie, said: str):
+def test_lies_in_a_table(folder: Path, lie: Lie, message: str):
     forge(folder, "events", lie(polars.read_parquet(folder / "events.parquet")))
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         read_trace(folder)
 
 
@@ -240,7 +240,7 @@ def test_what_is_no_parquet(folder: Path):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"schema_version": 9}, "version 9"),
         ({"world_size": 1}, "rank"),
@@ -254,13 +254,13 @@ def test_what_is_no_parquet(folder: Path):
         ({"more": 1}, "not understood"),
     ],
 )
-def test_lies_in_the_head(folder: Path, change: dict[str, Any], said: str | None):
+def test_lies_in_the_head(folder: Path, change: dict[str, Any], message: str | None):
     head = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps(head | change))
-    if said is None:
+    if message is None:
         read_trace(folder)
         return
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         read_trace(folder)
 
 

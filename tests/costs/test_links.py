@@ -1,4 +1,4 @@
-"""Links fitted from messages, and what follows from them."""
+"""Links fitted to messages, and times derived from them."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_faster_link_helps_no_further_than_the_other_end() -> None:
 
 
 def test_the_one_slow_rank_of_a_ring_is_told_from_its_neighbours() -> None:
-    """Ranks send to the one before; what goes to or from rank 1 is slow."""
+    """Messages in which ranks send to the one before; those to and from rank 1 are slow."""
     seen = [*stream(0, 3, 8.0, 50_000), *stream(3, 2, 8.0, 50_000)]
     seen += [*stream(2, 1, 32.0, 50_000), *stream(1, 0, 32.0, 50_000)]
     links = fit_links(wire_of(seen), 4)

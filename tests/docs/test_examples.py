@@ -14,7 +14,7 @@ import pytest
 from augury.cli.app import VERBS
 from augury.cli.main import main
 from augury.core.cluster import Cluster
-from augury.core.graph import graph_spec
+from augury.core.graph import graph_spec, table_rules
 from augury.report import result
 from tests.docs.layout_page import first_sentence, page
 
@@ -95,13 +95,13 @@ def test_every_field_of_the_result_is_documented():
 
 
 def test_every_rule_is_documented():
-    source = ast.parse(Path(graph_spec.__file__).read_text("utf-8"))
     rules = {
         call.args[0].value
-        for call in ast.walk(source)
+        for module in (graph_spec, table_rules)
+        for call in ast.walk(ast.parse(Path(module.__file__).read_text("utf-8")))
         if isinstance(call, ast.Call)
         and isinstance(call.func, ast.Name)
-        and call.func.id in ("Violation", "_found")
+        and call.func.id in ("Violation", "found")
         and isinstance(call.args[0], ast.Constant)
     }
     assert len(rules) > 20

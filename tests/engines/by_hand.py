@@ -1,4 +1,4 @@
-"""What hand-computed cases share: the engines, and a short way to write a graph."""
+"""Engines and a short notation of graphs for hand-computed cases."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ every_scheduler = pytest.mark.parametrize("simulate", _SCHEDULERS)
 
 
 class Bench:
-    """One rank unless told otherwise; operations are numbered in the order they are added."""
+    """Builds small graphs, by default with one rank; operations are numbered as they are added."""
 
     def __init__(self, num_ranks: int = 1) -> None:
         self.builder = GraphBuilder()

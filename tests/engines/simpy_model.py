@@ -28,7 +28,7 @@ _by_key = attrgetter("key")
 
 
 class _Queue(list[Any]):
-    """Requests, best first; SimPy's own sorts all of it anew at every arrival."""
+    """Requests, best first; SimPy's own queue is sorted again at every arrival."""
 
     def append(self, request: Any) -> None:
         insort(self, request, key=_by_key)

@@ -25,7 +25,7 @@ _STREAMS = 3
 
 _NO_RESOURCE = _STREAMS
 _CHOICES = (0, 0, 1, 0, 2, 0, 1, _NO_RESOURCE)
-"""One stream is crowded: where nobody waits, order does not matter."""
+"""One stream is crowded: without waiting operations, order does not matter."""
 
 TIES = (1, 2, 3, 0, 4, 5, 1, 7)
 """Small, and sometimes nothing at all."""

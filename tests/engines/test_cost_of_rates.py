@@ -1,4 +1,4 @@
-"""What sharing and interference cost the kernel: counted, not timed."""
+"""Cost of sharing and interference in the kernel: counted, not timed."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_sixty_thousand_equal_flows_that_share_one_link_end_together():
 
 
 def test_sixty_thousand_flows_that_join_one_by_one_leave_in_the_order_of_their_work():
-    """The longer a flow's work, the later it ends, whoever came first; none is lost."""
+    """Flows end in the order of their work, whichever came first; none is lost."""
     num_flows = 60_000
     builder = GraphBuilder()
     rank = builder.rank()
@@ -103,7 +103,7 @@ def test_sixty_thousand_flows_that_join_one_by_one_leave_in_the_order_of_their_w
     # All have joined before the first one leaves, and have had at most 997 ns until then.
     order = np.argsort(work_ns)
     assert (np.maximum.accumulate(end_ns[order])[:-2_000] <= end_ns[order][2_000:]).all()
-    # A link of capacity 2 does all the work in half the time, but for what rates are rounded by.
+    # A link of capacity 2 does all the work in half the time, up to the rounding of rates.
     assert work_ns.sum() / 2 <= end_ns.max() <= work_ns.sum() / 2 * 1.05
 
 

@@ -1,7 +1,7 @@
 """Engines agree to the nanosecond on thousands of random graphs.
 
 The Python reference is checked against an independent SimPy model, and the kernel against the
-reference, which also covers what SimPy does not model: causes, shared resources, interference.
+reference, which also covers features that SimPy lacks: causes, shared resources, interference.
 """
 
 from __future__ import annotations

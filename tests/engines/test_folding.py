@@ -11,7 +11,9 @@ from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import Graph
 from augury.core.graph.graph_spec import check
 from augury.replay import kernel, reference
-from augury.replay.fold import Folded, fold, simulate_folded
+from augury.replay.engine import Engine
+from augury.replay.fold import FoldedGraph, fold
+from augury.replay.op_times import Schedule
 from tests.campaigns import campaign
 
 from .strategies import COARSE, graphs, symmetric_graphs
@@ -21,7 +23,13 @@ many = campaign(500)
 """More than 2,000 symmetric graphs together."""
 
 
-def assert_folding_is_exact(graph: Graph) -> Folded | None:
+def simulate_folded(graph: Graph, simulate: Engine) -> Schedule:
+    """Returns times of the whole graph, from the folded one if there is one."""
+    folded = fold(graph)
+    return simulate(graph) if folded is None else folded.expand(simulate(folded.graph))
+
+
+def assert_folding_is_exact(graph: Graph) -> FoldedGraph | None:
     whole, folded = kernel.simulate(graph), simulate_folded(graph, kernel.simulate)
     assert folded.start_ns.tolist() == whole.start_ns.tolist()
     assert folded.end_ns.tolist() == whole.end_ns.tolist()
@@ -32,7 +40,7 @@ def assert_folding_is_exact(graph: Graph) -> Folded | None:
 
 
 def _data_parallel(work_ns: list[int], *, ring: bool = False) -> Graph:
-    """One operation of its own, one gang of all, one operation after what came round a ring."""
+    """Each rank has an operation, a gang of all ranks, and an operation behind a ring."""
     b = GraphBuilder()
     num_ranks = len(work_ns)
     gang = b.gang()

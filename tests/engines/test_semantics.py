@@ -256,7 +256,7 @@ def test_gangs_in_different_orders_deadlock(times: Engine):
     bench.op(1, b, rank=1, gang=two, priority=0)
     bench.op(3, rank=0)
     bench.op(3, -1, 0, rank=0)
-    # Rank 0 holds its place for gang one, rank 1 for gang two; nobody ever comes.
+    # Rank 0 occupies its place for gang one, rank 1 for gang two; neither peer ever starts.
     assert times(bench.graph()) == [(0, -1), NEVER, NEVER, (0, -1), (0, 3), NEVER]
 
 

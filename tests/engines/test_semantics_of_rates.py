@@ -239,7 +239,7 @@ def test_a_gang_over_two_links_progresses_at_the_slower_share(times: Engine):
     bench.op(2, slow, rank=1, gang=gang)
     bench.op(100, fast, rank=0)
     bench.op(100, slow, rank=1)
-    # Shares are 1/2 and 1/4: the gang takes 2 / (1/4) = 8. Until then the flow beside it on the
+    # Shares are 1/2 and 1/4: the gang takes 2 / (1/4) = 8. Until then the other flow on the
     # fast link, which gets half although the gang uses less, does 4: 8 + 96 = 104. The flow on
     # the slow one does 2, then goes at 1/2: 8 + 98 / 0.5 = 204.
     assert times(bench.graph()) == [(0, 8), (0, 8), (0, 104), (0, 204)]

@@ -1,4 +1,4 @@
-"""Windows in a row, as the kernel goes through them: those of the unrolled graph, uncopied."""
+"""Several windows in a row equal the unrolled graph, which the kernel does not copy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from augury.core.graph.graph import Carries, Graph
 from augury.replay import kernel, reference
 from augury.replay.critical_path import critical_path, walk_back_in_python
 from augury.replay.kernel import Replayer
-from augury.replay.screen import with_work
 from augury.replay.unroll import unroll
 from tests.campaigns import campaign
 
@@ -89,5 +88,5 @@ def test_of_recorded_runs(style: str):
 def test_a_replayer_goes_through_them_with_other_durations():
     graph = recorded("threads", 1_000, num_ranks=2, is_loop=True)
     work_ns = graph.ops.work_ns * 2
-    doubled = kernel.simulate(with_work(graph, work_ns), 4)
+    doubled = kernel.simulate(graph.with_work_ns(work_ns), 4)
     assert Replayer(graph, 4).simulate(work_ns).same_as(doubled)

@@ -1,4 +1,4 @@
-"""What a critical path says of each of its rows, held against the graph and its times."""
+"""Checks each row of a critical path against the graph and its times."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from augury.replay.steady_state import find_steady_state
 
 
 def assert_tiles(path: CriticalPath, begin_ns: int, end_ns: int) -> None:
-    """Row after row without a gap."""
+    """Checks that rows follow each other without a gap."""
     ends = path.start_ns + path.dur_ns
     assert (path.dur_ns >= 0).all()
     assert path.start_ns.tolist() == [begin_ns, *ends[:-1].tolist()]
@@ -20,7 +20,7 @@ def assert_tiles(path: CriticalPath, begin_ns: int, end_ns: int) -> None:
 
 
 def assert_path_is_true(graph: Graph, schedule: Schedule, path: CriticalPath) -> None:
-    """Of a path that goes back to time 0; what took no time before its first row is left out."""
+    """Checks a path that goes back to time 0; operations without duration before it are skipped."""
     assert path.start_ns[0] == 0
     assert Reason.START not in path.reason[1:]
     if path.reason[0] == Reason.START:
@@ -89,7 +89,7 @@ def assert_steady_path_is_true(timeline: Timeline) -> None:
         op, before, reason = int(path.op[i]), int(path.op[i - 1]), Reason(int(path.reason[i]))
         assert_hop_exists(graph, op, before, reason, across_windows=True)
         if reason is not Reason.SLOWED:
-            # Whatever began in an earlier window began so many periods earlier.
+            # Operations of an earlier window began that number of periods earlier.
             assert (int(began_ns[op]) - int(path.start_ns[i])) % period_ns == 0
 
 

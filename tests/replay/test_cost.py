@@ -1,4 +1,4 @@
-"""What a whole replay costs beside the kernel: counted, not timed."""
+"""Overhead of a replay besides the kernel: counted, not timed."""
 
 from __future__ import annotations
 

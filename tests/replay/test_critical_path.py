@@ -1,4 +1,4 @@
-"""The critical path tiles the makespan, and whatever it says of a row is so."""
+"""The critical path covers the makespan, and the reason of each row is correct."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_the_last_rank_to_arrive(walk: Walk):
         b.op("reduce", rank=rank, work_ns=10, gang=gang, after=[rank])
     b.op("update", rank=0, work_ns=1, after=[2])
     graph = b.build()
-    # Rank 0 goes on from its own reduction (2), which waited for rank 1's (3), from 8 on.
+    # Rank 0 continues from its own reduction (2), which waited for rank 1's (3), from 8 on.
     assert _rows(walk(graph, reference.simulate(graph))) == [
         (1, 0, 8, Reason.START),
         (3, 8, 0, Reason.DATA),

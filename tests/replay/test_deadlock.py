@@ -1,4 +1,4 @@
-"""Ranks that wait for each other in a circle: refused, with the circle."""
+"""Ranks that wait for each other are reported as a deadlock, with the cycle."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_two_ranks_that_order_two_gangs_differently(engine: EngineName, shared: 
 
 @every_engine
 def test_ranks_that_are_alike_keep_their_names(engine: EngineName):
-    # Folded, ranks 0 and 1 are one, and so are 2 and 3: the circle is told of real ones.
+    # Folding merges ranks 0 and 1, and 2 and 3: the cycle names the real ones.
     error = _refused(crossed(["AB", "AB", "BA", "BA"]), engine)
     assert error.cycle == _refused(crossed(["AB", "AB", "BA", "BA"]), engine, fold=False).cycle
     assert [line.split(" (")[1].split(")")[0] for line in error.cycle] == [
@@ -107,7 +107,7 @@ def test_a_long_circle_is_cut_short(engine: EngineName):
 
 @every_engine
 def test_by_queueing_alone(engine: EngineName):
-    # Numbered alike on both ranks, but what comes first is served first, whatever its priority.
+    # Equal numbers on both ranks, but the first to arrive is served first at any priority.
     b = GraphBuilder()
     gangs = [b.gang(), b.gang()]
     for rank in (b.rank(), b.rank()):

@@ -1,4 +1,4 @@
-"""Which engine replays, with and without the compiled kernel."""
+"""Choice of the engine, with and without the compiled kernel."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_replays_agree_with_and_without_it():
 
 
 def _told(graph: Graph) -> tuple[object, ...]:
-    """All that a replay says, or the circle in which it deadlocks."""
+    """Returns all parts of a Timeline, or the cycle of a deadlock."""
     try:
         timeline = replay(graph, fold=False)
     except DeadlockError as error:
@@ -74,7 +74,7 @@ def _told(graph: Graph) -> tuple[object, ...]:
         timeline.start_ns.tolist(),
         timeline.end_ns.tolist(),
         timeline.critical_path,
-        timeline.use,
+        timeline.utilization,
         timeline.step_ns,
         timeline.rank_step_ns,
         timeline.peak_memory,

@@ -1,4 +1,4 @@
-"""A replay of folded ranks says what a replay of all of them says."""
+"""A replay of folded ranks equals a replay of all ranks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def assert_folds_exactly(graph: Graph) -> Timeline | None:
     assert folded.rank_step_ns == whole.rank_step_ns
     assert folded.rank_steps == whole.rank_steps
     assert folded.peak_memory == whole.peak_memory
-    assert folded.use == whole.use
+    assert folded.utilization == whole.utilization
     assert folded.ledger == whole.ledger
     # Where several ranks were the last to arrive, the path may lead through another of them.
     assert folded.critical_path.dur_ns.sum() == whole.critical_path.dur_ns.sum()
@@ -47,7 +47,7 @@ def assert_folds_exactly(graph: Graph) -> Timeline | None:
 
 
 def _replayed(graph: Graph, *, fold: bool) -> Timeline | tuple[str, ...]:
-    """Or the circle in which it deadlocks."""
+    """Returns the Timeline, or the cycle of a deadlock."""
     try:
         return replay(graph, fold=fold)
     except DeadlockError as error:
@@ -182,11 +182,11 @@ def test_several_recorded_steps(algorithm: str):
     assert_folds_exactly(synthesize(job))
 
 
-# -- who is told apart ---------------------------------------------------------------------
+# -- differences of ranks ------------------------------------------------------------------
 
 
 class Ranks:
-    """Ranks that do the same: one operation on a stream of their own, or as told."""
+    """Identical ranks with one operation each on a stream of their own, and additions."""
 
     def __init__(self, num_ranks: int) -> None:
         self.builder = GraphBuilder()
@@ -271,7 +271,7 @@ def test_memory_alone_tells_apart(buffer: dict[str, object]):
 
 
 def test_neighbours_tell_apart():
-    # Pairs: who has a slow neighbour is not like who has a fast one, though it does the same.
+    # A rank with a slow neighbour differs from one with a fast neighbour, though both do the same.
     ranks = Ranks(6)
     ranks.op(0, work_ns=90)
     for sender in (0, 2, 4):

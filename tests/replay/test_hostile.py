@@ -1,4 +1,4 @@
-"""Graphs that keep to the rules and are still meant to hurt: long, deep, empty, enormous."""
+"""Valid graphs of extreme shapes: long, deep, empty, enormous."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_one_operation(engine: EngineName, work_ns: int):
     assert timeline.rank_step_ns == (work_ns,)
     assert timeline.critical_path.reason.tolist() == [Reason.START]
     assert timeline.peak_memory == ()
-    assert len(timeline.use) == 0
+    assert len(timeline.utilization) == 0
 
 
 @every_engine
@@ -99,7 +99,7 @@ def test_a_window_that_takes_no_time(engine: EngineName):
     b.carry(second, first)
     timeline = replay(b.build(), engine=engine)
     assert timeline.step_ns == timeline.makespan_ns == 0
-    assert timeline.use.busy_ns.tolist() == timeline.use.idle_ns.tolist() == [0]
+    assert timeline.utilization.busy_ns.tolist() == timeline.utilization.idle_ns.tolist() == [0]
 
 
 @on_many_operations
@@ -228,7 +228,7 @@ def test_as_long_as_a_graph_may_be(engine: EngineName):
         timeline = replay(graph, engine=engine)
         assert timeline.makespan_ns == timeline.step_ns == MAX_TOTAL_WORK_NS
         assert_tiles(timeline.critical_path, 0, MAX_TOTAL_WORK_NS)
-        assert timeline.use.busy_ns.tolist() == [MAX_TOTAL_WORK_NS] * len(widths)
+        assert timeline.utilization.busy_ns.tolist() == [MAX_TOTAL_WORK_NS] * len(widths)
 
 
 @every_engine
@@ -257,7 +257,7 @@ def test_as_slow_as_a_link_may_be(engine: EngineName, num_flows: int):
         b.op("flow", rank=rank, resource=link, work_ns=MAX_WORK_NS // num_flows)
     timeline = replay(b.build(), engine=engine)
     assert timeline.end_ns.tolist() == [MAX_SLOWED_NS] * num_flows
-    assert timeline.use.busy_ns.tolist() == [MAX_SLOWED_NS]
+    assert timeline.utilization.busy_ns.tolist() == [MAX_SLOWED_NS]
     assert_tiles(timeline.critical_path, 0, MAX_SLOWED_NS)
 
 
@@ -272,7 +272,7 @@ def test_as_slow_as_interference_may_be(engine: EngineName):
     for _ in range(1_000):
         op = b.op("aggressor", rank=rank, resource=aggressor, work_ns=MAX_WORK_NS, after=previous)
         previous = [op]
-    # 1,000 of 1,024 parts of the work took 1,024 times as long; what is left has full speed.
+    # 1,000 of 1,024 parts of the work took 1,024 times as long; the rest ran at full speed.
     slowed_ns, left_ns = 1_000 * MAX_WORK_NS, MAX_WORK_NS - 1_000 * MAX_WORK_NS // 1_024
     assert replay(b.build(), engine=engine).end_ns[0] == slowed_ns + left_ns
 

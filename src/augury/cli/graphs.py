@@ -104,15 +104,13 @@ def representation_of(replayed: Timeline) -> Representation | None:
     graph = replayed.graph
     if graph.num_steps < 2 or len(graph.carries):
         return None
-    from augury.core.measured_step import over_ranks, worker_steps
+    from augury.core.measured_step import measured_steps
     from augury.costs.prediction_interval import representation
     from augury.replay.utilization import step_durations_ns
 
     slowest = max(range(len(replayed.rank_step_ns)), key=replayed.rank_step_ns.__getitem__)
     steps = replayed.rank_steps.of_rank(slowest)
-    measured = worker_steps(graph)
-    plain_step, plain_ns = over_ranks(measured.rank, measured.step, measured.dur_ns)
-    return representation(steps.step, step_durations_ns(steps), plain_step, plain_ns)
+    return representation(steps.step, step_durations_ns(steps), *measured_steps(graph))
 
 
 def warnings_of(run: Representation | None) -> Ledger:

@@ -211,7 +211,7 @@ def _evaluated_interval(case: ScheduleCase, order: Order, outcome: Outcome) -> t
 
 def busy_pct(timeline: Timeline, kind: ResourceKind) -> float:
     """Of the rank on which resources of this kind are busiest."""
-    resources, use = timeline.graph.resources, timeline.use
+    resources, use = timeline.graph.resources, timeline.utilization
     whole = use.busy_ns + use.waiting_ns + use.idle_ns
     own = (resources.kind == kind) & (whole > 0)
     return float((100 * use.busy_ns[own] / whole[own]).max(initial=0.0))

@@ -1,1 +1,1 @@
-"""The nouns, units, errors and the ledger; the executable spec of a Graph."""
+"""The nouns (Graph, Trace, Timeline, Plan, ...), units, errors and the ledger."""

@@ -15,7 +15,7 @@ from augury.core.files import open_regular
 from augury.core.units import NS_PER_S, format_bytes
 
 MAX_FILE_BYTES = 16 << 10
-"""A description has a few lines; the TOML parser takes quadratic time for hostile ones."""
+"""Largest file that is parsed: the TOML parser takes quadratic time for hostile input."""
 MAX_RANKS = 1 << 20
 MAX_LATENCY_NS = 60 * NS_PER_S
 MAX_BANDWIDTH = 10**15
@@ -23,8 +23,8 @@ MAX_BANDWIDTH = 10**15
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """What one message costs: the sender is held for the overhead and the bytes, then the
-    message travels for the latency."""
+    """Cost of one message. The sender's port is busy for the overhead and the bytes; the message
+    then travels for the latency."""
 
     latency_ns: int
     bandwidth_bytes_per_s: int
@@ -36,17 +36,18 @@ class Link:
         _within("overhead_ns", self.overhead_ns, 0, MAX_LATENCY_NS)
 
     def send_ns(self, size_bytes: int) -> int:
-        """How long the sender's port is held, rounded up."""
+        """Returns the time for which the sender's port is busy, rounded up."""
         return self.overhead_ns - (-size_bytes * NS_PER_S // self.bandwidth_bytes_per_s)
 
     def transfer_ns(self, size_bytes: int) -> int:
-        """From the start of sending until the receiver has all of it."""
+        """Returns the time from the start of sending until the receiver has the whole message."""
         return self.send_ns(size_bytes) + self.latency_ns
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """Ranks fill one host after the other."""
+    """Hosts of equal size with one kind of link inside and one between them. Ranks fill one host
+    after the other."""
 
     num_hosts: int
     ranks_per_host: int
@@ -71,7 +72,7 @@ class Cluster:
         return rank // self.ranks_per_host
 
     def link(self, a: int, b: int) -> Link:
-        """Between two ranks."""
+        """Returns the link between two ranks."""
         return self.link_of_hosts(self.host_of(a), self.host_of(b))
 
     def link_of_hosts(self, a: int, b: int) -> Link:
@@ -113,7 +114,7 @@ def _read(path: Path) -> bytes:
     if len(data) > MAX_FILE_BYTES:
         raise LimitError(
             f"{path} has more than {format_bytes(MAX_FILE_BYTES)}",
-            remedy="give a cluster description: a few lines of TOML",
+            remedy="pass a cluster description, which is a few lines of TOML",
         )
     return data
 
@@ -122,9 +123,7 @@ def _parsed(path: Path, data: bytes) -> dict[str, Any]:
     try:
         return tomllib.loads(data.decode())
     except (ValueError, RecursionError) as error:
-        raise InputError(
-            f"{path} is not TOML: {error}", remedy="mend it there, or write it again"
-        ) from error
+        raise InputError(f"{path} is not TOML: {error}", remedy="correct the file") from error
 
 
 def _refuse_unknown(path: Path, data: dict[str, Any], known: set[str]) -> None:
@@ -136,6 +135,6 @@ def _refuse_unknown(path: Path, data: dict[str, Any], known: set[str]) -> None:
 def _unusable(path: Path, why: str) -> InputError:
     return InputError(
         f"{path} does not describe a cluster: {why}",
-        remedy="give num_hosts, ranks_per_host, and under [intra] and [inter] latency_ns,"
+        remedy="set num_hosts and ranks_per_host, and under [intra] and [inter] latency_ns,"
         " bandwidth_bytes_per_s and overhead_ns",
     )

@@ -15,13 +15,13 @@ U1 = NDArray[np.uint8]
 
 
 def column(dtype: str) -> Any:
-    """A column's place in a Table; ``dtype`` is what is stored, little-endian."""
+    """Declares a column of a Table; ``dtype`` is its stored type, little-endian."""
     return field(metadata={"dtype": np.dtype(dtype)})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Table:
-    """Columns are converted once, on entry, and never written again."""
+    """Base class of tables. Columns are converted once, on construction, and are read-only."""
 
     def __post_init__(self) -> None:
         for name, dtype in self.schema():

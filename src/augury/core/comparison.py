@@ -1,4 +1,4 @@
-"""The Comparison of two runs of one job, and of a run with what a Plan predicted of it."""
+"""The Comparison of two runs of one job, and of a run with the prediction of its Plan."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from augury.core.plan.plan_status import TrialResult
 
 
 class ComputeChange(msgspec.Struct, frozen=True, kw_only=True):
-    """Compute of one class of operations, per step, which took longer or shorter than before by
-    more than chance explains."""
+    """A class of operations whose compute time per step changed by more than chance explains."""
 
     kind: str
     before_ns: int
@@ -19,27 +18,28 @@ class ComputeChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """``predicted_step_ns`` is what the Plan predicted as a share of its own baseline, taken of
-    what was measured before: another day's machine may be faster or slower altogether."""
+    """Comparison of a run before a change and a run after it. ``predicted_step_ns`` is the Plan's
+    predicted ratio to its own baseline, applied to the step measured before: the machine may be
+    faster or slower on another day."""
 
     before: MeasuredRun
     after: MeasuredRun
     gain_pct: float
     gain_interval_pct: tuple[float, float]
-    """90 %."""
+    """90 % interval."""
     gain_source: str = "steps"
-    """What the gain is counted from: ``steps``; ``undelayed``, steps without the time for which
-    training threads had no core, where other processes used the machine; ``trial``, blocks of
-    stock and planned steps that alternated within the second run."""
+    """Basis of the gain: ``steps``; ``undelayed``, steps without the time for which training
+    threads had no core because other processes used the machine; ``trial``, alternating blocks of
+    stock and planned steps within the second run."""
     machine_change_pct: float | None = None
-    """What the same copy of memory took longer after than before: the machine itself was slower,
-    and the gain is counted as at equal speed. None: the runs do not say."""
+    """Change of the time of one memory copy from before to after. The machine itself changed speed
+    by that much, and the gain is corrected for it. None if the runs did not measure it."""
     num_pairs: int = 1
-    """Runs before and after the change that alternated."""
+    """Number of alternating runs before and after the change."""
     compute_changes: list[ComputeChange] = []
     trial: TrialResult | None = None
     followed_from_step: int | None = None
-    """The step from which on the second run followed its plan; None: it does not say."""
+    """First step in which the second run followed its plan; None if unknown."""
     policy: str | None = None
     predicted_step_ns: int | None = None
     predicted_interval_ns: tuple[int, int] | None = None

@@ -1,4 +1,4 @@
-"""The closed vocabularies of a Graph. Files hold their numbers: append, never renumber."""
+"""Enumerations of a Graph and a Trace. Files store their numbers: append, never renumber."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class OpKind(IntEnum):
-    """What an operation does."""
+    """Kind of work of an operation."""
 
     OTHER = 0
     # on a device
@@ -54,13 +54,13 @@ class OpKind(IntEnum):
 
 
 def are_communication(kind: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Of a column of OpKinds."""
+    """Marks communication in a column of OpKinds."""
     found: NDArray[np.bool_] = (kind >= OpKind.ALL_REDUCE) & (kind <= OpKind.PULL)
     return found
 
 
 class ResourceKind(IntEnum):
-    """What an operation occupies while it runs."""
+    """Kind of a resource, which an operation occupies while it runs."""
 
     OTHER = 0
     COMPUTE = 1
@@ -76,7 +76,7 @@ class ResourceKind(IntEnum):
 
 
 class Discipline(IntEnum):
-    """How a resource chooses among the operations that are ready."""
+    """Order in which a resource serves ready operations."""
 
     PRIORITY = 0
     FIFO = 1
@@ -92,7 +92,7 @@ class Role(IntEnum):
 
 
 class MemoryKind(IntEnum):
-    """What a piece of memory holds."""
+    """Content of a memory buffer."""
 
     OTHER = 0
     PARAMETER = 1
@@ -108,7 +108,7 @@ class MemoryKind(IntEnum):
 
 
 class Phase(IntEnum):
-    """Which part of a step an event belongs to."""
+    """Part of a step that an event belongs to."""
 
     NONE = 0
     DATA = 1
@@ -128,11 +128,11 @@ KIND_OF_PHASE = {
     Phase.BACKWARD: OpKind.BACKWARD,
     Phase.UPDATE: OpKind.UPDATE,
 }
-"""Of what says nothing more of itself."""
+"""Phase of events without a more specific one."""
 
 
 class StreamKind(IntEnum):
-    """What runs a stream's events."""
+    """Kind of a stream, which runs events."""
 
     OTHER = 0
     MAIN_THREAD = 1
@@ -146,16 +146,16 @@ class StreamKind(IntEnum):
 
 
 class StepState(IntEnum):
-    """How a step was watched."""
+    """How a step was recorded."""
 
     PLAIN = 0
-    """Not at all: the job at full speed."""
+    """Not recorded: the job ran at full speed."""
     TIMED = 1
-    """Coarse events, which hardly cost time."""
+    """Recorded with coarse events, at little cost."""
     DETAILED = 2
-    """All events, with shapes and memory: not to be timed."""
+    """Recorded with all events, shapes and memory; its duration does not count."""
     DISTURBED = 3
-    """The recorder itself was at work in it, or the job was warming up."""
+    """Disturbed by the recorder's own work, or part of the warm-up."""
 
     @property
     def label(self) -> str:

@@ -1,4 +1,4 @@
-"""One tree of errors; each says what is wrong, how to go on, and which exit code it means."""
+"""The tree of errors. Each has a message, a remedy and an exit code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class AuguryError(Exception):
         self.cause = cause
         self.remedy = remedy
         self.result: object = None
-        """What was found all the same: as JSON it is part of the document that tells the error."""
+        """Partial result, which becomes part of the JSON document that reports the error."""
 
 
 class UsageError(AuguryError):
@@ -29,19 +29,19 @@ class InputError(AuguryError):
 
 
 class FileFormatError(InputError):
-    """Not a file that this version of Augury can read."""
+    """The file has a format that this version of Augury cannot read."""
 
 
 class LimitError(InputError):
-    """Reading it would take more than the stated cap."""
+    """Reading the file would exceed the stated limit."""
 
 
 class GraphError(InputError):
-    """The graph breaks its own specification."""
+    """The graph violates its specification."""
 
 
 class DeadlockError(InputError):
-    """Operations wait for each other in a circle; ``cycle`` names them."""
+    """Operations wait for each other in a cycle; ``cycle`` names them."""
 
     def __init__(self, cause: str, *, cycle: tuple[str, ...], remedy: str = "") -> None:
         super().__init__(cause, remedy=remedy)
@@ -49,7 +49,7 @@ class DeadlockError(InputError):
 
 
 class DefectError(AuguryError):
-    """Augury made something that cannot be right: neither the user nor the input is to blame."""
+    """Augury produced an invalid result: a defect of Augury, not of the input."""
 
 
 class InfeasibleError(AuguryError):

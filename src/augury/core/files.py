@@ -1,5 +1,4 @@
-"""Files: written so that nobody ever sees half of one and nothing is lost by accident; small ones
-read as hostile input."""
+"""Atomic writing of files, and guarded reading of small files that may be hostile."""
 
 from __future__ import annotations
 
@@ -18,12 +17,12 @@ from augury.core.errors import AuguryError, FileFormatError, InputError, UsageEr
 T = TypeVar("T")
 
 DISK_IS_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""No space, no space for this user, or more than one file may have here."""
+"""Errors for a full disk, an exceeded quota, or an exceeded file size limit."""
 
 
 @contextmanager
 def new_file(path: Path, *, force: bool = False) -> Iterator[BinaryIO]:
-    """The file appears under its name, whole, when the block ends without an error."""
+    """Opens a temporary file, which gets its name when the block ends without an error."""
     ensure_writable(path, force=force)
     try:
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -32,7 +31,7 @@ def new_file(path: Path, *, force: bool = False) -> Iterator[BinaryIO]:
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file
-        # mkstemp makes it private; give it what a plain open() would have.
+        # mkstemp makes the file private; it gets the permissions of a plain open().
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)
@@ -45,7 +44,7 @@ def new_file(path: Path, *, force: bool = False) -> Iterator[BinaryIO]:
 
 
 def ensure_writable(path: Path, *, force: bool) -> None:
-    """Fails before the work rather than after it."""
+    """Raises an error if the file cannot be written: before the work rather than after it."""
     try:
         is_dir, exists, has_parent = path.is_dir(), path.exists(), path.parent.is_dir()
     except OSError as error:
@@ -62,12 +61,14 @@ def _cannot_write(path: Path, error: OSError) -> AuguryError:
     is_full = error.errno in DISK_IS_FULL
     return AuguryError(
         f"cannot write {path}: {error.strerror}",
-        remedy="make space there, or name another place" if is_full else "check permissions there",
+        remedy="free some space there, or write to another place"
+        if is_full
+        else "check permissions there",
     )
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """A file opened for reading. Pipes and devices are refused, for they may block or never end."""
+    """Opens a file for reading. Pipes and devices are refused: they may block or never end."""
     # Without O_NONBLOCK opening a pipe waits for a writer.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     mode = os.fstat(descriptor).st_mode
@@ -83,8 +84,7 @@ def open_regular(path: Path) -> BufferedReader:
 def load_whole(
     path: Path, decode: Callable[[bytes], T], *, what: str, max_bytes: int, remedy: str
 ) -> T:
-    """Of a small file, which may come from anywhere; whatever is wrong with it is told with its
-    name."""
+    """Decodes a small file of unknown origin. Errors contain its name."""
     try:
         with open_regular(path) as file:
             content = file.read(max_bytes + 1)

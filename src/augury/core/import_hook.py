@@ -1,4 +1,4 @@
-"""Doing something once a module has been imported, without importing it."""
+"""Runs an action after the import of a module, without importing it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import ModuleType
 
 
 def after_import(name: str, action: Callable[[ModuleType], None]) -> None:
-    """Now, if the module is there already. ``action`` must not raise."""
+    """Runs ``action`` at once if the module has been imported. ``action`` must not raise."""
     if name in sys.modules:
         action(sys.modules[name])
     else:
@@ -31,7 +31,7 @@ class _Watcher(MetaPathFinder):
     ) -> ModuleSpec | None:
         if fullname != self._name:
             return None
-        sys.meta_path.remove(self)  # the others are to answer
+        sys.meta_path.remove(self)  # the other finders have to answer
         spec = find_spec(fullname)
         if spec is not None and spec.loader is not None:
             spec.loader = _ThenAct(spec.loader, self._action)
@@ -39,7 +39,7 @@ class _Watcher(MetaPathFinder):
 
 
 class _ThenAct(Loader):
-    """The module's own loader, and the action behind it."""
+    """Calls the module's own loader, then the action."""
 
     def __init__(self, loader: Loader, action: Callable[[ModuleType], None]) -> None:
         self._loader = loader

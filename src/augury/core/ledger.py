@@ -1,4 +1,4 @@
-"""The ledger: every anomaly met on the way, counted, so that nothing is dropped silently."""
+"""The ledger of warnings: counts anomalies, so that nothing is dropped silently."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Severity(StrEnum):
 
 
 class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
-    """``name`` is a stable slug; ``example`` shows one instance of ``count``."""
+    """A kind of anomaly: its stable slug, the number of cases, and an example of one."""
 
     name: str
     severity: Severity
@@ -26,7 +26,7 @@ class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ledger:
-    """Anomalies by name; noting one again adds to its count and keeps the first example."""
+    """Anomalies by name. Noting one again adds to its count and keeps the first example."""
 
     __slots__ = ("_anomalies",)
 

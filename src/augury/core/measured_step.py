@@ -1,16 +1,16 @@
-"""The measured step of a run and its 90 % interval: the one place where they are computed.
+"""The measured step of a run and its 90 % interval.
 
-A step is the mean over the ranks, for ranks that need not take turns are ahead now and behind
-then; where ranks never wait for each other, it is the slowest rank's. The measured step is the
+The duration of a step is the mean over the ranks: a rank may be ahead in one step and behind in the
+next. If ranks never wait for each other, it is that of the slowest rank. The measured step is the
 median over the steps that were not recorded (plain steps).
 
-Steps of a run are not independent: a machine drifts. The interval comes from batch means: the run
-is cut into stretches of successive steps, and the medians of the stretches tell how far the level
-of the run varies. There are few of them, so quantiles are Student's. The measured step is a median,
-which a stretch or two that are far off (a job that warms up, a disturbance) do not move: nor do
-they count in full for its error. The highest and the lowest fifth of the stretches are counted as
-the next ones inwards (winsorized, as for Yuen's test of trimmed means). Recorded windows, which are
-not the whole run, count in full.
+Steps of a run are not independent: the speed of a machine drifts. The interval comes from batch
+means: the run is divided into segments of successive steps, and the medians of the segments show
+the variation of the level. There are few segments, so quantiles are Student's. One or two outlying
+segments (warm-up, a disturbance) do not move the measured step, which is a median, and count only
+in part for its error: the highest and the lowest fifth of the segments are replaced by the next
+ones inwards (winsorized, as for Yuen's test of trimmed means). Recorded windows, which are not the
+whole run, count in full.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from augury.core.errors import InputError
 from augury.core.graph.graph import Graph, MeasuredSteps
 from augury.core.trace.trace import CpuUse, Steps, Trace
 
-MAX_STRETCHES = 10
-MIN_STRETCH_STEPS = 8
+MAX_SEGMENTS = 10
+MIN_SEGMENT_STEPS = 8
 
 PRIOR_DRIFT = 0.02
-"""Usual standard deviation, as a share, between the medians of stretches of one run."""
+"""Usual relative standard deviation between the medians of segments of one run."""
 PRIOR_FREEDOM = 2
-"""How many stretches that is worth where the run's own stretches differ by less."""
+"""Number of segments that the prior counts for if the run's own segments differ by less."""
 
 _WINSORIZED = {5: 0.346, 6: 0.456, 7: 0.525, 8: 0.585, 9: 0.630, 10: 0.383}
-"""By how many stretches there are: the variance of normal values of which the highest and the
-lowest fifth, rounded down, are winsorized, as a share of their own."""
+"""By number of segments: variance of normal values of which the highest and the lowest fifth,
+rounded down, are winsorized, over their variance without that."""
 
 APART = 0.05
-"""Windows that differ by less than this share from the run represent it."""
+"""Windows represent a run if they differ from it by less than this share."""
 
 _NORMAL = 1.6449
 _STUDENT = {1: 6.3138, 2: 2.9200, 3: 2.3534, 4: 2.1318, 5: 2.0150, 6: 1.9432, 8: 1.8595, 10: 1.8125}
 _STUDENT |= {15: 1.7531, 20: 1.7247, 30: 1.6973, 60: 1.6706, 120: 1.6577}
-"""95 % quantiles of Student's distribution by degrees of freedom: 90 % lies within them."""
+"""95 % quantiles of Student's distribution by degrees of freedom; 90 % lies within them."""
 
 
 class StepLevel(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,23 +55,23 @@ class StepLevel(msgspec.Struct, frozen=True, kw_only=True):
     """The median."""
     num_steps: int
     error: float
-    """Standard error of the median, as a share."""
+    """Relative standard error of the median."""
     freedom: float
     """Degrees of freedom of that error."""
     drift: float
-    """Standard deviation of the level from one stretch to another, as a share: what remains of
-    their differences when chance within stretches is taken away."""
+    """Relative standard deviation of the level between segments, without the chance within
+    segments."""
 
     @property
     def interval_ns(self) -> tuple[int, int]:
-        """90 %."""
+        """90 % interval."""
         reach = math.exp(min(50.0, student(self.freedom) * self.error))
         return round(self.value_ns / reach), round(self.value_ns * reach)
 
 
 class MeasuredRun(msgspec.Struct, frozen=True, kw_only=True):
-    """The measured step of a run. ``low_ns`` to ``high_ns`` is its 90 % interval, as far as the
-    run itself tells: another run of the same job may differ by more (``drift_pct``)."""
+    """The measured step of a run. ``low_ns`` to ``high_ns`` is its 90 % interval within the run;
+    another run of the same job may differ by more (``drift_pct``)."""
 
     num_ranks: int
     num_steps: int
@@ -79,31 +79,31 @@ class MeasuredRun(msgspec.Struct, frozen=True, kw_only=True):
     low_ns: int
     high_ns: int
     drift_pct: float = 0.0
-    """How far the level varies within the run, as a standard deviation."""
+    """Standard deviation of the level within the run."""
     recorded_step_ns: int | None = None
-    """The same of the steps inside windows for timing."""
+    """Median step inside windows for timing."""
     delay_pct: float | None = None
-    """The share of the plain steps for which training threads found no free core."""
+    """Share of the plain steps for which training threads had no core."""
     other_load: float | None = None
-    """Cores that other processes of the busiest machine used meanwhile."""
+    """Number of cores that other processes used on the busiest machine."""
 
     @property
     def noise(self) -> float:
-        """Half of the interval's width, as a share."""
+        """Half of the interval's width, relative to the step."""
         return (self.high_ns - self.low_ns) / 2 / max(1, self.step_ns)
 
 
 def measured_run(trace: Trace) -> MeasuredRun:
-    """From plain steps, or from timed ones where there are none."""
+    """Measures plain steps, or timed ones if there are none."""
     steps = trace.steps
-    rows = np.flatnonzero(judged_rows(trace))
+    rows = np.flatnonzero(counted_rows(trace))
     if not len(rows):
         raise InputError("the run has no step to compare", remedy="let the job take more steps")
     ranks, own = np.unique(steps.rank[rows]), steps.end_ns[rows] - steps.start_ns[rows]
     step, dur_ns = over_ranks(steps.rank[rows], steps.step[rows], own)
     if not len(dur_ns):
         raise InputError(
-            "no step was seen on all ranks", remedy="record all ranks, and more of their steps"
+            "no step was recorded on all ranks", remedy="record all ranks, and more of their steps"
         )
     found = level(step, dur_ns)
     low_ns, high_ns = found.interval_ns
@@ -120,17 +120,17 @@ def measured_run(trace: Trace) -> MeasuredRun:
     )
 
 
-def judged_rows(trace: Trace) -> NDArray[np.bool_]:
-    """Rows of the plain steps; of timed steps where no step was plain. Steps of a trial, in which
-    modes of training alternate, do not count, nor those before a plan was followed."""
+def counted_rows(trace: Trace) -> NDArray[np.bool_]:
+    """Marks the plain steps, or the timed ones if none is plain. Steps of a trial, which alternate
+    between modes of training, and steps before the plan was followed do not count."""
     steps = trace.steps
-    counted = (steps.step >= first_judged_step(trace)) & (steps.end_ns > steps.start_ns)
+    counted = (steps.step >= first_counted_step(trace)) & (steps.end_ns > steps.start_ns)
     plain: NDArray[np.bool_] = counted & (steps.state == StepState.PLAIN)
     return plain if plain.any() else counted & (steps.state == StepState.TIMED)
 
 
-def first_judged_step(trace: Trace) -> int:
-    """The first step in the mode that the run kept."""
+def first_counted_step(trace: Trace) -> int:
+    """Returns the first step in the final mode of training."""
     first = 0
     for plan in (facts.plan for facts in trace.ranks if facts.plan is not None):
         if plan.settled_step is not None:
@@ -141,8 +141,8 @@ def first_judged_step(trace: Trace) -> int:
 
 
 def other_load(trace: Trace) -> float | None:
-    """Cores that processes beside the ranks used, on the machine where that was most; None where
-    it is not known."""
+    """Returns the number of cores that processes other than the ranks used, on the machine where
+    that is highest; None if unknown."""
     machines: dict[str, list[CpuUse]] = {}
     for facts in trace.ranks:
         if facts.cpu_use is None:
@@ -157,23 +157,32 @@ def other_load(trace: Trace) -> float | None:
 
 
 def worker_steps(graph: Graph) -> MeasuredSteps:
-    """Measured steps without those of parameter servers."""
+    """Returns the measured steps without those of parameter servers."""
     measured = graph.measured
     keep = graph.ranks.role[measured.rank] == Role.WORKER
     return MeasuredSteps(**{name: values[keep] for name, values in measured.columns()})
 
 
 def measured_step_ns(graph: Graph) -> int | None:
-    """The measured step of a graph's run; None where nothing was measured."""
+    """Returns the measured step of a graph's run, or None if nothing was measured."""
+    return median_ns(measured_steps(graph)[1])
+
+
+def measured_steps(graph: Graph) -> tuple[I4, NDArray[np.float64]]:
+    """Returns the numbers and durations of the steps that were measured on all workers."""
     measured = worker_steps(graph)
-    _, dur_ns = over_ranks(measured.rank, measured.step, measured.dur_ns)
+    return over_ranks(measured.rank, measured.step, measured.dur_ns)
+
+
+def median_ns(dur_ns: NDArray[np.number]) -> int | None:
+    """Returns the median step: one disturbed step does not represent the others."""
     return round(float(np.median(dur_ns))) if len(dur_ns) else None
 
 
 def over_ranks(rank: I4, step: I4, dur_ns: I8) -> tuple[I4, NDArray[np.float64]]:
-    """Steps that all ranks saw, in order, and how long each took: the mean over the ranks. Where
-    ranks drift apart by more than a single step explains, they do not wait for each other, and it
-    is that much longer as the slowest rank takes in the long run."""
+    """Returns the steps that all ranks recorded, in order, and their durations: means over the
+    ranks. If ranks drift apart by more than a single step explains, they do not wait for each
+    other, and durations are scaled up to the slowest rank."""
     num_ranks = len(np.unique(rank))
     steps, place, count = np.unique(step, return_inverse=True, return_counts=True)
     whole = count == num_ranks
@@ -189,49 +198,49 @@ def over_ranks(rank: I4, step: I4, dur_ns: I8) -> tuple[I4, NDArray[np.float64]]
 
 
 def level(step: I4, dur_ns: NDArray[np.number]) -> StepLevel:
-    """Of durations in the order of their steps, cut into stretches of about equal length."""
-    return level_of([dur_ns[part] for part in stretches_of(step)], winsorize=True)
+    """Returns the level of durations, whose steps are divided into segments of equal length."""
+    return level_of([dur_ns[part] for part in run_segments(step)], winsorize=True)
 
 
-def stretches_of(step: I4) -> list[NDArray[np.intp]]:
-    """Places of the steps of each stretch, in the order of their numbers."""
+def run_segments(step: I4) -> list[NDArray[np.intp]]:
+    """Returns the indices of the steps of each segment of a run, by step number."""
     order = np.argsort(step, kind="stable")
-    number = int(np.clip(len(order) // MIN_STRETCH_STEPS, 1, MAX_STRETCHES))
+    number = int(np.clip(len(order) // MIN_SEGMENT_STEPS, 1, MAX_SEGMENTS))
     return np.array_split(order, number)
 
 
 def level_of_windows(step: I4, dur_ns: NDArray[np.number]) -> StepLevel:
-    """Of steps recorded in windows: steps that follow each other are one stretch."""
+    """Returns the level of steps recorded in windows; each run of successive steps is a segment."""
     order = np.argsort(step, kind="stable")
     breaks = np.flatnonzero(np.diff(step[order]) > 1) + 1
     return level_of([dur_ns[part] for part in np.split(order, breaks)], winsorize=False)
 
 
 def level_of(durations: list[NDArray[np.number]], *, winsorize: bool) -> StepLevel:
-    """Of stretches that are each a list of durations. ``winsorize``: a fifth of at most
-    ``MAX_STRETCHES`` stretches on either side may be far off."""
+    """Returns the level of segments of durations. ``winsorize`` tolerates outliers: a fifth of at
+    most ``MAX_SEGMENTS`` segments on either side."""
     positive = [part[part > 0].astype(np.float64) for part in durations]
-    stretches = [np.log(part) for part in positive if len(part)]
-    if not stretches:
+    segments = [np.log(part) for part in positive if len(part)]
+    if not segments:
         return StepLevel(value_ns=0.0, num_steps=0, error=0.0, freedom=PRIOR_FREEDOM, drift=0.0)
-    every = np.concatenate(stretches)
-    number = len(stretches)
-    spread = np.array([_spread(part) for part in stretches])
-    sizes = np.array([len(part) for part in stretches])
+    every = np.concatenate(segments)
+    number = len(segments)
+    spread = np.array([_spread(part) for part in segments])
+    sizes = np.array([len(part) for part in segments])
     chance = _error_of_median(float(np.sqrt(np.mean(spread**2))), float(sizes.mean()))
-    # Between stretches: their drift and the chance within each of them.
-    seen, own_freedom = _variance([float(np.median(part)) for part in stretches], winsorize)
+    # Variance between segments: drift, and chance within each of them.
+    seen, own_freedom = _variance([float(np.median(part)) for part in segments], winsorize)
     usual = PRIOR_DRIFT**2 + chance**2
     between, freedom = seen, float(own_freedom)
     if seen < usual:
-        # Few stretches may agree by luck.
+        # Few segments may agree by chance.
         freedom += PRIOR_FREEDOM
         between = (own_freedom * seen + PRIOR_FREEDOM * usual) / freedom
     drift = max(0.0, between - chance**2)
     return StepLevel(
         value_ns=math.exp(float(np.median(every))),
         num_steps=len(every),
-        # Of levels that differ the median is taken, which varies more than their mean.
+        # The median of levels that drift varies more than their mean.
         error=math.sqrt((between - drift + math.pi / 2 * drift) / number),
         freedom=freedom,
         drift=math.sqrt(drift),
@@ -239,7 +248,7 @@ def level_of(durations: list[NDArray[np.number]], *, winsorize: bool) -> StepLev
 
 
 def student(freedom: float) -> float:
-    """Half the width, in standard errors, of an interval that holds 90 %."""
+    """Returns half the width of a 90 % interval in standard errors."""
     if freedom <= 1:
         return _STUDENT[1]
     known = sorted(_STUDENT)
@@ -250,7 +259,7 @@ def student(freedom: float) -> float:
 
 
 def _variance(values: list[float], winsorize: bool) -> tuple[float, int]:
-    """With its degrees of freedom."""
+    """Returns the variance and its degrees of freedom."""
     number = len(values)
     if number < 2:
         return 0.0, 0
@@ -261,7 +270,7 @@ def _variance(values: list[float], winsorize: bool) -> tuple[float, int]:
 
 
 def _spread(values: NDArray[np.float64]) -> float:
-    """A standard deviation that outliers do not move."""
+    """Returns a standard deviation that is robust against outliers."""
     return 1.4826 * float(np.median(np.abs(values - np.median(values))))
 
 
@@ -272,8 +281,7 @@ def _error_of_median(spread: float, number: float) -> float:
 def _recorded_ns(steps: Steps) -> int | None:
     rows = np.flatnonzero(steps.state == StepState.TIMED)
     own = steps.end_ns[rows] - steps.start_ns[rows]
-    _, dur_ns = over_ranks(steps.rank[rows], steps.step[rows], own)
-    return round(float(np.median(dur_ns))) if len(dur_ns) else None
+    return median_ns(over_ranks(steps.rank[rows], steps.step[rows], own)[1])
 
 
 def _delay_pct(steps: Steps, rows: NDArray[np.intp]) -> float | None:

@@ -1,5 +1,4 @@
-"""The Model: layers as data, from whatever tells of them. Counts are per sample and in items, so
-that batch and precision stay free."""
+"""The Model: layers as data. Counts are per sample and in elements, for any batch and precision."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ class LayerKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelLayer:
-    """In the order of forward. Shapes are channels first, then the spatial extents, without the
+    """One layer. Shapes are channels first, then the spatial extents, without the
     batch; ``kernel``, ``stride``, ``padding`` have one entry per spatial extent, or none."""
 
     name: str
@@ -38,21 +37,21 @@ class ModelLayer:
     forward_flops: int = 0
     backward_flops: int = 0
     forward_items: int = 0
-    """Read and written by forward; what bounds layers that hardly compute."""
+    """Elements that forward reads and writes; they bound layers with little compute."""
     backward_items: int = 0
     saved_items: int = 0
-    """Kept from forward for backward, each tensor counted with the layer that first kept it; the
-    model's own inputs are not among them."""
+    """Elements saved by forward for backward. Each tensor is counted with the layer that saved it
+    first; inputs of the model are not counted."""
     forward_transient_items: int | None = None
-    """Held at most while forward runs the layer, beyond what it and those before it keep."""
+    """Peak of elements while forward runs the layer, beyond those that are saved until then."""
     backward_transient_items: int | None = None
-    """Held at most while backward runs it, beyond what it and those before it in forward keep:
-    gradients of outputs and inputs."""
+    """Peak of elements while backward runs the layer, beyond those that are still saved: gradients
+    of outputs and inputs."""
     forward_s: float | None = None
-    """Measured, per sample; float seconds, as in all of the oracle's closed forms."""
+    """Measured time per sample, in float seconds as in the oracle's closed forms."""
     backward_s: float | None = None
     update_s: float | None = None
-    """Per step, not per sample."""
+    """Measured time per step, not per sample."""
 
     def __post_init__(self) -> None:
         counts = (
@@ -63,8 +62,8 @@ class ModelLayer:
         )  # fmt: skip
         if not all(0 <= count <= MAX_COUNT for count in counts):
             raise InputError(
-                f"layer {self.name!r} has counts below 0 or beyond all measure",
-                remedy="check where the model comes from",
+                f"layer {self.name!r} has negative or excessive counts",
+                remedy="check the source of the model",
             )
         for measured in (self.forward_s, self.backward_s, self.update_s):
             if measured is not None and not 0 <= measured < 1e9:

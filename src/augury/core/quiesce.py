@@ -1,16 +1,16 @@
-"""Clean cuts through a training in which communication goes on between steps.
+"""Quiesces communication that continues between steps.
 
-Who has something under way adds what brings it to rest; who needs a cut that nothing straddles,
-as a recorder does where its windows begin and end, calls ``rest``.
+A runtime with communication in flight registers an action that completes it. A recorder calls
+``quiesce`` where its windows begin and end, so that no communication crosses the boundary.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-at_rest: set[Callable[[], None]] = set()
+quiesce_actions: set[Callable[[], None]] = set()
 
 
-def rest() -> None:
-    for action in [*at_rest]:
+def quiesce() -> None:
+    for action in [*quiesce_actions]:
         action()

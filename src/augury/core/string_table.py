@@ -1,4 +1,4 @@
-"""A pool of strings addressed by number, decoded only when somebody looks."""
+"""A table of strings addressed by number and decoded on access."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 class StringTable:
-    """UTF-8 bytes and offsets, as they lie in the file: a million names cost nothing to load."""
+    """UTF-8 bytes and offsets, as in the file: a million names cost nothing to load."""
 
     __slots__ = ("_blob", "_ends")
 
@@ -35,7 +35,7 @@ class StringTable:
         return len(self._ends)
 
     def __getitem__(self, index: int) -> str:
-        """The string at ``index``; empty for -1, which columns use for *none*."""
+        """Returns the string at ``index``; an empty one for -1, which means *none* in columns."""
         if index == -1:
             return ""
         if not 0 <= index < len(self._ends):

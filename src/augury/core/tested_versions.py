@@ -1,9 +1,9 @@
-"""The versions of frameworks that this Augury is tested with."""
+"""Versions of frameworks that this Augury is tested with."""
 
 from __future__ import annotations
 
 TESTED = {"torch": ("2.13",)}
-"""Major and minor numbers. The extras of the package ask for the same ones."""
+"""Major and minor numbers. The extras of the package require the same ones."""
 
 
 def is_tested(framework: str, version: str) -> bool:

@@ -1,4 +1,4 @@
-"""Sets of times."""
+"""Sets of time intervals."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from augury.core.columns import I8
 Interval = tuple[int, int]
 
 
-class Busy:
-    """A set of times; ``within`` says how much of an interval lies in it."""
+class IntervalSet:
+    """A union of intervals; measures its overlap with other intervals."""
 
     def __init__(self, intervals: Iterable[Interval]) -> None:
         begins, ends = _union(intervals)
@@ -22,12 +22,13 @@ class Busy:
         self._spent = np.repeat(inside, 2)[1:-1] if len(begins) else inside[:0]
 
     def until(self, at_ns: NDArray[np.int64]) -> NDArray[np.float64]:
-        """How much of the time before ``at_ns`` lies in it."""
+        """Returns the covered time before each of ``at_ns``."""
         if not len(self._times):
             return np.zeros(len(at_ns))
         return np.asarray(np.interp(at_ns, self._times, self._spent))
 
     def within(self, start_ns: I8, end_ns: I8) -> NDArray[np.float64]:
+        """Returns the covered time within each interval."""
         return self.until(end_ns) - self.until(start_ns)
 
 

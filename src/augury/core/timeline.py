@@ -1,4 +1,4 @@
-"""What a replay says: when everything ran, why, on what, and how much memory it held."""
+"""The Timeline: times of all operations, critical path, utilization and peak memory of a replay."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from augury.core.ledger import Ledger
 
 
 class Reason(IntEnum):
-    """Why an operation on the critical path ran when it did."""
+    """Reason for the start time of an operation on the critical path."""
 
     START = 0
-    """Nothing held it up: the path begins here."""
+    """It did not wait: the path begins here."""
     DATA = 1
     """It waited for the result of the operation before it on the path."""
     RESOURCE = 2
-    """It was ready, but the operation before it on the path held its place."""
+    """It was ready, but the operation before it on the path occupied its resource."""
     GANG = 3
     """It waited for the last rank to arrive, the operation before it on the path."""
     SLOWED = 4
-    """It ran, but slower than its work: it shared a link, or something interfered."""
+    """Time added to its work by a shared resource or by interference."""
 
     @property
     def label(self) -> str:
@@ -32,8 +32,8 @@ class Reason(IntEnum):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CriticalPath(Table):
-    """Segments that tile the window without a gap, earliest first. An operation that was slowed
-    takes two rows: its work, then the time that sharing added (``Reason.SLOWED``)."""
+    """Segments that cover the window without gaps, earliest first. An operation that was slowed
+    has two rows: its work, then the added time (``Reason.SLOWED``)."""
 
     op: I4 = column("<i4")
     start_ns: I8 = column("<i8")
@@ -42,9 +42,9 @@ class CriticalPath(Table):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ResourceUse(Table):
-    """One row a resource, over the replayed window. ``busy_ns``: at least one operation on it
-    progresses; ``waiting_ns``: held, but only by gang members whose peers are not there yet;
+class ResourceUtilization(Table):
+    """Utilization of each resource over the replayed window. ``busy_ns``: at least one operation on
+    it progresses; ``waiting_ns``: it is occupied only by gang members that wait for their peers;
     ``idle_ns``: neither."""
 
     busy_ns: I8 = column("<i8")
@@ -55,7 +55,7 @@ class ResourceUse(Table):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RankSteps(Table):
-    """When each rank was in each step: from its first start to its last end."""
+    """Time of each step on each rank, from its first start to its last end."""
 
     rank: I4 = column("<i4")
     step: I4 = column("<i4")
@@ -77,6 +77,8 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeakMemory:
+    """Peak memory of one rank, and the memory held at that time by kind and layer."""
+
     rank: int
     size_bytes: int
     at_ns: int
@@ -86,23 +88,23 @@ class PeakMemory:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Timeline:
-    """One window of ``graph``: as recorded or, where its steps depend on the step before, as it
-    runs once it is steady; then time zero is the end of the window before it, or its own first
-    start, if that is earlier."""
+    """Replay of one window of ``graph``: as recorded or, if its steps depend on the step before, in
+    the steady state. In the steady state, time zero is the end of the window before, or the first
+    start in this one if that is earlier."""
 
     graph: Graph
     start_ns: I8
     end_ns: I8
     step_ns: int
-    """The predicted step: the steady period, or the middle one of a recorded window."""
+    """Predicted step: the period of the steady state, or the median step of a recorded window."""
     rank_step_ns: tuple[int, ...]
-    """The same, seen by each rank (0 for a rank without steps)."""
+    """Predicted step of each rank (0 for a rank without steps)."""
     rank_steps: RankSteps
     critical_path: CriticalPath
-    use: ResourceUse
+    utilization: ResourceUtilization
     peak_memory: tuple[PeakMemory, ...]
     num_simulated_ops: int
-    """Fewer than the graph has where identical ranks were folded."""
+    """Number of simulated operations: of all windows, after identical ranks were folded."""
     ledger: Ledger = field(default_factory=Ledger)
 
     @property

@@ -1,4 +1,4 @@
-"""Units as people write and read them; inside, time is integer nanoseconds and data is bytes."""
+"""Parsing and formatting of times, sizes and bandwidths; internal units are ns and bytes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Zµ/]*)\s*")
 
 
 def format_ns(value_ns: float) -> str:
-    """Three significant digits with the unit that keeps them readable."""
+    """Formats with three significant digits and a readable unit."""
     magnitude = abs(value_ns)
     for unit, scale in (("s", NS_PER_S), ("ms", NS_PER_MS), ("us", NS_PER_US)):
         if magnitude >= scale:
@@ -48,22 +48,22 @@ def format_percent(value: float, *, signed: bool = False) -> str:
 
 
 def parse_time_ns(text: str) -> int:
-    """``50us``, ``1.5 ms``; a bare number is nanoseconds."""
+    """Parses a time such as ``50us`` or ``1.5 ms``; a bare number is nanoseconds."""
     return _whole(_parse(text, _TIME_UNITS, default="ns", example="50us"), text)
 
 
 def parse_bytes(text: str) -> int:
-    """``25MB`` (decimal), ``25MiB`` (binary); a bare number is bytes."""
+    """Parses a size such as ``25MB`` (decimal) or ``25MiB`` (binary); a bare number is bytes."""
     return _whole(_parse(text, _BYTE_UNITS, default="b", example="25MB"), text)
 
 
 def parse_bandwidth(text: str) -> int:
-    """``10Gbit/s`` or ``1.25GB/s``, in bytes per second."""
+    """Parses a bandwidth such as ``10Gbit/s`` or ``1.25GB/s`` into bytes per second."""
     match = _QUANTITY.fullmatch(text)
     unit = match.group(2) if match else ""
     amount = unit.removesuffix("ps").removesuffix("/s")
     if amount != unit and amount.endswith("b"):
-        # A small b is bits, a capital one bytes: here case is a factor of eight.
+        # A lower-case b means bits, a capital one bytes: a factor of eight.
         amount += "it"
     if match and amount.lower() in _BIT_UNITS:
         value = float(match.group(1)) * _BIT_UNITS[amount.lower()] / 8
@@ -86,7 +86,7 @@ def _parse(text: str, units: dict[str, int], *, default: str, example: str) -> f
 
 
 def _whole(value: float, text: str) -> int:
-    """Rounded, if a column of 64 bits can hold it."""
+    """Rounds to an integer that fits a column of 64 bits."""
     if value >= 2**63:
         raise UsageError(f"{text[:40]!r} is too large", remedy="check the unit")
     return round(value)

@@ -1,7 +1,7 @@
-"""The Wire: what went from process to process, message by message, beside a Trace or without one.
+"""The Wire: messages between processes, with or without a Trace.
 
-Nothing here knows a framework: processes, the TCP connections between them, and what each call
-sent. What a message was for (a collective, by group and sequence) is filled in where a Trace tells.
+It is independent of frameworks: processes, the TCP connections between them, and the data sent by
+each call. The collective of a message (group and sequence) is filled in if a Trace identifies it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from augury.core.trace.trace import Clock
 
 
 class MessageKind(IntEnum):
-    """What a message was for. Files hold the numbers: append, never renumber."""
+    """Purpose of a message. Files store the numbers: append, never renumber."""
 
     UNKNOWN = 0
     CONTROL = 1
-    """No payload: what a communication library tells its peer, rendezvous, stores."""
+    """No payload: control messages of a communication library, rendezvous, stores."""
     COLLECTIVE = 2
     POINT_TO_POINT = 3
     OWN = 4
-    """Augury's own: handshakes, calibration, gathering."""
+    """Messages of Augury itself: handshakes, calibration, gathering."""
 
     @property
     def label(self) -> str:
@@ -36,95 +36,95 @@ class MessageKind(IntEnum):
 
 
 class WireProcess(msgspec.Struct, frozen=True, kw_only=True):
-    """One that was recorded."""
+    """A recorded process."""
 
     pid: int
     host: str
     rank: int = -1
-    """-1: it had none, as a launcher."""
+    """-1 for a process without a rank, such as a launcher."""
     clock: Clock = Clock()
     num_calls: int = 0
-    """That were kept."""
+    """Number of calls that were kept."""
     calls_written_over: int = 0
-    """Kept, and then lost to later ones: the buffer was full."""
+    """Number of calls that later ones overwrote because the buffer was full."""
     calls_not_kept: int = 0
-    """Outside of windows: only counted."""
+    """Number of calls outside of windows, which are only counted."""
     bytes_not_kept: int = 0
     connections_lost: int = 0
-    """That found no place in the table: nothing is known of their bytes."""
+    """Number of connections that did not fit the table; their bytes are unknown."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Connections(Table):
-    """One row a TCP connection; its ends are ``a`` and ``b``, and at least ``a`` was recorded.
-    What an end that was not recorded would have told is NONE."""
+    """One row per TCP connection. Its ends are ``a`` and ``b``, and at least ``a`` was recorded.
+    Values of an end that was not recorded are NONE."""
 
     process_a: I4 = column("<i4")
     """Index into Wire.processes."""
     process_b: I4 = column("<i4")
     address_a: I4 = column("<i4")
-    """Into Wire.strings, as ``10.0.0.1:4711``."""
+    """Index into Wire.strings, of an address such as ``10.0.0.1:4711``."""
     address_b: I4 = column("<i4")
     opened_ns: I8 = column("<i8")
     closed_ns: I8 = column("<i8")
-    """NONE: open when the record ends."""
+    """NONE if the connection was open when the recording ended."""
     sent_a: I8 = column("<i8")
-    """Bytes over its whole life, windows or not."""
+    """Bytes over the lifetime of the connection, inside and outside of windows."""
     received_b: I8 = column("<i8")
     sent_b: I8 = column("<i8")
     received_a: I8 = column("<i8")
     retransmits_a: I8 = column("<i8")
-    """Segments that ``a`` had to send again; NONE where nobody looked."""
+    """Number of TCP segments that ``a`` retransmitted; NONE if unknown."""
     retransmits_b: I8 = column("<i8")
     rtt_ns: I8 = column("<i8")
-    """The shortest way there and back that TCP knew of; NONE where nobody looked."""
+    """Shortest round-trip time known to TCP; NONE if unknown."""
     is_late: U1 = column("<u1")
-    """1: it was there before anybody looked, so that its bytes are counted from then on."""
+    """1 if the connection existed before the recorder: earlier bytes are not counted."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Messages(Table):
-    """One row a message: what one call asked to send, with the calls that went on with the rest.
-    Sorted by (connection, src, position). A time is NONE where that end was not recorded or did
-    not keep it."""
+    """One row per message: the data of one call, and of the calls that sent the rest of it.
+    Sorted by (connection, src, position). A time is NONE if that end was not recorded or did not
+    keep it."""
 
     connection: I4 = column("<i4")
     src: I4 = column("<i4")
-    """Process that sent it; NONE if it was not recorded."""
+    """Sending process; NONE if it was not recorded."""
     dst: I4 = column("<i4")
     position: I8 = column("<i8")
-    """Of its first byte in what this end of the connection sends."""
+    """Offset of its first byte in the data sent by this end of the connection."""
     size_bytes: I8 = column("<i8")
     payload_bytes: I8 = column("<i8")
-    """Without the header of the communication library, where that is known."""
+    """Size without the header of the communication library, where that is known."""
     send_ns: I8 = column("<i8")
-    """When the first call began that sent any of it."""
+    """Start of the first call that sent a part of it."""
     sent_ns: I8 = column("<i8")
-    """When the last one returned: the kernel has it, not yet the peer."""
+    """Return of the last such call: the kernel has the data, the peer does not yet."""
     arrived_ns: I8 = column("<i8")
-    """When the first call returned that received any of it."""
+    """Return of the first call that received a part of it."""
     received_ns: I8 = column("<i8")
-    """When the last one did."""
+    """Return of the last such call."""
     refused_ns: I8 = column("<i8")
-    """For how long the sender had more to send than the kernel took."""
+    """Time for which the sender had more data than the kernel accepted."""
     num_receives: I4 = column("<i4")
     kind: U1 = column("<u1")
     """A MessageKind."""
     group: I4 = column("<i4")
-    """With ``sequence`` the collective it belongs to, as in Trace.events; else NONE."""
+    """Names its collective together with ``sequence``, as in Trace.events; NONE if unknown."""
     sequence: I4 = column("<i4")
     turn: I4 = column("<i4")
-    """The how-manieth message of this collective that its sender sends to this receiver."""
+    """Index of the message among those of its collective from this sender to this receiver."""
 
 
 class Algorithm(IntEnum):
-    """How a collective was done. Files hold the numbers: append, never renumber."""
+    """Algorithm of a collective. Files store the numbers: append, never renumber."""
 
     UNKNOWN = 0
     RING = 1
-    """Every length and their order are those of a ring."""
+    """All lengths and their order match a ring."""
     DIRECT = 2
-    """One message from the one rank to the other."""
+    """One message from one rank to another."""
 
     @property
     def label(self) -> str:
@@ -133,8 +133,8 @@ class Algorithm(IntEnum):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Collectives(Table):
-    """One row a collective, or a send with its receive, that a Trace tells of or that lengths of
-    messages give away."""
+    """One row per collective, or pair of send and receive, that a Trace contains or that the
+    lengths of messages reveal."""
 
     group: I4 = column("<i4")
     sequence: I4 = column("<i4")
@@ -144,16 +144,17 @@ class Collectives(Table):
     """An Algorithm."""
     num_ranks: I4 = column("<i4")
     size_bytes: I8 = column("<i8")
-    """Of the tensor; 0: nothing tells."""
+    """Size of the tensor; 0 if unknown."""
     payload_bytes: I8 = column("<i8")
-    """That its ranks sent each other, as far as that was kept."""
+    """Bytes that its ranks sent each other, as far as they were recorded."""
     expected_bytes: I8 = column("<i8")
-    """That they should have sent; NONE where that is not known."""
+    """Bytes that its ranks should have sent; NONE if unknown."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Wire:
-    """Immutable; ``evolve`` makes another. Times are on the run's common clock."""
+    """Recorded messages of a run, with times on its common clock. Immutable; ``evolve`` makes a
+    changed copy."""
 
     processes: list[WireProcess]
     connections: Connections
@@ -163,7 +164,7 @@ class Wire:
     ledger: Ledger = field(default_factory=Ledger)
 
     def ranks_of(self, processes: I4) -> I4:
-        """NONE where a process was not recorded or has no rank."""
+        """Rank of each process; NONE if it was not recorded or has no rank."""
         known = np.array([*(process.rank for process in self.processes), -1], dtype=np.int32)
         return known[processes]
 
@@ -172,8 +173,8 @@ class Wire:
 
 
 def attributed_share(wire: Wire) -> float:
-    """Of the payload between ranks in what was recorded: the part of which it is known what it was
-    for. What a job sent outside of its windows, and what Augury sent, is neither."""
+    """Returns the share of recorded payload between ranks that is attributed to a collective. Data
+    sent outside of windows and Augury's own data do not count."""
     messages = wire.messages
     between = (wire.ranks_of(messages.src) >= 0) & (wire.ranks_of(messages.dst) >= 0)
     payload = messages.payload_bytes * between

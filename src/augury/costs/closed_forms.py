@@ -1,16 +1,15 @@
-"""Closed-form times of communication: alpha-beta models, in integer nanoseconds, rounded up.
+"""Closed-form times of collectives: alpha-beta models in integer nanoseconds, rounded up.
 
-Each is the time of the expanded algorithm on equal ranks that start together, with reductions
-for free; ``size_bytes`` is the whole tensor: what every rank contributes to an all-reduce or a
-reduce-scatter, what every rank has after an all-gather, what every rank sends in an all-to-all.
+Each is the time of the expanded algorithm on equal ranks that start together; reductions take no
+time. ``size_bytes`` is the size of the whole tensor: the input of each rank of an all-reduce or a
+reduce-scatter, the output of each rank of an all-gather, the data sent by each rank of an
+all-to-all.
 """
 
 from __future__ import annotations
 
 from augury.core.cluster import Link
-
-TREE_CHUNKS = 8
-"""How many pieces of a tensor travel through a tree one behind the other."""
+from augury.costs.collective_steps import TREE_CHUNKS
 
 
 def point_to_point_ns(size_bytes: int, link: Link) -> int:
@@ -18,7 +17,7 @@ def point_to_point_ns(size_bytes: int, link: Link) -> int:
 
 
 def reduce_scatter_ns(size_bytes: int, num_ranks: int, link: Link) -> int:
-    """A ring: every chunk takes one step less than there are ranks."""
+    """Time of a ring, in which every chunk takes num_ranks - 1 steps."""
     return (num_ranks - 1) * link.transfer_ns(_up(size_bytes, num_ranks))
 
 
@@ -33,20 +32,20 @@ def all_reduce_ring_ns(size_bytes: int, num_ranks: int, link: Link) -> int:
 
 
 def all_reduce_tree_ns(size_bytes: int, num_ranks: int, link: Link) -> int:
-    """Up and down a binary tree. Behind the first chunk, an inner rank's port passes every
-    further one on three times: to its parent once, to its children twice."""
+    """Time of a binary tree, up and down. After the first chunk, the port of an inner rank sends
+    every further chunk three times: once to its parent and twice to its children."""
     if num_ranks == 1:
         return 0
     chunk_bytes = _up(size_bytes, TREE_CHUNKS)
     depth = tree_depth(num_ranks)
-    behind = (TREE_CHUNKS - 1) * min(num_ranks - 1, 3) * link.send_ns(chunk_bytes)
-    return 2 * depth * link.transfer_ns(chunk_bytes) + behind
+    following = (TREE_CHUNKS - 1) * min(num_ranks - 1, 3) * link.send_ns(chunk_bytes)
+    return 2 * depth * link.transfer_ns(chunk_bytes) + following
 
 
 def all_reduce_two_level_ns(
     size_bytes: int, *, num_hosts: int, ranks_per_host: int, intra: Link, inter: Link
 ) -> int:
-    """Scatter inside the hosts, reduce every shard across them, gather inside."""
+    """Time of reduce-scatter inside hosts, all-reduce of shards across hosts, all-gather inside."""
     shard_bytes = _up(size_bytes, ranks_per_host)
     return (
         reduce_scatter_ns(size_bytes, ranks_per_host, intra)
@@ -56,23 +55,23 @@ def all_reduce_two_level_ns(
 
 
 def broadcast_ns(size_bytes: int, num_ranks: int, link: Link) -> int:
-    """Down a binary tree, chunk behind chunk."""
+    """Time of chunks that follow each other down a binary tree."""
     if num_ranks == 1:
         return 0
     chunk_bytes = _up(size_bytes, TREE_CHUNKS)
-    behind = (TREE_CHUNKS - 1) * min(num_ranks - 1, 2) * link.send_ns(chunk_bytes)
-    return tree_depth(num_ranks) * link.transfer_ns(chunk_bytes) + behind
+    following = (TREE_CHUNKS - 1) * min(num_ranks - 1, 2) * link.send_ns(chunk_bytes)
+    return tree_depth(num_ranks) * link.transfer_ns(chunk_bytes) + following
 
 
 def all_to_all_ns(size_bytes: int, num_ranks: int, link: Link) -> int:
-    """Every rank sends to every other, one after the other without waiting for arrivals."""
+    """Time in which every rank sends to all others, one after the other without waiting."""
     if num_ranks == 1:
         return 0
     return (num_ranks - 1) * link.send_ns(_up(size_bytes, num_ranks)) + link.latency_ns
 
 
 def tree_depth(num_ranks: int) -> int:
-    """Levels below the root of a complete binary tree."""
+    """Returns the number of levels below the root of a complete binary tree."""
     return num_ranks.bit_length() - 1
 
 

@@ -1,44 +1,85 @@
-"""What an all-reduce is made of: who sends how much to whom, and what must have come before.
+"""Steps of collectives: the messages of each algorithm, their sizes and their dependencies.
 
-Pure lists, in an order in which each rank posts them: the same one is timed alone and expanded
-into a graph. Ranks are positions in their group.
+Ranks are positions in their group. ``ring``, ``tree`` and ``halving_doubling`` list the messages of
+an all-reduce in an order in which each rank posts them; the same list is timed alone and expanded
+into a graph. ``ring_rounds`` and ``tree_levels`` are the topologies that build/collectives/ uses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from augury.core.errors import UsageError
 from augury.core.gloo_segments import ELEMENT_SIZES, segments
 
+TREE_CHUNKS = 8
+"""Number of chunks of a tensor that follow each other through a tree."""
+
 
 class Send(NamedTuple):
-    """``has``: earlier ones that the sender must have taken in; ``room``: those that the receiver
-    must have. ``reduces``: what arrives is added to what is there."""
+    """A message of a collective. Dependencies are indices of earlier messages."""
 
     src: int
     dst: int
     size_bytes: int
     has: tuple[int, ...]
+    """Messages that the sender must have received."""
     room: tuple[int, ...]
+    """Messages that the receiver must have received, so that its buffer is free."""
     reduces: bool
+    """The receiver adds the message to its own data."""
+
+
+class RingHop(NamedTuple):
+    """A rank passes a chunk to the next rank of a ring."""
+
+    src: int
+    dst: int
+    chunk: int
 
 
 Algorithm = Callable[[int, int], list[Send]]
-"""Of the bytes that every rank contributes and the number of ranks."""
+"""Lists the messages of an all-reduce for a size in bytes and a number of ranks."""
+
+
+def ring_rounds(num_ranks: int, *, lead: int) -> Iterator[list[RingHop]]:
+    """Yields the rounds in which every chunk travels once around a ring with one chunk per rank.
+    The rank at position i begins with chunk i + ``lead``."""
+    for turn in range(num_ranks - 1):
+        yield [
+            RingHop(rank, (rank + 1) % num_ranks, (rank + lead - turn) % num_ranks)
+            for rank in range(num_ranks)
+        ]
+
+
+def tree_parent(node: int) -> int:
+    """Returns the parent in a complete binary tree, numbered from the root as in a heap."""
+    return (node - 1) // 2
+
+
+def tree_children(node: int) -> tuple[int, int]:
+    return 2 * node + 1, 2 * node + 2
+
+
+def tree_levels(num_ranks: int) -> list[range]:
+    """Returns the nodes below the root, level by level."""
+    starts = [(1 << depth) - 1 for depth in range(1, num_ranks.bit_length())]
+    return [range(start, min(2 * start + 1, num_ranks)) for start in starts]
 
 
 def ring(size_bytes: int, num_ranks: int, *, element_bytes: int = ELEMENT_SIZES[0]) -> list[Send]:
-    """As gloo does it: segment behind segment to the rank before, two of them under way at a
-    time; once around to add up, once more to tell the sums."""
+    """Lists the messages of gloo's ring: segments go to the previous rank, two of them in flight
+    at a time, once around to be summed and once more to distribute the sums."""
     per_rank, segment = segments(size_bytes, num_ranks, element_bytes)
     num_turns = per_rank * (num_ranks - 1)
     sends: list[Send] = []
     last: list[tuple[int, ...]] = [()] * num_ranks
     for reduces in (True, False):
-        # What each rank took in, turn by turn; before them stands the end of the first half.
-        taken: list[list[tuple[int, ...]]] = [[last[rank], last[rank]] for rank in range(num_ranks)]
+        # Messages that each rank received, by turn, after the last one of the first half.
+        received: list[list[tuple[int, ...]]] = [
+            [last[rank], last[rank]] for rank in range(num_ranks)
+        ]
         for turn in range(num_turns):
             arriving: list[tuple[int, ...]] = [()] * num_ranks
             for rank in range(num_ranks):
@@ -49,19 +90,20 @@ def ring(size_bytes: int, num_ranks: int, *, element_bytes: int = ELEMENT_SIZES[
                     dst = (rank - 1) % num_ranks
                     arriving[dst] = (len(sends),)
                     sends.append(
-                        Send(rank, dst, length, taken[rank][turn], taken[dst][turn], reduces)
+                        Send(rank, dst, length, received[rank][turn], received[dst][turn], reduces)
                     )
             for rank in range(num_ranks):
-                taken[rank].append(arriving[rank])
-        last = [_newest(taken[rank]) for rank in range(num_ranks)]
+                received[rank].append(arriving[rank])
+        last = [_newest(received[rank]) for rank in range(num_ranks)]
     return sends
 
 
 def halving_doubling(size_bytes: int, num_ranks: int) -> list[Send]:
-    """With a partner ever nearer half of what is left is swapped and added up; then back."""
+    """Lists the messages of recursive halving, which exchanges and sums half of the remaining data
+    with an ever nearer partner, and of recursive doubling, which goes back."""
     if num_ranks & (num_ranks - 1):
         raise UsageError(
-            f"halving and doubling needs 2, 4, 8, ... ranks, and there are {num_ranks}",
+            f"halving and doubling needs a power of two as the number of ranks, not {num_ranks}",
             remedy="choose ring or tree",
         )
     sends: list[Send] = []
@@ -79,11 +121,8 @@ def halving_doubling(size_bytes: int, num_ranks: int) -> list[Send]:
     return sends
 
 
-TREE_CHUNKS = 8
-
-
 def tree(size_bytes: int, num_ranks: int) -> list[Send]:
-    """Chunk behind chunk up a binary tree to the first rank, and down again."""
+    """Lists the messages of chunks that go up a binary tree to rank 0, and down again."""
     sends: list[Send] = []
     order = range(num_ranks - 1, 0, -1)
     chunk_bytes = -(-size_bytes // TREE_CHUNKS)
@@ -94,7 +133,7 @@ def tree(size_bytes: int, num_ranks: int) -> list[Send]:
             break
         came: list[tuple[int, ...]] = [()] * num_ranks
         for rank in order:
-            parent = (rank - 1) // 2
+            parent = tree_parent(rank)
             sends.append(
                 Send(rank, parent, length, came[rank], _of(before, rank, parent), reduces=True)
             )
@@ -103,7 +142,7 @@ def tree(size_bytes: int, num_ranks: int) -> list[Send]:
         whole: list[tuple[int, ...]] = [()] * num_ranks
         whole[0] = came[0]
         for rank in range(1, num_ranks):
-            parent = (rank - 1) // 2
+            parent = tree_parent(rank)
             sends.append(
                 Send(parent, rank, length, whole[parent], _of(before, parent, rank), reduces=False)
             )
@@ -123,5 +162,5 @@ def _of(before: dict[tuple[int, int], int], src: int, dst: int) -> tuple[int, ..
     return (before[src, dst],) if (src, dst) in before else ()
 
 
-def _newest(taken: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    return next((own for own in reversed(taken) if own), ())
+def _newest(received: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    return next((own for own in reversed(received) if own), ())

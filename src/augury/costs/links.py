@@ -1,4 +1,4 @@
-"""The links between ranks, one way each: how fast and how far, fitted from messages."""
+"""Links: bandwidth and latency of each direction between ranks, fitted from messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from augury.core.wire import MessageKind, Messages, Wire
 from augury.costs.collective_steps import Send
 
 LARGE_BYTES = 32 << 10
-"""From here on a message is about bandwidth."""
+"""Smallest message whose time is determined by bandwidth."""
 SMALL_BYTES = 1 << 10
 FEWEST_MESSAGES = 4
 MAX_NS_PER_BYTE = 1e6
@@ -21,20 +21,20 @@ MAX_NS_PER_BYTE = 1e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Links:
-    """Every rank has a way out and a way in; what lies between two of them may be slower by a
-    factor, ``path``. In nanoseconds a byte; ``path`` and ``latency_ns`` by (sender, receiver)."""
+    """Outbound and inbound speed of each rank in nanoseconds per byte. The path between two ranks
+    may be slower by a factor; ``path`` and ``latency_ns`` are by (sender, receiver)."""
 
     out: NDArray[np.float64]
     into: NDArray[np.float64]
     path: NDArray[np.float64]
     latency_ns: NDArray[np.float64]
     reduce_ns_per_byte: float = 0.0
-    """What a receiver takes to add up what arrived."""
+    """Time per byte of a receiver to sum received data."""
 
     @classmethod
     def of(cls, ns_per_byte: NDArray[np.float64], latency_ns: NDArray[np.float64]) -> Links:
-        """Of what was seen between pairs. A rank is as fast as the fastest that it was seen, either
-        way: if one of two is known to be faster elsewhere, the other one is what slows them."""
+        """Derives links from measured pairs. A rank has the highest speed measured in each
+        direction: if one of two ranks is faster elsewhere, the other one limits the pair."""
         num_ranks = len(ns_per_byte)
         others = np.where(np.eye(num_ranks, dtype=bool), np.inf, ns_per_byte)
         own = np.minimum(others.min(axis=0), others.min(axis=1)) if num_ranks > 1 else np.ones(1)
@@ -48,11 +48,11 @@ class Links:
 
     @property
     def ns_per_byte(self) -> NDArray[np.float64]:
-        """By (sender, receiver): the slower of the two ways, and what lies between."""
+        """By (sender, receiver): the slower of both ends times the path factor."""
         return np.maximum(self.out[:, None], self.into[None, :]) * self.path
 
     def rate_of(self, rank: int) -> float:
-        """Bytes a second of its way out."""
+        """Returns the outbound bandwidth of a rank in bytes per second."""
         self._check(rank)
         return 1e9 / float(self.out[rank])
 
@@ -61,7 +61,7 @@ class Links:
 
     @property
     def typical_rate(self) -> float:
-        """Bytes a second of the middle one."""
+        """Returns the median bandwidth in bytes per second."""
         others = self.ns_per_byte[~np.eye(self.num_ranks, dtype=bool)]
         return 1e9 / float(np.median(others))
 
@@ -75,8 +75,8 @@ class Links:
     def alone_ns(
         self, sends: Sequence[Send], order: Sequence[int], *, stretch: float = 1.0
     ) -> float:
-        """All of it on an idle network. ``order``: the rank at each position. A rank takes in one
-        message after the other. ``stretch``: a factor on sending."""
+        """Returns the time of a collective on an idle network. ``order`` is the rank at each
+        position. A rank receives one message at a time. ``stretch`` is a factor on sending."""
         sent = [0.0] * len(order)
         free = [0.0] * len(order)
         taken: list[float] = []
@@ -90,8 +90,8 @@ class Links:
         return max(taken, default=0.0)
 
     def stretch_for(self, sends: Sequence[Send], order: Sequence[int], took_ns: float) -> float:
-        """With which the whole takes ``took_ns``, if that is longer than alone: the time is nearly
-        linear in it, and a few secants come close enough."""
+        """Returns the factor on sending with which the collective takes ``took_ns``, if that is
+        longer than on an idle network. The time is nearly linear in it: a few secants suffice."""
         low, at_low = 1.0, self.alone_ns(sends, order)
         if took_ns <= at_low or at_low <= 0:
             return 1.0
@@ -110,7 +110,7 @@ class Links:
     def faster(
         self, rank: int, factor: float, *, sends: bool = True, receives: bool = True
     ) -> Links:
-        """The one rank's link, ways out and in."""
+        """Changes the link of one rank, in both directions."""
         self._check(rank)
         scale = np.where(np.arange(self.num_ranks) == rank, 1 / factor, 1.0)
         return replace(
@@ -124,25 +124,25 @@ class Links:
             raise UsageError(f"there is no rank {rank}", remedy=f"name 0 to {self.num_ranks - 1}")
 
     def slower_by(self, *, factor: float = 1.0, more_ns: float = 0.0) -> Links:
-        """In latency."""
+        """Changes the latency."""
         return replace(self, latency_ns=self.latency_ns * factor + more_ns)
 
     def grown(self, num_ranks: int) -> Links:
-        """Further ranks have links such as those that there are, in turn."""
+        """Adds ranks, whose links repeat the existing ones in turn."""
         like = np.arange(num_ranks) % self.num_ranks
         return replace(
             self,
             out=self.out[like],
             into=self.into[like],
-            # A rank and its own likeness are as far apart as any two.
+            # A rank and its copy are as far apart as any two ranks.
             path=_without_own(self.path)[np.ix_(like, like)],
             latency_ns=_without_own(self.latency_ns)[np.ix_(like, like)],
         )
 
 
 def fit_links(wire: Wire, num_ranks: int) -> Links:
-    """From what the messages of collectives took. A pair of ranks that never talked is as fast as
-    the slower of what the one was seen to send and the other to receive."""
+    """Fits links to the messages of collectives. A pair of ranks without messages has the lower of
+    the sender's outbound and the receiver's inbound speed."""
     messages = wire.messages
     src, dst = wire.ranks_of(messages.src), wire.ranks_of(messages.dst)
     known = (
@@ -168,7 +168,7 @@ def fit_links(wire: Wire, num_ranks: int) -> Links:
 
 
 def _latency_ns(messages: Messages, rows: NDArray[np.int64]) -> float:
-    """Of small messages on an idle link: the fastest tenth."""
+    """Returns the latency of small messages on an idle link: the fastest tenth."""
     delay = (messages.received_ns - messages.send_ns)[rows]
     small = delay[messages.size_bytes[rows] <= SMALL_BYTES]
     chosen = small if len(small) >= FEWEST_MESSAGES else delay
@@ -176,8 +176,8 @@ def _latency_ns(messages: Messages, rows: NDArray[np.int64]) -> float:
 
 
 def _ns_per_byte(messages: Messages, rows: NDArray[np.int64], latency_ns: float) -> float | None:
-    """A message has the link from when it was sent, or the one before had arrived; half of all
-    bytes travelled no slower than what is returned."""
+    """Returns the median time per byte, weighted by bytes. A message occupies the link from its
+    sending, or from the arrival of the one before."""
     size = messages.size_bytes[rows].astype(np.float64)
     received = messages.received_ns[rows].astype(np.float64)
     begun = messages.send_ns[rows] + latency_ns
@@ -211,7 +211,7 @@ def _whole(
 
 
 def _without_own(table: NDArray[np.float64]) -> NDArray[np.float64]:
-    """With something to say of a rank and itself."""
+    """Fills the diagonal, which has no measurements, with the median."""
     filled = table.copy()
     others = table[~np.eye(len(table), dtype=bool)]
     np.fill_diagonal(filled, float(np.median(others)) if len(others) else 0.0)

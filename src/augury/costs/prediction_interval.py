@@ -1,9 +1,9 @@
 """The 90 % interval of a predicted step.
 
 A prediction is made from windows of recorded steps, and holds for the steps of the whole run. The
-interval covers what the run itself shows of the difference: it reaches from the level of the
-windows to the level of the plain steps, and on either side by the random errors: of the run's
-level, of one run of a job to the next, and of what a change assumes.
+interval covers the measured difference between the two: it reaches from the level of the windows to
+the level of the plain steps, widened on both sides by the random errors of the run's level, of the
+variation from run to run, and of the assumptions of a change.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from augury.core.measured_step import APART, StepLevel, level, level_of_windows,
 from augury.core.units import format_ns
 
 NINE_OF_TEN = student(math.inf)
-"""Standard deviations on either side that hold 90 % of a normal distribution."""
+"""Number of standard deviations on each side that cover 90 % of a normal distribution."""
 
 BETWEEN_RUNS = 0.015
-"""Standard deviation, as a share, of the same job from one run to the next on a quiet machine."""
+"""Relative standard deviation between runs of the same job on a quiet machine."""
 
 
 FEW_STEPS = 8
-"""Fewer steps, inside windows or outside, are too few for a warning."""
+"""Minimum number of steps inside and outside of windows for a warning."""
 
 
 class Representation(msgspec.Struct, frozen=True, kw_only=True):
-    """How well the recorded windows of a run stand for the run."""
+    """How well the recorded windows of a run represent the run."""
 
     recorded: StepLevel
     plain: StepLevel | None = None
-    """Of the steps outside windows; None where there are none."""
+    """Level of the steps outside of windows; None if there are none."""
 
     @property
     def shift(self) -> float:
-        """What the plain steps took longer than the recorded ones, as a logarithm of the ratio."""
+        """Logarithm of the ratio of plain steps to recorded ones."""
         if self.plain is None or not (self.plain.value_ns > 0 and self.recorded.value_ns > 0):
             return 0.0
         return math.log(self.plain.value_ns / self.recorded.value_ns)
@@ -50,7 +50,7 @@ class Representation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_apart(self) -> bool:
-        """Whether the windows do not represent the run: by more than chance explains."""
+        """Whether windows and run differ by more than chance explains."""
         if self.plain is None or min(self.recorded.num_steps, self.plain.num_steps) < FEW_STEPS:
             return False
         error, freedom = combined(
@@ -65,7 +65,7 @@ def representation(
     plain_step: I4,
     plain_ns: NDArray[np.number],
 ) -> Representation:
-    """Numbers and durations of the steps in windows, and of those outside, over all ranks."""
+    """Compares the steps in windows with those outside, each with numbers and durations."""
     return Representation(
         recorded=level_of_windows(recorded_step, recorded_ns),
         plain=level(plain_step, plain_ns) if len(plain_step) else None,
@@ -73,7 +73,7 @@ def representation(
 
 
 def note_unrepresentative(run: Representation, ledger: Ledger) -> None:
-    """Warn where the windows do not represent the run."""
+    """Adds a warning if the windows do not represent the run."""
     if run.is_apart and run.plain is not None:
         ledger.note(
             "windows-not-representative",
@@ -90,8 +90,8 @@ def note_unrepresentative(run: Representation, ledger: Ledger) -> None:
 def interval_ns(
     predicted_ns: int, run: Representation, *, model_error: float = 0.0
 ) -> tuple[int, int]:
-    """``model_error`` is the standard error, as a share, of what the prediction assumes beyond
-    what was recorded."""
+    """Returns the 90 % interval. ``model_error`` is the relative standard error of the assumptions
+    that the prediction makes beyond the recording."""
     error, freedom = combined(
         (run.run.error, run.run.freedom), (math.hypot(BETWEEN_RUNS, model_error), math.inf)
     )
@@ -101,7 +101,7 @@ def interval_ns(
 
 
 def combined(*errors: tuple[float, float]) -> tuple[float, float]:
-    """Standard errors with their degrees of freedom, as one (Welch and Satterthwaite)."""
+    """Combines standard errors and their degrees of freedom (Welch and Satterthwaite)."""
     total = sum(error**2 for error, _ in errors)
     if not total:
         return 0.0, math.inf

@@ -1,4 +1,4 @@
-"""How long a collective takes by its size, fitted from what was measured."""
+"""Time of a collective as a function of its size, fitted to measurements."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 LARGE_BYTES = 1 << 20
-"""From here on the time is about bandwidth."""
+"""Smallest size whose time is determined by bandwidth."""
 
 _NEAR = 1.5
-"""Sizes within this factor tell no slope."""
+"""Sizes within this factor do not determine a slope."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferCost:
-    """Piecewise linear in the size: through (``sizes_bytes``, ``times_ns``), and beyond the last
-    with the slope ``ns_per_byte``, which is the wire's share of every byte."""
+    """Piecewise linear function of the size: through (``sizes_bytes``, ``times_ns``), and beyond
+    the last point with the slope ``ns_per_byte``, the wire time of a byte."""
 
     sizes_bytes: tuple[int, ...]
     times_ns: tuple[float, ...]
     ns_per_byte: float
     residual: float
-    """How far measurements lie from it: the median, as a share of the time."""
+    """Median relative distance of the measurements."""
 
     def time_ns(self, size_bytes: int) -> float:
         last = self.sizes_bytes[-1]
@@ -32,14 +32,14 @@ class TransferCost:
         return float(np.interp(size_bytes, self.sizes_bytes, self.times_ns))
 
     def wire_ns(self, size_bytes: int) -> float:
-        """What a faster link would shorten."""
+        """Returns the part of the time that a faster link would shorten."""
         return min(size_bytes * self.ns_per_byte, self.time_ns(size_bytes))
 
     def changed(
         self, *, wire: float = 1.0, rest: float = 1.0, more_ns: float = 0.0
     ) -> TransferCost:
-        """The wire's share takes ``wire`` times as long, the rest ``rest`` times, and everything
-        ``more_ns`` more."""
+        """Returns times with the wire's part multiplied by ``wire``, the rest by ``rest``, and
+        ``more_ns`` added."""
         on_wire = [self.wire_ns(size) for size in self.sizes_bytes]
         return replace(
             self,
@@ -52,13 +52,13 @@ class TransferCost:
 
 
 Sample = tuple[int, float]
-"""Bytes and nanoseconds."""
+"""Size in bytes and time in nanoseconds."""
 
 
 def fit_transfers(own: Sequence[Sample], calibrated: Sequence[Sample] = ()) -> TransferCost | None:
-    """``own`` are the run's collectives, ``calibrated`` those that the recorder ran by itself: they
-    tell the shape, and the run's own tell how much faster or slower all of it is there. What took
-    no time tells nothing."""
+    """Fits times to the run's collectives, ``own``, and to those that the recorder ran,
+    ``calibrated``. Calibrated ones give the shape; the run's own give a factor on all of it.
+    Samples without time are ignored."""
     own = [(size, time) for size, time in own if time > 0]
     calibrated = [(size, time) for size, time in calibrated if time > 0]
     if not calibrated:
@@ -75,8 +75,8 @@ def fit_transfers(own: Sequence[Sample], calibrated: Sequence[Sample] = ()) -> T
 
 
 def _means(samples: Iterable[Sample]) -> list[Sample]:
-    """Of the middle four fifths: where cores are short a small collective takes now a tenth of a
-    millisecond, now three, and a step with many of them takes their mean."""
+    """Returns means of the middle four fifths. With few cores, small collectives take from 0.1 to
+    3 ms, and a step with many of them takes their mean."""
     return [(size, _mean_of_middle(times)) for size, times in _by_size(samples)]
 
 
@@ -97,8 +97,8 @@ def _by_size(samples: Iterable[Sample]) -> list[tuple[int, list[float]]]:
 
 
 def _through(points: list[Sample]) -> TransferCost:
-    """More bytes never take less time: where a smaller one seemed slower, both take the mean.
-    Below the smallest the time falls with the wire's share, as far as it has one."""
+    """Makes times monotonic: if a smaller size was slower, both get their mean. Below the smallest
+    size the time decreases by its wire part, if it has one."""
     sizes = [size for size, _ in points]
     times = _rising([time for _, time in points])
     large = [(size, time) for size, time in zip(sizes, times, strict=True) if size >= LARGE_BYTES]
@@ -112,7 +112,7 @@ def _through(points: list[Sample]) -> TransferCost:
 
 
 def _rising(times: list[float]) -> list[float]:
-    """Pool adjacent violators."""
+    """Isotonic regression by pooling adjacent violators."""
     blocks: list[tuple[float, int]] = []
     for time in times:
         mean, count = time, 1
@@ -127,7 +127,7 @@ def _slope(points: Sequence[Sample]) -> float:
     if len(points) < 2:
         return points[0][1] / max(1, points[0][0])
     sizes, times = np.array(points, dtype=np.float64).T
-    # Relative errors count: the largest would decide alone otherwise.
+    # Relative errors: otherwise the largest size alone would decide.
     weight = 1 / times
     design = np.column_stack([np.ones_like(sizes), sizes]) * weight[:, None]
     _, slope = np.linalg.lstsq(design, np.ones_like(sizes), rcond=None)[0]
@@ -137,7 +137,7 @@ def _slope(points: Sequence[Sample]) -> float:
 def _line(own: Sequence[Sample]) -> TransferCost:
     points = _medians(own)
     smallest, largest = (max(1, points[i][0]) for i in (0, -1))
-    # One size: all of its time is taken for the wire's.
+    # A single size: all of its time counts as wire time.
     fitted = _through(points if largest >= _NEAR * smallest else [(largest, points[-1][1])])
     return replace(fitted, residual=_spread(own))
 

@@ -20,7 +20,7 @@ from augury.core.measured_step import (
     level,
     level_of,
     measured_run,
-    stretches_of,
+    run_segments,
     student,
 )
 from augury.core.plan.plan import Plan
@@ -129,7 +129,7 @@ def _gain(
 def _settled(steps: TimedSteps) -> StepLevel:
     """The level of a run without its first stretch, in which a job may still warm up: what varies
     from there on varies from run to run as well."""
-    first, *others = stretches_of(steps.number)
+    first, *others = run_segments(steps.number)
     return level_of([steps.dur_ns[part] for part in others or [first]], winsorize=False)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from augury.core.measured_step import stretches_of
+from augury.core.measured_step import run_segments
 from augury.core.trace.trace import Trace
 
 MIN_PROBES = 8
@@ -79,7 +79,7 @@ def _by_stretch(run: Trace, steps: TimedSteps) -> Floats | None:
     step, took_ns = np.array(probes, dtype=np.float64).T
     took = np.log(took_ns)
     found = []
-    for part in stretches_of(steps.number):
+    for part in run_segments(steps.number):
         own = steps.number[part]
         inside = (step >= own[0] - 1) & (step <= own[-1])
         found.append(np.median(took[inside]) if inside.any() else np.nan)
@@ -89,7 +89,7 @@ def _by_stretch(run: Trace, steps: TimedSteps) -> Floats | None:
 
 def _per_step(steps: TimedSteps, by_stretch: Floats) -> Floats:
     speed = np.empty(len(steps.number))
-    for part, value in zip(stretches_of(steps.number), by_stretch, strict=True):
+    for part, value in zip(run_segments(steps.number), by_stretch, strict=True):
         speed[part] = value
     return speed
 
@@ -101,7 +101,7 @@ def _share_of(
     both runs, with what is usual as the prior."""
     level, speed = [], []
     for own, by_stretch in zip(steps, speeds, strict=True):
-        medians = [np.median(np.log(own.dur_ns[part])) for part in stretches_of(own.number)]
+        medians = [np.median(np.log(own.dur_ns[part])) for part in run_segments(own.number)]
         level.append(np.array(medians) - np.mean(medians))
         speed.append(by_stretch - by_stretch.mean())
     y, x = np.concatenate(level), np.concatenate(speed)

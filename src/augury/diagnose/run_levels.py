@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from augury.core.enums import OpKind, StepState, StreamKind
 from augury.core.graph.graph import NONE
-from augury.core.measured_step import StepLevel, judged_rows, level_of_windows, over_ranks
+from augury.core.measured_step import StepLevel, counted_rows, level_of_windows, over_ranks
 from augury.core.trace.trace import Trace
 from augury.diagnose.machine_speed import TimedSteps
 
@@ -33,7 +33,7 @@ class RunLevels:
 
 def run_levels(trace: Trace) -> RunLevels:
     steps = trace.steps
-    rows = np.flatnonzero(judged_rows(trace))
+    rows = np.flatnonzero(counted_rows(trace))
     own_ns = steps.end_ns[rows] - steps.start_ns[rows]
     number, dur_ns = over_ranks(steps.rank[rows], steps.step[rows], own_ns)
     undelayed = None

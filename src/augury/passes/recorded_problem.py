@@ -148,7 +148,7 @@ def _slowed_on(timeline: Timeline, stream: int) -> float:
     """How many times as long collectives took beside compute, in the mixture that was recorded."""
     ops = timeline.graph.ops
     work_ns = int(ops.work_ns[ops.resource == stream].sum())
-    return max(1.0, int(timeline.use.busy_ns[stream]) / max(1, work_ns))
+    return max(1.0, int(timeline.utilization.busy_ns[stream]) / max(1, work_ns))
 
 
 def _middle(values: Sequence[int]) -> int:

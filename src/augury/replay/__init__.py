@@ -1,4 +1,4 @@
-"""The engine: replays a Graph into a Timeline. ``augury.replay(graph)`` calls it."""
+"""The replay engine: simulates a Graph and returns its Timeline (``augury.replay(graph)``)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 
 class _CallableModule(ModuleType):
-    """``augury.replay`` is this package once anything of it is imported; calling it then still
-    does what the function of that name does."""
+    """Makes this package callable. ``augury.replay`` is this package after an import of any of its
+    modules, and calling it must still replay a graph."""
 
     def __call__(self, *args: Any, **options: Any) -> Timeline:
         from augury.replay.run import replay  # noqa: PLC0415

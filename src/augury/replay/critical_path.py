@@ -1,4 +1,4 @@
-"""Walking back from the last end: what each operation waited for, and why."""
+"""The critical path: walks back from the last end along the causes of starts."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def last_to_end(schedule: Schedule) -> int:
 def critical_path(
     graph: Graph, schedule: Schedule, *, last_op: int | None = None, since_ns: int = 0
 ) -> CriticalPath:
-    """The path that ends with ``last_op`` (the last of all, if not given), back to ``since_ns``.
-    ``schedule`` is of one window of the graph, or of several in a row."""
+    """Returns the path that ends with ``last_op`` (by default the last to end), back to
+    ``since_ns``. ``schedule`` covers one window of the graph, or several in a row."""
     end = last_to_end(schedule) if last_op is None else last_op
     if is_native_built():
         from augury._native import walk_back  # noqa: PLC0415
@@ -62,7 +62,7 @@ def walk_back_in_python(
 
 
 def _last_to_arrive(graph: Graph, schedule: Schedule, op: int) -> int:
-    """The gang's member whose grant let all of them progress; an operation alone is its own."""
+    """Returns the member of the operation's gang that arrived last; without a gang, itself."""
     window, own = divmod(op, graph.num_ops)
     gang = int(graph.ops.gang[own])
     if gang == NONE:
@@ -78,7 +78,7 @@ def _reason(cause: int) -> tuple[Reason, int]:
 
 
 def _clipped(rows: list[tuple[int, int, int, Reason]], since_ns: int) -> CriticalPath:
-    """Earliest first, and nothing before ``since_ns``."""
+    """Returns the path earliest first, without the time before ``since_ns``."""
     rows.reverse()
     op, start_ns, dur_ns, reason = np.array(rows, np.int64).T
     end_ns = start_ns + dur_ns

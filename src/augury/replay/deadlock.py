@@ -1,4 +1,4 @@
-"""Naming the circle in which operations wait for each other."""
+"""Describes the cycle of operations that wait for each other in a deadlock."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from augury.replay.op_times import PENDING, Schedule
 
 
 def explain_deadlock(graph: Graph, schedule: Schedule, *, num_ops: int) -> DeadlockError:
-    """An operation that never ended waits for another such one: going from one to the next must
-    come round, as nothing outside the circle is left to wait for. ``num_ops`` are in one window
-    of the graph, which may be several in a row."""
+    """Follows operations that did not end, each of which waits for another one, until one recurs.
+    ``num_ops`` is the number of operations in one window; the graph may be several in a row."""
     seen: dict[int, str] = {}
     op = int((schedule.end_ns == PENDING).argmax())
     while op not in seen:
@@ -40,7 +39,7 @@ def _label(graph: Graph, op: int, num_ops: int) -> str:
 
 def _waits_for(graph: Graph, schedule: Schedule, op: int) -> tuple[str, int]:
     if schedule.start_ns[op] != PENDING:
-        # Granted but never ended: a gang's member whose peers did not all come.
+        # Started but never ended: a member of a gang whose peers did not all start.
         for peer in graph.gang_members.of(int(graph.ops.gang[op])):
             if schedule.start_ns[peer] == PENDING:
                 return "holds its place and waits for its peer", int(peer)

@@ -1,4 +1,4 @@
-"""Choosing an engine: the kernel where it was built, the reference where it was not."""
+"""Choice of an engine: the kernel if it was built, otherwise the Python reference."""
 
 from __future__ import annotations
 

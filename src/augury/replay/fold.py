@@ -1,19 +1,20 @@
-"""Folding: ranks that do the same at the same times are simulated once.
+"""Folding: identical ranks are simulated once.
 
-Ranks are alike when a stable partition says so (native/rank_classes.hpp). Then the k-th
-operations of all ranks of a class start and end together, so a graph of one representative rank
-per class, in which whatever points at a rank points at its representative, has the same times.
+A stable partition (native/rank_classes.hpp) divides the ranks into classes. The k-th operations of
+all ranks of a class start and end together, so a graph of one representative rank per class, in
+which references to a rank refer to its representative, has the same times.
 """
 
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from augury.core.columns import I4
+from augury.core.columns import I4, I8
 from augury.core.graph.graph import (
     NONE,
     Buffers,
@@ -26,14 +27,17 @@ from augury.core.graph.graph import (
     Ranks,
     Resources,
 )
-from augury.replay.engine import Engine, is_native_built
+from augury.core.timeline import CriticalPath, Reason
+from augury.replay.engine import is_native_built
 from augury.replay.op_times import Schedule
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Folded:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FoldedGraph:
+    """A graph of one representative rank per class, and its relation to the whole graph."""
+
     graph: Graph
-    """One rank per class, in the order of their first appearance."""
+    """Graph of one rank per class, in the order of their first appearance."""
     class_of_rank: I4
     op_of: I4
     """The folded operation that stands for each operation of the whole graph."""
@@ -42,8 +46,26 @@ class Folded:
     def num_classes(self) -> int:
         return len(self.graph.ranks)
 
+    @cached_property
+    def representative(self) -> I4:
+        """For each folded operation, the first operation of the whole graph that it stands for."""
+        first = np.empty(self.graph.num_ops, dtype=np.int32)
+        first[self.op_of[::-1]] = np.arange(len(self.op_of) - 1, -1, -1, dtype=np.int32)
+        return first
+
+    def fold_work_ns(self, work_ns: I8) -> I8 | None:
+        """Returns durations of the folded operations, or None if ``work_ns`` differs between
+        operations that one folded operation stands for. ``work_ns`` may have several rows."""
+        folded: I8 = work_ns[..., self.representative]
+        return folded if np.array_equal(folded[..., self.op_of], work_ns) else None
+
+    def with_work_ns(self, folded_work_ns: I8) -> FoldedGraph:
+        """Returns the same classes with other durations: ranks whose operations change alike stay
+        alike."""
+        return replace(self, graph=self.graph.with_work_ns(folded_work_ns))
+
     def expand(self, schedule: Schedule) -> Schedule:
-        """Times of the whole graph; causes keep naming folded operations."""
+        """Returns times of the whole graph; causes still refer to folded operations."""
         return Schedule(
             schedule.start_ns[self.op_of],
             schedule.end_ns[self.op_of],
@@ -51,16 +73,9 @@ class Folded:
         )
 
 
-def simulate_folded(graph: Graph, simulate: Engine) -> Schedule:
-    """Times of the whole graph, found on the folded one where there is one."""
-    folded = fold(graph)
-    return simulate(graph) if folded is None else folded.expand(simulate(folded.graph))
-
-
 def may_pay(graph: Graph) -> bool:
-    """Whether it is worth while to look for ranks that are alike, which takes as long as several
-    replays: at a glance, by how much they do, half of the ranks at least have to be others' likes.
-    """
+    """Whether it may pay to search for identical ranks, which takes as long as several replays.
+    By their total work alone, at least half of the ranks must equal another one."""
     num_ranks = len(graph.ranks)
     if num_ranks < 2:
         return False
@@ -69,8 +84,8 @@ def may_pay(graph: Graph) -> bool:
     return 2 * len(set(work_ns.tolist())) <= num_ranks
 
 
-def fold(graph: Graph) -> Folded | None:
-    """The folded graph, or nothing where no two ranks are alike."""
+def fold(graph: Graph) -> FoldedGraph | None:
+    """Returns the folded graph, or None if no two ranks are alike."""
     if len(graph.ranks) < 2 or not is_native_built():
         return None
     from augury._native import rank_classes  # noqa: PLC0415
@@ -86,14 +101,14 @@ def fold(graph: Graph) -> Folded | None:
 
 def _quotient(
     graph: Graph, class_of_rank: I4, position: I4, gang_prints: NDArray[np.uint64]
-) -> Folded:
+) -> FoldedGraph:
     ops = graph.ops
     _, representatives = np.unique(class_of_rank, return_index=True)
     is_kept = np.zeros(len(graph.ranks), dtype=bool)
     is_kept[representatives] = True
     kept = np.flatnonzero(is_kept[ops.rank])
 
-    # Where the operations of each class begin in a table of (class, position) -> folded id.
+    # Start of the operations of each class in a table of (class, position) -> folded id.
     sizes = np.bincount(class_of_rank[ops.rank[kept]], minlength=len(representatives))
     first = np.concatenate([[0], np.cumsum(sizes)])
     of_place = np.empty(len(kept), dtype=np.int32)
@@ -120,17 +135,17 @@ def _quotient(
         strings=graph.strings,
         meta=graph.meta,
     )
-    return Folded(graph=folded, class_of_rank=class_of_rank, op_of=op_of)
+    return FoldedGraph(graph=folded, class_of_rank=class_of_rank, op_of=op_of)
 
 
 def _renumbered(kept: NDArray[np.bool_]) -> I4:
-    """New numbers of what is kept; index NONE still means NONE."""
+    """Returns the new number of each kept item; index NONE still means NONE."""
     numbers = np.cumsum(kept, dtype=np.int32) - 1
     return np.append(np.where(kept, numbers, NONE), NONE).astype(np.int32)
 
 
 def _gangs(gang: I4, prints: NDArray[np.uint64]) -> I4:
-    """Gangs that are alike become one: each representative may have been in another of them."""
+    """Merges gangs that are alike: representatives may have been members of different ones."""
     member = gang != NONE
     if not member.any():
         return gang
@@ -178,3 +193,43 @@ def _buffers(graph: Graph, is_kept: NDArray[np.bool_], class_of_rank: I4, op_of:
     columns["taken_by"] = none_is_none[columns["taken_by"]]
     columns["given_by"] = none_is_none[columns["given_by"]]
     return Buffers(**columns)
+
+
+def unfold_path(graph: Graph, folded: FoldedGraph, path: CriticalPath) -> CriticalPath:
+    """Returns the critical path of the whole graph: every hop of the folded path has a counterpart
+    there, at the same times."""
+    rows = list(zip(path.op.tolist(), path.reason.tolist(), strict=True))
+    copies = Edges.from_pairs(
+        folded.op_of,
+        np.arange(graph.num_ops, dtype=np.int32),
+        num_ops=folded.graph.num_ops,
+    )
+    whole = np.empty(len(rows), dtype=np.int32)
+    op = int(copies.of(rows[-1][0])[0])
+    whole[-1] = op
+    for i in range(len(rows) - 1, 0, -1):
+        reason, before = rows[i][1], rows[i - 1][0]
+        op = _counterpart(graph, folded, copies, op, reason, before)
+        whole[i - 1] = op
+    return CriticalPath(op=whole, start_ns=path.start_ns, dur_ns=path.dur_ns, reason=path.reason)
+
+
+def _counterpart(
+    graph: Graph, folded: FoldedGraph, copies: Edges, op: int, reason: int, before: int
+) -> int:
+    """Returns the operation that ``op`` waited for, among those which ``before`` stands for."""
+    if reason == Reason.SLOWED:
+        return op
+    if reason == Reason.RESOURCE:
+        alike = copies.of(before)
+        return int(alike[(graph.ops.rank[alike] == graph.ops.rank[op]).argmax()])
+    if reason == Reason.GANG:
+        return _one_of(folded, graph.gang_members.of(int(graph.ops.gang[op])), before)
+    waited_for = graph.predecessors.of(op)
+    if not (folded.op_of[waited_for] == before).any():
+        waited_for = graph.carries.src[graph.carries.dst == op]
+    return _one_of(folded, waited_for, before)
+
+
+def _one_of(folded: FoldedGraph, ops: I4, before: int) -> int:
+    return int(ops[(folded.op_of[ops] == before).argmax()])

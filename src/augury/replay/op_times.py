@@ -1,4 +1,4 @@
-"""What an engine returns: when every operation ran, and what it had waited for."""
+"""The Schedule that an engine returns: start, end and cause of all operations."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from augury.core.columns import I4, I8
 
 NO_CAUSE = -1
 PENDING = -1
-"""The end of an operation that never finished, and the start of one that never began."""
+"""End of an operation that did not finish, and start of one that did not begin."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Schedule:
-    """``start_ns`` is when a place was granted; a gang's member progresses from the moment the
-    last of its peers was granted. ``cause`` is what ended when the operation became able to
-    start: >= 0 the predecessor that finished last, <= -2 the operation that had held its place
-    (``-2 - cause``), NO_CAUSE for neither. Ties go to the smallest id."""
+    """Times of all operations. ``start_ns`` is the time at which an operation got its place; a
+    member of a gang progresses once the last of its peers has one. ``cause`` is the operation whose
+    end allowed the start: >= 0 the predecessor that finished last, <= -2 the operation that
+    occupied its place before (``-2 - cause``), NO_CAUSE for neither. Ties go to the smallest id."""
 
     start_ns: I8
     end_ns: I8
@@ -27,6 +27,9 @@ class Schedule:
     @property
     def is_complete(self) -> bool:
         return bool((self.end_ns != PENDING).all())
+
+    def copy(self) -> Schedule:
+        return Schedule(self.start_ns.copy(), self.end_ns.copy(), self.cause.copy())
 
     def same_as(self, other: Schedule) -> bool:
         return (
@@ -37,5 +40,5 @@ class Schedule:
 
 
 def place_cause(op: int) -> int:
-    """Encodes *it waited for the place that op held*."""
+    """Encodes that an operation waited for the place of ``op``."""
     return -2 - op

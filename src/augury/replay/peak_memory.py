@@ -1,4 +1,4 @@
-"""Peak memory of every rank, and what holds it."""
+"""Peak memory of each rank, by kind and layer of the buffers held at that time."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Sum = tuple[int, int, int]
 
 
 def peak_memory(graph: Graph, schedule: Schedule) -> tuple[PeakMemory, ...]:
-    """One entry for every rank that holds memory. What ends at a time stamp is given back before
-    what starts then takes its own: what is given back as it is taken, or before, counts nowhere.
-    ``schedule`` is of one window of the graph, or of several in a row."""
+    """Returns the peak of each rank that has buffers. At one time stamp, memory is freed before
+    other memory is allocated: a buffer that is freed when it is allocated, or before, does not
+    count. ``schedule`` covers one window of the graph, or several in a row."""
     if not len(graph.buffers):
         return ()
     num_windows = len(schedule.end_ns) // graph.num_ops
@@ -38,7 +38,7 @@ def peak_memory(graph: Graph, schedule: Schedule) -> tuple[PeakMemory, ...]:
     rows: dict[int, list[Sum]] = {owner: [] for owner in rank}
     for owner, kind, layer, size in zip(*holders, strict=True):
         rows[owner].append((kind, layer, size))
-    # Most ranks hold the same.
+    # Most ranks hold the same buffers.
     named = {sums: _holders(graph, sums) for sums in {tuple(own) for own in rows.values()}}
     return tuple(
         PeakMemory(rank=owner, size_bytes=size, at_ns=at, holders=named[tuple(rows[owner])])
@@ -62,7 +62,7 @@ def peak_memory_in_python(graph: Graph, schedule: Schedule) -> tuple[PeakMemory,
     bounds = np.flatnonzero(np.diff(rank, prepend=NONE, append=NONE)).tolist()
     for begin, end in pairwise(bounds):
         held = np.cumsum(change[begin:end])
-        # Of equal peaks the last: in a run of windows the settled one.
+        # The last of equal peaks: over several windows, the one in the steady state.
         peak = len(held) - 1 - int(held[::-1].argmax())
         owner, peak_ns = int(rank[begin]), int(at_ns[begin + peak])
         live = (buffers.rank == owner) & (taken_ns <= peak_ns) & (given_ns > peak_ns)

@@ -1,8 +1,8 @@
-"""The replay semantics in plain Python: the oracle of the kernel's tests and its fallback.
+"""Replay semantics in plain Python: the reference for the kernel's tests, and its fallback.
 
-At one time stamp: drain all completions, resolving operations without a resource and complete
-gangs on the way, transitively; then let every free place take its best ready operation; then
-set the rates of what runs. Repeat while something ends at the same time stamp.
+At one time stamp: drain all completions, and resolve operations without a resource and complete
+gangs within the drain, transitively; then let every free place take its best ready operation; then
+set the rates of all running operations. Repeat while operations end at the same time stamp.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def simulate(graph: Graph, num_windows: int = 1) -> Schedule:
 
 
 class _Simulation:
-    """A *unit* is what starts, progresses and ends as one: an operation, or a whole gang, which
-    is numbered behind the operations."""
+    """State of a simulation. A *unit* starts, progresses and ends as one: an operation, or a whole
+    gang. Gangs are numbered after the operations."""
 
     def __init__(self, graph: Graph) -> None:
         ops, resources = graph.ops, graph.resources
@@ -108,13 +108,13 @@ class _Simulation:
                 self.free[resource] -= 1
                 if ready_at < self.now:
                     self.cause[op] = place_cause(self.freed_by[resource][1])
-                # Without work it ends at this time stamp, but in another round.
+                # A unit without work ends at this time stamp, but in another round.
                 for unit in self.grant(op):
                     self.progress.begin(unit, self.work[op], self.now)
         self.touched.clear()
 
     def grant(self, op: int) -> list[int]:
-        """Gives ``op`` its place; returns the unit that now progresses, if there is one."""
+        """Gives ``op`` its place. Returns the unit that now progresses, if any."""
         self.start[op] = self.now
         gang = self.gang[op]
         if gang == NONE:
@@ -127,7 +127,7 @@ class _Simulation:
 
 
 class _FixedRates:
-    """Where nothing shares or slows, an end is known when its unit begins."""
+    """Progress without sharing and interference: an end is known when its unit begins."""
 
     def __init__(self) -> None:
         self.ends: list[tuple[int, int]] = []
@@ -152,8 +152,8 @@ class _FixedRates:
 
 
 class _Rates:
-    """Units that progress: at which rate, and how much is left of their work, in units of
-    1 / RATE_ONE ns. A change of rate sets the ends of all that it concerns anew."""
+    """Rate and remaining work of the units that progress, in units of 1 / RATE_ONE ns. A change of
+    rate updates the ends of all units that it affects."""
 
     def __init__(self, graph: Graph, simulation: _Simulation) -> None:
         self.simulation = simulation
@@ -222,7 +222,7 @@ class _Rates:
 
 
 def _effective_priority(graph: Graph) -> list[int]:
-    """A FIFO resource is one on which all operations are equally urgent."""
+    """Returns the priority; on a FIFO resource all operations have the same."""
     fifo = np.append(graph.resources.discipline == Discipline.FIFO, False)
     priority: list[int] = np.where(fifo[graph.ops.resource], 0, graph.ops.priority).tolist()
     return priority

@@ -1,4 +1,4 @@
-"""``replay``: a Graph in, a Timeline out."""
+"""``replay``: simulates a Graph and returns its Timeline."""
 
 from __future__ import annotations
 
@@ -9,27 +9,31 @@ from augury.core.graph.graph import Graph
 from augury.core.timeline import PeakMemory, Timeline
 from augury.replay.deadlock import explain_deadlock
 from augury.replay.engine import Engine, EngineName, find_engine
+from augury.replay.fold import FoldedGraph, may_pay, unfold_path
 from augury.replay.fold import fold as fold_ranks
-from augury.replay.fold import may_pay
 from augury.replay.op_times import Schedule
-from augury.replay.unfold_path import unfold_path
 from augury.replay.unroll import unroll
-from augury.replay.utilization import rank_steps, resource_use
+from augury.replay.utilization import rank_steps, resource_utilization
 from augury.replay.window import replay_window
 
 
 def replay(graph: Graph, *, engine: EngineName = "auto", fold: bool = True) -> Timeline:
-    """Replays the window; where its steps depend on the step before (``graph.carries``), as it
-    runs once that has settled. ``fold`` simulates identical ranks once, where that may pay: exact,
-    and faster."""
+    """Replays the window; in the steady state if its steps depend on the step before
+    (``graph.carries``). ``fold`` simulates identical ranks once where that may pay: exact, and
+    faster."""
     simulate = refusing_deadlocks(find_engine(engine), num_ops=graph.num_ops)
     folded = fold_ranks(graph) if fold and may_pay(graph) else None
     try:
-        window = replay_window(graph if folded is None else folded.graph, simulate)
+        return replay_folded(graph, folded, simulate)
     except DeadlockError:
         if folded is None:
             raise
-        return replay(graph, engine=engine, fold=False)  # the same circle, under its own names
+        return replay(graph, engine=engine, fold=False)  # the same cycle with its own names
+
+
+def replay_folded(graph: Graph, folded: FoldedGraph | None, simulate: Engine) -> Timeline:
+    """Replays ``folded``, or ``graph`` itself without it, and returns the Timeline of ``graph``."""
+    window = replay_window(graph if folded is None else folded.graph, simulate)
     schedule, path, peaks = window.schedule, window.path, window.peaks
     rank_step_ns = window.rank_step_ns
     if folded is not None:
@@ -37,7 +41,7 @@ def replay(graph: Graph, *, engine: EngineName = "auto", fold: bool = True) -> T
         path = unfold_path(graph, folded, path)
         classes = folded.class_of_rank.tolist()
         peaks = _for_every_rank(peaks, classes)
-        rank_step_ns = tuple(rank_step_ns[alike] for alike in classes)
+        rank_step_ns = tuple(rank_step_ns[rank_class] for rank_class in classes)
     return Timeline(
         graph=graph,
         start_ns=schedule.start_ns,
@@ -46,7 +50,7 @@ def replay(graph: Graph, *, engine: EngineName = "auto", fold: bool = True) -> T
         rank_step_ns=rank_step_ns,
         rank_steps=rank_steps(graph, schedule),
         critical_path=path,
-        use=resource_use(graph, schedule, horizon_ns=window.horizon_ns),
+        utilization=resource_utilization(graph, schedule, horizon_ns=window.horizon_ns),
         peak_memory=peaks,
         num_simulated_ops=window.num_simulated_ops,
         ledger=window.ledger,
@@ -54,6 +58,8 @@ def replay(graph: Graph, *, engine: EngineName = "auto", fold: bool = True) -> T
 
 
 def refusing_deadlocks(engine: Engine, *, num_ops: int) -> Engine:
+    """Returns an engine that raises DeadlockError where ``engine`` cannot finish."""
+
     def simulate(graph: Graph, num_windows: int = 1) -> Schedule:
         schedule = engine(graph, num_windows)
         if not schedule.is_complete:
@@ -66,7 +72,7 @@ def refusing_deadlocks(engine: Engine, *, num_ops: int) -> Engine:
 def _for_every_rank(peaks: tuple[PeakMemory, ...], classes: list[int]) -> tuple[PeakMemory, ...]:
     of_class = {peak.rank: peak for peak in peaks}
     return tuple(
-        replace(of_class[alike], rank=rank)
-        for rank, alike in enumerate(classes)
-        if alike in of_class
+        replace(of_class[rank_class], rank=rank)
+        for rank, rank_class in enumerate(classes)
+        if rank_class in of_class
     )

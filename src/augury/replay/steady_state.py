@@ -1,4 +1,4 @@
-"""The steady state: how long a step takes once the start of the job no longer matters."""
+"""The steady state of a loop: replays windows until the ends of steps recur."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ FIRST_WINDOWS = 4
 MAX_WINDOWS = 64
 MAX_UNROLLED_OPS = 1 << 24
 MAX_PATTERN = 4
-"""Schedules may settle into a pattern of a few windows rather than into one."""
+"""Longest pattern, in windows: a schedule may alternate between a few different windows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Steady:
-    """Several windows in a row, replayed; ``pattern`` of them repeat for ever."""
+class SteadyState:
+    """Replay of several windows in a row, the last ``pattern`` of which recur."""
 
     window: Graph
     schedule: Schedule
-    """Of all windows."""
+    """Times in all windows."""
     num_windows: int
     pattern: int
     window_end_ns: I8
-    """By window and rank; ranks that do not train count 0."""
+    """End of each window on each rank; 0 for ranks that do not train."""
     last_op: int
-    """With which the last window ends."""
+    """Operation with which the last window ends."""
     least_period_ns: float
     has_settled: bool
 
     @property
     def unrolled(self) -> Graph:
-        """All windows as one graph: a copy, made anew."""
+        """All windows as one graph; a new copy on each access."""
         return unroll(self.window, self.num_windows)
 
     @property
     def period_ns(self) -> float:
-        """Per window, of the slowest rank: in the end all others wait for it."""
+        """Period of a window on the slowest rank, for which all others wait in the end."""
         return max(*self.rank_period_ns(), self.least_period_ns)
 
     def rank_period_ns(self) -> list[float]:
         return _periods(self.window_end_ns, self.pattern)
 
 
-def find_steady_state(graph: Graph, simulate: Engine) -> Steady:
-    """Adds windows until every rank's ends recur: at least three in a row at the same distance."""
+def find_steady_state(graph: Graph, simulate: Engine) -> SteadyState:
+    """Adds windows until the ends on all ranks recur: at least three at equal distances."""
     timed = _timed(graph)
     least_period_ns = _busiest_ns(graph, timed)
     num_windows = FIRST_WINDOWS
@@ -63,14 +63,14 @@ def find_steady_state(graph: Graph, simulate: Engine) -> Steady:
         ends = _window_ends(graph, timed, end_ns)
         pattern = _pattern(np.diff(ends, axis=0))
         if pattern and max(_periods(ends, pattern)) < least_period_ns:
-            pattern = 0  # a backlog that only dissolves because no more windows come
+            pattern = 0  # a backlog that shrinks only because no more windows follow
         grows_too_large = (
             2 * num_windows > MAX_WINDOWS
             or 2 * num_windows * graph.num_ops > MAX_UNROLLED_OPS
-            or ends.max() > MAX_SLOWED_NS  # twice that might not fit the clock
+            or ends.max() > MAX_SLOWED_NS  # twice as much might overflow the clock
         )
         if pattern or grows_too_large:
-            return Steady(
+            return SteadyState(
                 window=graph,
                 schedule=schedule,
                 num_windows=num_windows,
@@ -84,7 +84,7 @@ def find_steady_state(graph: Graph, simulate: Engine) -> Steady:
 
 
 def _timed(graph: Graph) -> Some:
-    """The operations that make up the steps: those of ranks that train, if there are any."""
+    """Returns the operations that make up the steps: those of workers, if there are any."""
     is_worker = graph.ranks.role == Role.WORKER
     inside = graph.ops.step >= 0
     if not is_worker.all():
@@ -93,16 +93,16 @@ def _timed(graph: Graph) -> Some:
 
 
 def _busiest_ns(graph: Graph, timed: Some) -> float:
-    """The work of a window on the busiest resource: a lower bound on the period."""
-    # The last entry, which index -1 picks, is no resource.
+    """Returns the work of a window on the busiest resource, a lower bound on the period."""
+    # The last entry, selected by index -1, means no resource.
     work_ns = np.zeros(len(graph.resources) + 1, dtype=np.int64)
     np.add.at(work_ns, graph.ops.resource[timed], graph.ops.work_ns[timed])
     return float((work_ns[:-1] / graph.resources.width).max(initial=0))
 
 
 def _window_ends(graph: Graph, timed: Some, end_ns: I8) -> I8:
-    """``end_ns`` is by window and operation."""
-    rank = graph.ops.rank[timed].astype(np.intp)  # once, not in every window
+    """Returns the end of each window on each rank; ``end_ns`` is by window and operation."""
+    rank = graph.ops.rank[timed].astype(np.intp)  # converted once, not in every window
     ends = np.zeros((len(end_ns), len(graph.ranks)), dtype=np.int64)
     for window, of_ops in zip(ends, end_ns, strict=True):
         np.maximum.at(window, rank, of_ops[timed])
@@ -120,7 +120,7 @@ def _periods(ends: I8, pattern: int) -> list[float]:
 
 
 def _pattern(gaps: I8) -> int:
-    """The shortest run of gaps between ends that just happened twice; 0 if there is none."""
+    """Returns the length of the shortest sequence of gaps that occurred twice in a row, or 0."""
     for length in range(1, MAX_PATTERN + 1):
         if len(gaps) >= 2 * length and (gaps[-length:] == gaps[-2 * length : -length]).all():
             return length

@@ -1,4 +1,4 @@
-"""Several windows in a row: how a graph goes on after its last step."""
+"""Unrolls a loop: copies a window several times, joined by its carried edges."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from augury.core.graph.graph import NONE, Buffers, Carries, Edges, Graph, Ops
 
 
 def unroll(graph: Graph, times: int) -> Graph:
-    """The window ``times`` over, its carried edges joining each copy to the next. Operation
-    ``op`` of copy k is ``op + k * graph.num_ops``. Measured steps stay those of the first."""
+    """Returns ``times`` copies of the window, each joined to the next by the carried edges.
+    Operation ``op`` of copy k is ``op + k * graph.num_ops``. Measured steps are not copied."""
     if times == 1:
         return graph
     ops, num_ops = graph.ops, graph.num_ops
@@ -29,7 +29,7 @@ def unroll(graph: Graph, times: int) -> Graph:
 
 
 def _span(step: I4, times: int) -> int:
-    """How far the numbers of steps move on from one copy to the next."""
+    """Returns the difference of step numbers from one copy to the next."""
     steps = step[step != NONE]
     if not len(steps):
         return 0
@@ -37,7 +37,7 @@ def _span(step: I4, times: int) -> int:
     span = last - first + 1
     if last + (times - 1) * span > np.iinfo(np.int32).max:
         raise GraphError(
-            f"steps {first} to {last} cannot be gone on with: their numbers get too large",
+            f"steps {first} to {last} cannot be continued: their numbers get too large",
             remedy="number the steps of the graph from 0",
         )
     return span
@@ -69,7 +69,7 @@ def _repeat_pairs(src: I4, dst: I4, copies: NDArray[np.int64], num_ops: int) -> 
 
 
 def _buffers(graph: Graph, times: int) -> Buffers:
-    """What is held from the beginning is held once; the rest is taken anew in every copy."""
+    """Copies buffers. Those held from the beginning exist once, others in every copy."""
     buffers, num_ops = graph.buffers, graph.num_ops
     parts: list[dict[str, NDArray[np.int64]]] = []
     for copy in range(times):

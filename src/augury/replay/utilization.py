@@ -1,4 +1,4 @@
-"""How busy resources are, and when each rank was in which step."""
+"""Utilization of resources, and the times of steps on each rank."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 
 from augury.core.columns import I4, I8
 from augury.core.graph.graph import NONE, Graph
-from augury.core.timeline import RankSteps, ResourceUse
+from augury.core.timeline import RankSteps, ResourceUtilization
 from augury.replay.op_times import Schedule
 
 Some = I8 | slice
-"""Which rows of columns are meant; a slice where it is all of them, which copies nothing."""
+"""Selected rows of columns; a slice for all rows, which copies nothing."""
 
 
 def rows_where(mask: NDArray[np.bool_]) -> Some:
@@ -19,7 +19,8 @@ def rows_where(mask: NDArray[np.bool_]) -> Some:
 
 
 def progress_start_ns(graph: Graph, schedule: Schedule) -> I8:
-    """When each operation began to progress: a gang's members once the last has its place."""
+    """Returns the time at which each operation began to progress: for members of a gang, the
+    start of the last one."""
     member = graph.ops.gang != NONE
     if not member.any():
         return schedule.start_ns
@@ -31,8 +32,10 @@ def progress_start_ns(graph: Graph, schedule: Schedule) -> I8:
     return start_ns
 
 
-def resource_use(graph: Graph, schedule: Schedule, *, horizon_ns: int) -> ResourceUse:
-    """``horizon_ns`` is the time that counts: the makespan, or the period of a steady state."""
+def resource_utilization(
+    graph: Graph, schedule: Schedule, *, horizon_ns: int
+) -> ResourceUtilization:
+    """Returns the utilization over ``horizon_ns``: the makespan or the steady period."""
     count = len(graph.resources)
     placed = rows_where(graph.ops.resource != NONE)
     resource = graph.ops.resource[placed]
@@ -42,7 +45,7 @@ def resource_use(graph: Graph, schedule: Schedule, *, horizon_ns: int) -> Resour
     if began_ns is not schedule.start_ns:
         busy = _covered_ns(graph, resource, began_ns[placed], end_ns)
     held, busy = np.minimum(held, horizon_ns), np.minimum(busy, horizon_ns)
-    return ResourceUse(
+    return ResourceUtilization(
         busy_ns=busy,
         waiting_ns=held - busy,
         idle_ns=horizon_ns - held,
@@ -51,7 +54,7 @@ def resource_use(graph: Graph, schedule: Schedule, *, horizon_ns: int) -> Resour
 
 
 def _covered_ns(graph: Graph, resource: I4, start_ns: I8, end_ns: I8) -> I8:
-    """Time during which at least one interval of each resource is open."""
+    """Returns the time during which at least one interval of each resource is open."""
     count = len(graph.resources)
     covered = np.zeros(count, dtype=np.int64)
     is_single = graph.resources.width == 1
@@ -63,8 +66,8 @@ def _covered_ns(graph: Graph, resource: I4, start_ns: I8, end_ns: I8) -> I8:
     resource, start_ns, end_ns = resource[several], start_ns[several], end_ns[several]
     order = np.lexsort((start_ns, resource))
     resource = resource[order]
-    # Each resource's intervals are moved behind the last one's, so that one running maximum
-    # serves all of them; times are numbered first, as shifted ones would not fit 64 bits.
+    # The intervals of each resource are shifted after those of the one before, so that one running
+    # maximum serves all. Times are numbered first: shifted ones would not fit 64 bits.
     times, number = np.unique(np.concatenate([start_ns, end_ns]), return_inverse=True)
     start, end = number[: len(order)][order], number[len(order) :][order]
     shift = resource.astype(np.int64) * len(times)
@@ -74,8 +77,8 @@ def _covered_ns(graph: Graph, resource: I4, start_ns: I8, end_ns: I8) -> I8:
 
 
 def step_durations_ns(steps: RankSteps) -> I8:
-    """From the end of one step to the end of the next, each when its last rank has ended it; the
-    first from its own start."""
+    """Returns the time from the end of one step to the end of the next, on the last rank that
+    ends it; the first step counts from its own start."""
     if not len(steps):
         return np.empty(0, dtype=np.int64)
     number = np.unique(steps.step, return_inverse=True)[1]
@@ -86,6 +89,7 @@ def step_durations_ns(steps: RankSteps) -> I8:
 
 
 def rank_steps(graph: Graph, schedule: Schedule) -> RankSteps:
+    """Returns the first start and the last end of each step on each rank."""
     inside = rows_where(graph.ops.step != NONE)
     rank, step = graph.ops.rank[inside], graph.ops.step[inside]
     num_steps = max(int(step.max(initial=NONE)) + 1, 1)

@@ -1,32 +1,32 @@
-"""One window, simulated: as it was recorded, or as it runs once the steady state is reached."""
+"""Replay of one window: as recorded, or in the steady state if steps depend on the step before."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
-from augury.core.columns import I8
 from augury.core.graph.graph import Graph
 from augury.core.ledger import Ledger
+from augury.core.measured_step import median_ns
 from augury.core.timeline import CriticalPath, PeakMemory
 from augury.replay.critical_path import critical_path
 from augury.replay.engine import Engine
 from augury.replay.op_times import Schedule
 from augury.replay.peak_memory import peak_memory
-from augury.replay.steady_state import find_steady_state
+from augury.replay.steady_state import SteadyState, find_steady_state
 from augury.replay.utilization import rank_steps, step_durations_ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ReplayWindow:
+    """Outcome of replaying one window of a graph, whose ranks may have been folded."""
+
     schedule: Schedule
     path: CriticalPath
     peaks: tuple[PeakMemory, ...]
     step_ns: int
     rank_step_ns: tuple[int, ...]
     horizon_ns: int
-    """The time of which resources are busy or idle."""
+    """The time over which resources are counted as busy or idle."""
     num_simulated_ops: int
     ledger: Ledger = field(default_factory=Ledger)
 
@@ -35,10 +35,20 @@ def replay_window(graph: Graph, simulate: Engine) -> ReplayWindow:
     return _in_steady_state(graph, simulate) if len(graph.carries) else _once(graph, simulate)
 
 
+def predicted_step_ns(graph: Graph, simulate: Engine) -> int:
+    """Returns the step of ``replay_window`` without critical path, memory and utilization."""
+    if len(graph.carries):
+        return _steady_step_ns(graph, find_steady_state(graph, simulate))
+    schedule = simulate(graph)
+    if graph.num_steps > 1:
+        return max(_median_steps_ns(graph, schedule))
+    return int(schedule.end_ns.max())
+
+
 def _once(graph: Graph, simulate: Engine) -> ReplayWindow:
     schedule = simulate(graph)
     makespan_ns = int(schedule.end_ns.max())
-    rank_step_ns = _middle_steps_ns(graph, schedule)
+    rank_step_ns = _median_steps_ns(graph, schedule)
     return ReplayWindow(
         schedule=schedule,
         path=critical_path(graph, schedule),
@@ -50,21 +60,21 @@ def _once(graph: Graph, simulate: Engine) -> ReplayWindow:
     )
 
 
-def _middle_steps_ns(graph: Graph, schedule: Schedule) -> tuple[int, ...]:
-    """Of several recorded steps the middle one: a disturbed step tells nothing of the others."""
+def _median_steps_ns(graph: Graph, schedule: Schedule) -> tuple[int, ...]:
+    """Returns the median step of each rank: one disturbed step does not represent the others."""
     steps = rank_steps(graph, schedule)
     return tuple(
-        _middle(step_durations_ns(steps.of_rank(rank))) for rank in range(len(graph.ranks))
+        median_ns(step_durations_ns(steps.of_rank(rank))) or 0 for rank in range(len(graph.ranks))
     )
 
 
-def _middle(dur_ns: I8) -> int:
-    return round(float(np.median(dur_ns))) if len(dur_ns) else 0
+def _steady_step_ns(graph: Graph, steady: SteadyState) -> int:
+    return round(steady.period_ns / max(graph.num_steps, 1))
 
 
 def _in_steady_state(graph: Graph, simulate: Engine) -> ReplayWindow:
-    """The last of several windows in a row. Time zero is the end of the window before, or the
-    first start in this one, if that is earlier."""
+    """Returns the last of several windows in a row. Time zero is the end of the window before, or
+    the first start in this one, whichever is earlier."""
     steady = find_steady_state(graph, simulate)
     num_ops, schedule = graph.num_ops, steady.schedule
     last = slice((steady.num_windows - 1) * num_ops, steady.num_windows * num_ops)
@@ -78,8 +88,8 @@ def _in_steady_state(graph: Graph, simulate: Engine) -> ReplayWindow:
             "no-steady-period",
             f"step ends did not settle into a pattern within {steady.num_windows} windows:"
             " the predicted step is the mean over the later half, or the work on the busiest"
-            " resource, if that is more",
-            remedy="take the predicted step as an average, not as a period",
+            " resource if that is longer",
+            remedy="read the predicted step as an average, not as a period",
         )
     return ReplayWindow(
         schedule=Schedule(
@@ -97,7 +107,7 @@ def _in_steady_state(graph: Graph, simulate: Engine) -> ReplayWindow:
             replace(peak, at_ns=max(0, peak.at_ns - origin_ns))
             for peak in peak_memory(graph, schedule)
         ),
-        step_ns=round(steady.period_ns / num_steps),
+        step_ns=_steady_step_ns(graph, steady),
         rank_step_ns=tuple(round(period / num_steps) for period in steady.rank_period_ns()),
         horizon_ns=round(steady.period_ns),
         num_simulated_ops=steady.num_windows * num_ops,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from augury.core.enums import OpKind, ResourceKind, Role
 from augury.core.graph.graph import MeasuredSteps
 from augury.core.ledger import Ledger
-from augury.core.measured_step import measured_step_ns, worker_steps
+from augury.core.measured_step import measured_step_ns, median_ns, worker_steps
 from augury.core.timeline import Holder, PeakMemory, Reason, Timeline
 from augury.report.result import (
     HolderResult,
@@ -76,11 +76,6 @@ def summarize_change(
     )
 
 
-def _typical(dur_ns: NDArray[np.int64]) -> int:
-    """The middle one, as in the prediction: a disturbed step tells nothing of the others."""
-    return round(float(np.median(dur_ns)))
-
-
 def _unexplained_pct(measured: MeasuredSteps) -> float | None:
     """Over all ranks and steps together."""
     total = int(measured.dur_ns.sum())
@@ -98,7 +93,7 @@ def _error_pct(predicted_ns: int | None, measured_ns: int | None) -> float | Non
 def _ranks(timeline: Timeline) -> list[RankResult]:
     peaks = {peak.rank: peak for peak in timeline.peak_memory}
     graph, rows = timeline.graph, timeline.graph.measured
-    measured = {rank: _typical(rows.dur_ns[rows.rank == rank]) for rank in set(rows.rank.tolist())}
+    measured = {rank: median_ns(rows.dur_ns[rows.rank == rank]) for rank in set(rows.rank.tolist())}
     return [
         _rank(timeline, rank, measured.get(rank), peaks.get(rank))
         for rank in range(len(graph.ranks))
@@ -138,7 +133,7 @@ def _by_kind(holders: tuple[Holder, ...]) -> dict[str, int]:
 
 
 def _resources(timeline: Timeline) -> list[ResourceResult]:
-    graph, use = timeline.graph, timeline.use
+    graph, use = timeline.graph, timeline.utilization
     window = np.maximum(use.busy_ns + use.waiting_ns + use.idle_ns, 1)
     shares = [
         np.round(100 * values / window, 4).tolist()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from augury.core.enums import StepState, are_communication
 from augury.core.graph.graph import NONE
-from augury.core.time_intervals import Busy, Interval
+from augury.core.time_intervals import Interval, IntervalSet
 from augury.core.trace.trace import Trace
 from augury.core.wire import MessageKind, Messages, Wire
 from augury.report.wire import TimeOfCollectives
@@ -27,7 +27,7 @@ def use_over_step(wire: Wire, trace: Trace) -> dict[Link, list[float]]:
     its way: in per cent, the mean over all steps."""
     steps = trace.steps
     timed = np.flatnonzero(steps.state == StepState.TIMED)
-    busy = {link: Busy(own) for link, own in _on_the_way(wire).items()}
+    busy = {link: IntervalSet(own) for link, own in _on_the_way(wire).items()}
     if not len(timed) or not busy:
         return {}
     share = np.linspace(0.0, 1.0, SLICES + 1)
@@ -61,7 +61,9 @@ def time_of_collectives(wire: Wire, trace: Trace) -> TimeOfCollectives | None:
             if (key, rank) not in arriving or end_ns <= start_ns:
                 continue
             begun_ns = min(come_ns, end_ns)
-            on_link = Busy(arriving[key, rank]).within(np.array([begun_ns]), np.array([end_ns]))
+            on_link = IntervalSet(arriving[key, rank]).within(
+                np.array([begun_ns]), np.array([end_ns])
+            )
             total += end_ns - start_ns
             waited += begun_ns - start_ns
             linked += float(on_link[0])

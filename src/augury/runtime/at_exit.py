@@ -7,7 +7,7 @@ import weakref
 from contextlib import suppress
 from typing import Any
 
-from augury.core.quiesce import at_rest
+from augury.core.quiesce import quiesce_actions
 
 
 class AtExit:
@@ -16,11 +16,11 @@ class AtExit:
     def __init__(self, handle: Any) -> None:
         self._handle = weakref.ref(handle)
         atexit.register(self._end)
-        at_rest.add(self._rest)
+        quiesce_actions.add(self._rest)
 
     def remove(self) -> None:
         atexit.unregister(self._end)
-        at_rest.discard(self._rest)
+        quiesce_actions.discard(self._rest)
 
     def _end(self) -> None:
         handle = self._handle()

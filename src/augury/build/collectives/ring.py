@@ -1,4 +1,4 @@
-"""Collectives around a ring: every rank talks to its neighbours only."""
+"""Collectives around a ring, in which every rank sends to the next one only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import pairwise
 from augury.build.collectives.chunks import even_chunks
 from augury.build.collectives.scheme import CollectiveCall
 from augury.build.collectives.transfer import Move, NetworkPath
-from augury.costs.closed_forms import TREE_CHUNKS
+from augury.costs.collective_steps import TREE_CHUNKS, ring_rounds
 
 
 def all_reduce(call: CollectiveCall) -> list[int]:
@@ -17,7 +17,7 @@ def all_reduce(call: CollectiveCall) -> list[int]:
 
 
 def reduce_scatter(call: CollectiveCall) -> list[int]:
-    """The member at position i ends up with the sum of chunk i."""
+    """Leaves the sum of chunk i on the member at position i."""
     return _scatter(call.wire(), even_chunks(call.size_bytes, len(call.ports)), call.after)
 
 
@@ -26,7 +26,7 @@ def all_gather(call: CollectiveCall) -> list[int]:
 
 
 def broadcast(call: CollectiveCall, *, root: int = 0) -> list[int]:
-    """From neighbour to neighbour, chunk behind chunk."""
+    """Sends chunks one after another from neighbour to neighbour."""
     wire, ports = call.wire(), call.ports
     have = list(call.after)
     order = [(root + i) % len(ports) for i in range(len(ports))]
@@ -54,19 +54,18 @@ def _travel(
     stage: str,
     reduces: bool,
 ) -> list[int]:
-    """Every chunk goes once around, in as many steps as there are neighbours to pass; the
-    member at position i begins with chunk i + ``lead``. A rank takes its messages in order, so
-    that its last one stands for all of them and for its own contribution."""
-    ports, size = wire.ports, len(wire.ports)
+    """Sends every chunk once around; the member at position i begins with chunk i + ``lead``. A
+    rank receives its messages in order, so that the last one implies all of them and its own
+    contribution."""
+    ports = wire.ports
     have = list(after)
-    for turn in range(size - 1):
+    for turn, hops in enumerate(ring_rounds(len(ports), lead=lead)):
         moves = []
-        for i in range(size):
-            to = (i + 1) % size
-            chunk_bytes = chunks[(i + lead - turn) % size]
+        for src, dst, chunk in hops:
+            chunk_bytes = chunks[chunk]
             receive_ns = ports.reduce_ns(chunk_bytes) if reduces else 0
             moves.append(
-                Move(ports[i], ports[to], chunk_bytes, (have[i],), (have[to],), receive_ns)
+                Move(ports[src], ports[dst], chunk_bytes, (have[src],), (have[dst],), receive_ns)
             )
         arrived = wire.move(moves, f"{stage}{turn}")
         have = arrived[-1:] + arrived[:-1]

@@ -1,11 +1,16 @@
-"""Collectives up and down a binary tree, chunk behind chunk."""
+"""Collectives up and down a binary tree, in chunks that follow each other."""
 
 from __future__ import annotations
 
 from augury.build.collectives.chunks import even_chunks
 from augury.build.collectives.scheme import CollectiveCall
 from augury.build.collectives.transfer import Move
-from augury.costs.closed_forms import TREE_CHUNKS
+from augury.costs.collective_steps import (
+    TREE_CHUNKS,
+    tree_children,
+    tree_levels,
+    tree_parent,
+)
 
 
 def all_reduce(call: CollectiveCall) -> list[int]:
@@ -13,7 +18,7 @@ def all_reduce(call: CollectiveCall) -> list[int]:
 
 
 def reduce(call: CollectiveCall, *, root: int = 0) -> list[int]:
-    """Only the root's answer stands for the result; the others' say nothing new."""
+    """Only the operation returned for the root marks the result."""
     return _Tree(call, root=root).travel(goes_up=True)
 
 
@@ -23,7 +28,7 @@ def broadcast(call: CollectiveCall, *, root: int = 0) -> list[int]:
 
 class _Tree:
     """A complete binary tree over the members, numbered from the root as in a heap. A node
-    takes each neighbour's chunks in order, so that the last one stands for all."""
+    receives each neighbour's chunks in order, so that the last one implies all."""
 
     def __init__(self, call: CollectiveCall, *, root: int) -> None:
         self.wire = call.wire()
@@ -33,7 +38,7 @@ class _Tree:
         self.own = [call.after[self.position(node)] for node in range(self.size)]
         self.from_above: dict[int, int] = {}
         self.from_below: dict[int, int] = {}
-        """The last arrival at the parent, by child."""
+        """Last arrival at the parent, by child."""
 
     def travel(self, *, goes_up: bool = False, goes_down: bool = False) -> list[int]:
         for number, chunk_bytes in enumerate(even_chunks(self.size_bytes, TREE_CHUNKS)):
@@ -49,10 +54,10 @@ class _Tree:
     def up(self, chunk_bytes: int, stage: str) -> None:
         ports = self.wire.ports
         receive_ns = ports.reduce_ns(chunk_bytes)
-        for level in reversed(self.levels()):
+        for level in reversed(tree_levels(self.size)):
             moves = []
             for child in level:
-                parent = (child - 1) // 2
+                parent = tree_parent(child)
                 moves.append(
                     Move(
                         ports[self.position(child)],
@@ -68,10 +73,10 @@ class _Tree:
 
     def down(self, chunk_bytes: int, stage: str) -> None:
         ports = self.wire.ports
-        for level in self.levels():
+        for level in tree_levels(self.size):
             moves = []
             for child in level:
-                parent = (child - 1) // 2
+                parent = tree_parent(child)
                 has = (self.from_above[parent],) if parent else self.reduced(0)
                 moves.append(
                     Move(
@@ -86,14 +91,9 @@ class _Tree:
             self.from_above.update(zip(level, arrived, strict=True))
 
     def reduced(self, node: int) -> tuple[int, ...]:
-        """What the node's sum of the latest chunk waits for."""
-        below = [self.from_below[c] for c in (2 * node + 1, 2 * node + 2) if c in self.from_below]
+        """Returns the operations that the node's sum of the latest chunk waits for."""
+        below = [self.from_below[c] for c in tree_children(node) if c in self.from_below]
         return tuple(below) or (self.own[node],)
-
-    def levels(self) -> list[range]:
-        """Nodes below the root, level by level."""
-        starts = [(1 << depth) - 1 for depth in range(1, self.size.bit_length())]
-        return [range(start, min(2 * start + 1, self.size)) for start in starts]
 
     def done(self) -> list[int]:
         have = [0] * self.size

@@ -17,7 +17,7 @@ from augury.core.columns import I8
 from augury.core.enums import OpKind, ResourceKind, StepState, StreamKind
 from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import NONE, Graph
-from augury.core.time_intervals import Busy
+from augury.core.time_intervals import IntervalSet
 from augury.core.trace.trace import Trace
 
 NEAR_NS = 30_000
@@ -99,7 +99,7 @@ class _DeviceRun:
         """Time in which nothing at all ran; what a thread does between its recorded operations,
         while a device works, holds nobody up."""
         events, steps = self._trace.events, self._trace.steps
-        ran = Busy(
+        ran = IntervalSet(
             zip(
                 events.start_ns[rows].tolist(),
                 (events.start_ns[rows] + events.dur_ns[rows]).tolist(),

@@ -9,7 +9,7 @@ import numpy as np
 
 from augury.core.columns import I8
 from augury.core.enums import OpKind, StepState
-from augury.core.time_intervals import Busy, Interval
+from augury.core.time_intervals import Interval, IntervalSet
 from augury.core.trace.trace import Calibration, Trace
 
 SLOWEST_RATE = 0.25
@@ -47,7 +47,7 @@ def compute_rate(
     rate = (cores - used * transfer_rate) / min(1.0, cores)
     counted = (steps.rank == rank) & (steps.state == StepState.TIMED) & (steps.delay_ns >= 0)
     table = np.array(computing, dtype=np.int64).reshape(-1, 2)
-    beside_ns = float(Busy(communicating).within(table[:, 0], table[:, 1]).sum())
+    beside_ns = float(IntervalSet(communicating).within(table[:, 0], table[:, 1]).sum())
     if counted.any() and beside_ns > 0:
         rate = max(rate, 1 - float(steps.delay_ns[counted].sum()) / beside_ns)
     return float(np.clip(rate, SLOWEST_RATE, 1.0))
@@ -101,14 +101,14 @@ def transfer_rate(trace: Trace) -> float:
     return float(np.clip(np.median(ratios), SLOWEST_RATE, 1.0)) if ratios else 1.0
 
 
-def compute_work_ns(start_ns: I8, end_ns: I8, communicating: Busy, rate: float) -> I8:
+def compute_work_ns(start_ns: I8, end_ns: I8, communicating: IntervalSet, rate: float) -> I8:
     beside = communicating.within(start_ns, end_ns)
     work_ns = np.rint((end_ns - start_ns) - beside * (1 - rate)).astype(np.int64)
     return np.maximum(work_ns, 0)
 
 
 def transfer_work_ns(
-    spans: Sequence[Interval], computing: Busy, rate: float, *, at_once: int
+    spans: Sequence[Interval], computing: IntervalSet, rate: float, *, at_once: int
 ) -> list[int]:
     """Of the transfers of one group: those that overlap share the link, ``at_once`` is how many
     progress at full speed together."""

@@ -15,7 +15,7 @@ from augury.build.recorded.thread_segments import ThreadSegment, lay, tile, wait
 from augury.core.columns import I4
 from augury.core.enums import KIND_OF_PHASE, OpKind, Phase
 from augury.core.graph.graph import NONE
-from augury.core.time_intervals import Busy
+from augury.core.time_intervals import IntervalSet
 from augury.core.trace.trace import Trace
 
 ACCUMULATES = "torch::autograd::AccumulateGrad"
@@ -210,8 +210,8 @@ def _share_of_gaps(
     begin, end = np.array([start_ns]), np.array([end_ns])
     waited = [(wait.start_ns, wait.end_ns) for wait in waits]
     worked = [(piece.start_ns, piece.end_ns) for piece in events]
-    waited_ns = float(Busy(waited).within(begin, end)[0])
-    known_ns = float(Busy([*waited, *worked]).within(begin, end)[0])
+    waited_ns = float(IntervalSet(waited).within(begin, end)[0])
+    known_ns = float(IntervalSet([*waited, *worked]).within(begin, end)[0])
     gaps_ns = end_ns - start_ns - known_ns
     working_ns = end_ns - start_ns - waited_ns
     return min(1.0, unexplained * working_ns / gaps_ns) if gaps_ns > 0 else 0.0

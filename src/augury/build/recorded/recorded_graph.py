@@ -31,8 +31,8 @@ from augury.core.enums import Discipline, MemoryKind, OpKind, ResourceKind, Step
 from augury.core.errors import InputError
 from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import NONE, Graph
-from augury.core.measured_step import judged_rows
-from augury.core.time_intervals import Busy, Interval
+from augury.core.measured_step import counted_rows
+from augury.core.time_intervals import Interval, IntervalSet
 from augury.core.trace.trace import Trace
 
 
@@ -89,7 +89,9 @@ class RecordedGraph:
             rank: builder.resource("main thread", rank=self._row_of[rank]) for rank in self._ranks
         }
         for rank in self._ranks:
-            self._add_main_thread(rank, compute[rank], Busy(communicating[rank]), rates[rank])
+            self._add_main_thread(
+                rank, compute[rank], IntervalSet(communicating[rank]), rates[rank]
+            )
         streams = self._add_exchanges(works)
         for (rank, _group), stream in streams.items():
             if rates[rank] < 1:
@@ -173,7 +175,9 @@ class RecordedGraph:
             if key in last or (exchange.group, exchange.sequence) not in seen
         }
 
-    def _add_main_thread(self, rank: int, resource: int, communicating: Busy, rate: float) -> None:
+    def _add_main_thread(
+        self, rank: int, resource: int, communicating: IntervalSet, rate: float
+    ) -> None:
         before: list[int] = []
         for step in self._steps:
             pieces = self._pieces[rank, step]
@@ -334,7 +338,7 @@ class RecordedGraph:
         for keys in of_group.values():
             members = {rank for key in keys for rank in self._exchanges[key].rows}
             spans = [(self._exchanges[key].begin_ns, self._exchanges[key].done_ns) for key in keys]
-            busy = Busy(interval for rank in members for interval in computing[rank])
+            busy = IntervalSet(interval for rank in members for interval in computing[rank])
             for key, work_ns in zip(
                 keys, transfer_work_ns(spans, busy, rate, at_once=1), strict=True
             ):
@@ -428,7 +432,7 @@ class RecordedGraph:
     def _add_measured(self) -> None:
         """Plain steps are what a prediction is compared with."""
         steps = self._trace.steps
-        rows = np.flatnonzero(judged_rows(self._trace))
+        rows = np.flatnonzero(counted_rows(self._trace))
         unexplained = {rank: self._unexplained(rank) for rank in self._ranks}
         for row in rows.tolist():
             rank = int(steps.rank[row])

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from augury.core.columns import I4, I8
 from augury.core.enums import StepState
-from augury.core.measured_step import over_ranks
+from augury.core.measured_step import median_ns, over_ranks
 from augury.core.trace.step_states import step_starts, step_states
 from augury.costs.prediction_interval import Representation, representation
 
@@ -45,7 +45,7 @@ def durations_in(record: RankHeader, state: StepState) -> tuple[I4, I8]:
 
 def typical_ns(record: RankHeader, state: StepState) -> int | None:
     _, dur_ns = durations_in(record, state)
-    return round(float(np.median(dur_ns))) if len(dur_ns) else None
+    return median_ns(dur_ns)
 
 
 def representation_of(records: Sequence[RankHeader]) -> Representation | None:

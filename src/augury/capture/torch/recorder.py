@@ -42,7 +42,7 @@ from augury.capture.wire.pack import drop_former, pack_own
 from augury.capture.wire.preload import keep_wire
 from augury.core.plan.plan_board import board
 from augury.core.plan.plan_status import TrainingMode
-from augury.core.quiesce import rest
+from augury.core.quiesce import quiesce
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -168,7 +168,7 @@ class StepRecorder:
             self._step_cpu.append([step, *self._cpu.read()])
 
     def _between_steps(self, step: int) -> None:
-        self._attempt(rest)
+        self._attempt(quiesce)
         if self._is_wired:
             # Handshakes and calibration too: they tell of clocks and links.
             self._attempt(lambda: keep_wire(True))

@@ -1,4 +1,4 @@
-"""Building a Graph one operation at a time, with names instead of numbers."""
+"""GraphBuilder: builds a Graph one operation at a time, with names instead of numbers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from augury.core.ledger import Ledger
 from augury.core.string_table import StringPool
 
 UNLIMITED_WIDTH = 1 << 16
-"""Wide enough that a shared link takes whoever comes."""
+"""Width of a shared link that accepts all operations at once."""
 
 _MAX_CAPACITY = 1 << 40
 _T = TypeVar("_T", bound=Table)
@@ -54,7 +54,7 @@ class _Columns(Generic[_T]):
         return len(self._arrays[0]) - 1
 
     def _misfit(self, row: tuple[int, ...]) -> UsageError:
-        """Takes back the half of a row that was appended."""
+        """Removes a row that was appended in part."""
         num_rows = len(self._arrays[-1])
         misfit = next(i for i, values in enumerate(self._arrays) if len(values) == num_rows)
         for values in self._arrays:
@@ -75,7 +75,7 @@ class _Columns(Generic[_T]):
 
 
 class GraphBuilder:
-    """Every method returns the new thing's id; ``build`` checks the whole against the spec.
+    """Builds a Graph. Methods return the new id; ``build`` verifies the whole graph.
 
     >>> b = GraphBuilder()
     >>> rank = b.rank()
@@ -118,7 +118,7 @@ class GraphBuilder:
         width: int = 1,
         discipline: Discipline = Discipline.PRIORITY,
     ) -> int:
-        """An exclusive resource: ``width`` operations at a time, each at full speed."""
+        """Adds an exclusive resource: ``width`` operations at a time, each at full speed."""
         return self._resources.append(kind, rank, width, 0, discipline, self._pool.number(name))
 
     def shared_resource(
@@ -131,17 +131,18 @@ class GraphBuilder:
         width: int = UNLIMITED_WIDTH,
         discipline: Discipline = Discipline.PRIORITY,
     ) -> int:
-        """``capacity`` operations' worth of speed, divided among those that progress."""
+        """Adds a resource whose speed, that of ``capacity`` operations, is shared by those that
+        progress."""
         if not 0 < capacity <= _MAX_CAPACITY:
             raise UsageError(
-                f"resource {name!r} has capacity {capacity}", remedy="make it a number above 0"
+                f"resource {name!r} has capacity {capacity}", remedy="set a capacity above 0"
             )
         return self._resources.append(
             kind, rank, width, _fixed_point(capacity), discipline, self._pool.number(name)
         )
 
     def interfere(self, *, victim: int, aggressor: int, rate: float) -> int:
-        """While ``aggressor`` is busy, ``victim`` runs at ``rate`` (0 to 1) of its speed."""
+        """Makes ``victim`` run at ``rate`` (0 to 1) of its speed while ``aggressor`` is busy."""
         if not 0 <= rate <= 1:
             raise UsageError(f"interference at rate {rate}", remedy="make it 0.001 to 1")
         return self._interference.append(victim, aggressor, _fixed_point(rate))
@@ -184,12 +185,12 @@ class GraphBuilder:
         return new
 
     def edge(self, src: int, dst: int) -> None:
-        """``dst`` waits for ``src``."""
+        """Makes ``dst`` wait for ``src``."""
         self._src.append(src)
         self._dst.append(dst)
 
     def carry(self, src: int, dst: int) -> None:
-        """``dst`` of the next window waits for ``src`` of this one."""
+        """Makes ``dst`` of the next window wait for ``src`` of this one."""
         self._carries.append(src, dst)
 
     def buffer(

@@ -1,4 +1,4 @@
-"""Putting operations in the order of their edges, and finding the cycle where there is none."""
+"""Topological order of operations, and cycles among them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from augury.core.graph.graph import Edges
 
 
 def find_cycle(edges: Edges) -> list[int]:
-    """The operations of one cycle in order, or nothing. Builders mostly number operations in
-    an order that rules cycles out at a glance; only other graphs are walked."""
+    """Returns the operations of one cycle in order, or an empty list. Most graphs have edges to
+    larger ids only, which rules cycles out; only other graphs are searched."""
     if (edges.sources() < edges.dst).all():
         return []
     try:
@@ -23,7 +23,7 @@ def find_cycle(edges: Edges) -> list[int]:
 
 
 def data_order(edges: Edges) -> I4:
-    """All operations, each after those it waits for; without those on a cycle or behind one."""
+    """Returns all operations, each after its predecessors, without those on or behind a cycle."""
     num_ops = len(edges.first) - 1
     if (edges.sources() < edges.dst).all():
         return np.arange(num_ops, dtype=np.int32)
@@ -39,14 +39,14 @@ def data_order(edges: Edges) -> I4:
 
 
 def _unsorted_remainder(edges: Edges) -> I4:
-    """What no order of data reaches."""
+    """Returns the operations that no topological order contains."""
     is_left = np.ones(len(edges.first) - 1, dtype=bool)
     is_left[data_order(edges)] = False
     return np.flatnonzero(is_left).astype(np.int32)
 
 
 def _walk(edges: Edges, left: I4) -> list[int]:
-    """Every operation left waits for another one left: going back must come round."""
+    """Follows predecessors within ``left``, in which each has one, until an operation recurs."""
     inside = np.zeros(len(edges.first) - 1, dtype=bool)
     inside[left] = True
     src = edges.sources()

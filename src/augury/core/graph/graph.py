@@ -1,4 +1,4 @@
-"""The Graph: what every rank does and what waits for what. One small IR; all else is a pass."""
+"""The Graph: operations, dependencies, resources and memory of all ranks, as flat arrays."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from augury.core.ledger import Ledger
 from augury.core.string_table import StringTable
 
 NONE = -1
-"""In every index column: no such thing."""
+"""Value of an index column that refers to nothing."""
 
 RATE_ONE = 1 << 20
-"""Rates are fixed-point, so that C++ and Python agree to the nanosecond; this is full speed."""
+"""Full speed. Rates are fixed-point, so that C++ and Python agree to the nanosecond."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ops(Table):
-    """One row an operation; its row number is its id."""
+    """One row per operation; its row number is its id."""
 
     kind: U1 = column("<u1")
     rank: I4 = column("<i4")
@@ -38,13 +38,13 @@ class Ops(Table):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Edges(Table):
-    """Successors in CSR form: those of ``op`` are ``dst[first[op]:first[op + 1]]``, rising."""
+    """Successors in CSR form: those of ``op`` are ``dst[first[op]:first[op + 1]]``, ascending."""
 
     first: I4 = column("<i4")
     dst: I4 = column("<i4")
 
     def sources(self) -> I4:
-        """The source of every edge, in the order of ``dst``."""
+        """Returns the source of every edge, in the order of ``dst``."""
         counts = np.diff(self.first)
         return np.repeat(np.arange(len(counts), dtype=np.int32), counts)
 
@@ -73,8 +73,8 @@ class Carries(Table):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Resources(Table):
-    """What operations occupy. ``capacity`` 0 is exclusive; else it is shared, RATE_ONE is one
-    operation at full speed, and each of n progressing ones gets min(RATE_ONE, capacity / n)."""
+    """Resources that operations occupy. ``capacity`` 0 means exclusive. A shared resource has the
+    speed of ``capacity`` / RATE_ONE operations: each of n gets min(RATE_ONE, capacity / n)."""
 
     kind: U1 = column("<u1")
     rank: I4 = column("<i4")
@@ -96,8 +96,9 @@ class Interference(Table):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Buffers(Table):
-    """Memory: taken when ``taken_by`` starts (NONE: held from the beginning), given back when
-    ``given_by`` ends (NONE: never), in the same window or, if ``later`` is 1, in the next."""
+    """Memory buffers. A buffer is allocated when ``taken_by`` starts (NONE: before the window) and
+    freed when ``given_by`` ends (NONE: never), in the same window or, if ``later`` is 1, in the
+    next."""
 
     rank: I4 = column("<i4")
     size_bytes: I8 = column("<i8")
@@ -110,24 +111,24 @@ class Buffers(Table):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Gradients(Table):
-    """Which gradient travels with which communication: what a change of buckets starts from.
-    Rows of one rank and step lie together, in the order in which its backward makes them."""
+    """Gradients and the communication that carries each of them: the input of a change of buckets.
+    Rows of one rank and step are adjacent, in the order in which backward computes them."""
 
     rank: I4 = column("<i4")
     step: I4 = column("<i4")
     name: I4 = column("<i4")
     size_bytes: I8 = column("<i8")
     made_by: I4 = column("<i4")
-    """The operation after which it is there."""
+    """Operation that computes it."""
     carried_by: I4 = column("<i4")
-    """The communication that it is part of."""
+    """Communication that it is part of."""
     used_by: I4 = column("<i4")
-    """The first operation that needs what was communicated."""
+    """First operation that needs the communicated gradient."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ranks(Table):
-    """One row a process; its row number is its rank."""
+    """One row per process; its row number is its rank."""
 
     role: U1 = column("<u1")
     host: I4 = column("<i4")
@@ -135,7 +136,7 @@ class Ranks(Table):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MeasuredSteps(Table):
-    """How long steps really took, and how much of that recorded operations account for."""
+    """Measured durations of steps, and the part that recorded operations explain."""
 
     rank: I4 = column("<i4")
     step: I4 = column("<i4")
@@ -145,7 +146,7 @@ class MeasuredSteps(Table):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Graph:
-    """Immutable; a pass that changes something makes a new one (``evolve``)."""
+    """The intermediate representation of a run. Immutable; a pass makes a new one (``evolve``)."""
 
     ops: Ops
     edges: Edges
@@ -166,7 +167,7 @@ class Graph:
 
     @property
     def num_ranks(self) -> int:
-        """Workers; servers do not train."""
+        """Number of workers; parameter servers do not count."""
         return int(np.count_nonzero(self.ranks.role == Role.WORKER))
 
     @cached_property
@@ -175,36 +176,36 @@ class Graph:
 
     @cached_property
     def num_steps(self) -> int:
-        """Distinct steps in the window."""
+        """Number of distinct steps in the window."""
         steps = self.ops.step[self.ops.step >= 0]
         first, last = int(steps.min(initial=0)), int(steps.max(initial=0))
         if last - first <= 2 * len(steps):
             return int(np.count_nonzero(np.bincount(steps - first)))
-        # Asking for counts spares numpy the import of its masked arrays.
+        # With counts, numpy does not import its masked arrays.
         distinct, _ = np.unique(steps, return_counts=True)
         return len(distinct)
 
     @cached_property
     def predecessors(self) -> Edges:
-        """The same edges seen from the other end: ``of(op)`` is what ``op`` waits for."""
+        """Reversed edges: ``of(op)`` are the operations that ``op`` waits for."""
         return Edges.from_pairs(self.edges.dst, self.edges.sources(), num_ops=self.num_ops)
 
     @cached_property
     def gang_members(self) -> Edges:
-        """``of(gang)`` is its operations, by id."""
+        """Members of gangs: ``of(gang)`` are its operations, by id."""
         members = np.flatnonzero(self.ops.gang >= 0).astype(np.int32)
         return Edges.from_pairs(self.ops.gang[members], members, num_ops=self.num_gangs)
 
     @property
     def is_exclusive(self) -> bool:
-        """Nothing shares or slows: durations are what ``work_ns`` says."""
+        """Whether there is no sharing and no interference: operations take exactly ``work_ns``."""
         return not len(self.interference) and not self.resources.capacity.any()
 
     def op_name(self, op: int) -> str:
         return self.strings[int(self.ops.name[op])]
 
     def op_label(self, op: int) -> str:
-        """How messages name an operation."""
+        """Returns the name of an operation for messages."""
         kind = OpKind(int(self.ops.kind[op])).label
         return f"{self.op_name(op)!r} ({kind}, rank {self.ops.rank[op]}, op {op})"
 
@@ -213,6 +214,15 @@ class Graph:
 
     def evolve(self, **changes: Any) -> Graph:
         return replace(self, **changes)
+
+    def with_work_ns(self, work_ns: I8) -> Graph:
+        """Returns the same graph with other durations, one per operation."""
+        changed = self.evolve(ops=Ops(**dict(self.ops.columns()) | {"work_ns": work_ns}))
+        # Indexes that do not depend on durations are not computed again.
+        for name in ("num_gangs", "num_steps", "predecessors", "gang_members"):
+            if name in self.__dict__:
+                changed.__dict__[name] = self.__dict__[name]
+        return changed
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Graph) and all(

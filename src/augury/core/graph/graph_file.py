@@ -1,6 +1,6 @@
-"""The Graph's file: magic, version, a JSON header that declares every column, then the columns.
+"""The file of a Graph: magic, version, a JSON header that declares all columns, the columns.
 
-All of it is hostile until proven otherwise: sizes are checked against the file and against a cap
+The file is hostile input: sizes are checked against the file and against a cap
 before anything is unpacked, every column has a checksum, and the graph is verified at the end.
 """
 
@@ -41,7 +41,7 @@ SUFFIX = ".augury"
 MAGIC = b"\x89AUGURY\n"
 VERSION = 2
 DEFAULT_MAX_BYTES = 2 << 30
-"""Unpacked columns of one graph: some thirty million operations."""
+"""Limit for the unpacked columns of one graph: about thirty million operations."""
 
 _MAX_HEADER_BYTES = 16 << 20
 _PREFIX = struct.Struct("<8sII")
@@ -101,7 +101,7 @@ def save_graph(graph: Graph, path: str | os.PathLike[str], *, force: bool = Fals
 
 
 def load_graph(path: str | os.PathLike[str], *, max_bytes: int = DEFAULT_MAX_BYTES) -> Graph:
-    """Reads and verifies; takes at most about ``max_bytes`` of memory, whatever the file says."""
+    """Reads and verifies a graph in at most about ``max_bytes`` of memory."""
     path = Path(path)
     try:
         with open_regular(path) as file:
@@ -113,7 +113,7 @@ def load_graph(path: str | os.PathLike[str], *, max_bytes: int = DEFAULT_MAX_BYT
 
 
 def _unicode(text: str) -> str:
-    """Without lone surrogates, as file names may have them: UTF-8 cannot hold those."""
+    """Replaces lone surrogates, which file names may contain and UTF-8 cannot."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -207,7 +207,7 @@ def _read_header(file: BinaryIO, path: Path, file_bytes: int) -> _Header:
     if prefix[: len(MAGIC)] != MAGIC[: len(prefix)]:
         raise FileFormatError(
             f"{path} is not an Augury graph",
-            remedy=f"give a {SUFFIX} file, as `augury synth` makes",
+            remedy=f"pass a {SUFFIX} file, such as `augury synth` writes",
         )
     if len(prefix) < _PREFIX.size:
         raise FileFormatError(f"{path} is truncated", remedy="copy or write it again")
@@ -242,13 +242,13 @@ def _read_column(
     raw_bytes = section.count * dtype.itemsize
     wrong_size = _damaged(path, f"column {section.name} does not have the size it declares")
     if section.stored_bytes > raw_bytes:
-        # Packed only where that makes it smaller: this is a lie, and may be a huge one.
+        # The writer packs only if that saves space: this header is forged, and may claim any size.
         raise wrong_size
     data = file.read(section.stored_bytes)
     if section.packed:
         unpacker = isal_zlib.decompressobj()
         try:
-            # One byte more than declared is enough to see that it would go on.
+            # One byte more than declared shows that there is too much.
             data = unpacker.decompress(data, raw_bytes + 1)
         except isal_zlib.IsalError as error:  # type: ignore[misc]  # its stub has an instance
             raise _damaged(path, f"column {section.name} does not unpack ({error})") from error

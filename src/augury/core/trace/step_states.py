@@ -1,4 +1,4 @@
-"""When each step of a rank began, and how it was recorded: from what the rank's record says."""
+"""Start and recording state of each step of a rank, from the rank's record."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from augury.core.enums import StepState
 WARM_UP_STEPS = 3
 
 RecordedSteps = tuple[int, int, StepState]
-"""``first, last, state``: steps ``first + 1`` to ``last`` were recorded in that way."""
+"""``first, last, state``: steps ``first + 1`` to ``last`` have that state."""
 
 
 def step_starts(step_end_ns: Sequence[int], resumed: Iterable[tuple[int, int]]) -> I8:
-    """The end of the step before, or the time at which the recorder let the job go on. The start
-    of the first step is unknown: it is given no duration."""
+    """Returns the end of the step before, or the time at which the recorder resumed the job. The
+    start of the first step is unknown: its duration is 0."""
     ends = np.array(step_end_ns, dtype=np.int64)
     starts = np.concatenate([ends[:1], ends[:-1]])
     for step, ns in resumed:
@@ -27,12 +27,12 @@ def step_starts(step_end_ns: Sequence[int], resumed: Iterable[tuple[int, int]]) 
 
 
 def step_states(num_steps: int, windows: Iterable[RecordedSteps], resumed: Iterable[int]) -> U1:
-    """A StepState for each step; ``resumed`` are the steps after which the recorder was at work."""
+    """Returns a StepState for each step; ``resumed`` are the steps before the recorder's work."""
     state = np.full(num_steps + 2, StepState.PLAIN, dtype=np.uint8)
     for first, last, inside in windows:
         state[first + 1 : min(last, num_steps) + 1] = inside
         for step in (first + 1, last + 1):
-            # A detailed step is not timed anyway, so opening its window disturbs nothing.
+            # The duration of a detailed step does not count: its window may open in it.
             if step <= num_steps and state[step] != StepState.DETAILED:
                 state[step] = StepState.DISTURBED
     for step in resumed:

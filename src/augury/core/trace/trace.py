@@ -1,4 +1,4 @@
-"""The Trace: what all ranks really did, on one clock, collectives matched; the input of build."""
+"""The Trace: measured events of all ranks on one clock, with matched collectives."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from augury.core.string_table import StringTable
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Events(Table):
-    """One row an event, sorted by (rank, stream, start_ns, -dur_ns): an enclosing event comes
-    before what it encloses. Times are on the run's common clock."""
+    """One row per event, sorted by (rank, stream, start_ns, -dur_ns): an enclosing event comes
+    before the enclosed ones. Times are on the run's common clock."""
 
     kind: U1 = column("<u1")
-    """An OpKind: what the event does; OTHER for an operation outside forward, backward, update."""
+    """An OpKind; OTHER for an operation outside of forward, backward and update."""
     rank: I4 = column("<i4")
     stream: I4 = column("<i4")
     """Row of Streams."""
@@ -28,24 +28,24 @@ class Events(Table):
     start_ns: I8 = column("<i8")
     dur_ns: I8 = column("<i8")
     arrival_ns: I8 = column("<i8")
-    """When the rank asked for it (the launch of a kernel or collective); else its start."""
+    """Launch time of a kernel or collective; otherwise its start."""
     step: I4 = column("<i4")
     phase: U1 = column("<u1")
     layer: I4 = column("<i4")
     size_bytes: I8 = column("<i8")
     group: I4 = column("<i4")
-    """Index into Trace.groups; NONE for what is no communication."""
+    """Index into Trace.groups; NONE for events that do not communicate."""
     sequence: I4 = column("<i4")
-    """Equal on all members of one collective: (group, sequence) names it. NONE: unmatched."""
+    """Equal on all members of a collective, which (group, sequence) names; NONE if unmatched."""
     cause: I4 = column("<i4")
     """Row of the event that launched it, on another stream."""
     parent: I4 = column("<i4")
-    """Row of the innermost event around it on its stream; NONE at top level."""
+    """Row of the innermost enclosing event on its stream; NONE at top level."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Streams(Table):
-    """What runs events one after the other: a thread, a device's stream, a communicator."""
+    """Streams run events one after the other: threads, device streams, communicators."""
 
     kind: U1 = column("<u1")
     """A StreamKind."""
@@ -55,7 +55,7 @@ class Streams(Table):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Steps(Table):
-    """Every step of every rank that left a record, sorted by (rank, step)."""
+    """Steps of all ranks that left a record, sorted by (rank, step)."""
 
     rank: I4 = column("<i4")
     step: I4 = column("<i4")
@@ -64,20 +64,20 @@ class Steps(Table):
     state: U1 = column("<u1")
     """A StepState."""
     cpu_ns: I8 = column("<i8")
-    """Of the main thread; NONE where nobody looked, as in the two below."""
+    """CPU time of the main thread; NONE if unknown, as in the two columns below."""
     delay_ns: I8 = column("<i8")
-    """How long the main thread was runnable and found no core."""
+    """Time for which the main thread was runnable and had no core."""
     helper_cpu_ns: I8 = column("<i8")
-    """Of all other threads of the process."""
+    """CPU time of all other threads of the process."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GradientEvents(Table):
-    """Which parameter's gradient travels in which bucket; sorted by (rank, order)."""
+    """Buckets of the gradients of all parameters; sorted by (rank, order)."""
 
     rank: I4 = column("<i4")
     order: I4 = column("<i4")
-    """The how-manieth gradient of a backward pass it is."""
+    """Index of the gradient within its backward pass."""
     name: I4 = column("<i4")
     size_bytes: I8 = column("<i8")
     bucket: I4 = column("<i4")
@@ -86,7 +86,7 @@ class GradientEvents(Table):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MemoryUse(Table):
-    """Memory that is held for something, by its kind (a MemoryKind) and layer."""
+    """Memory by kind (a MemoryKind) and layer."""
 
     rank: I4 = column("<i4")
     kind: U1 = column("<u1")
@@ -95,18 +95,18 @@ class MemoryUse(Table):
 
 
 class Clock(msgspec.Struct, frozen=True, kw_only=True):
-    """How a rank's own clock was led to the common one: common = own + offset + drift x since."""
+    """Map from a rank's clock to the common one: common = own + offset + drift x since."""
 
     offset_ns: int = 0
     drift_ppm: float = 0.0
     since_ns: int = 0
-    """The own time at which ``offset_ns`` holds."""
+    """Time on the rank's clock at which ``offset_ns`` holds."""
     residual_ns: int = 0
-    """How far off that line may be: half the shortest way there and back (handshake, wire), or what
-    nine of ten ends keep to (collectives)."""
+    """Error of the map: half of the shortest round trip (handshake, wire), or the 90 % quantile of
+    the differences between ends of collectives."""
     source: str = "own"
-    """own (nothing to align), host (shares the clock of the first rank's host), handshake,
-    collectives, wire."""
+    """Source of the map: own (nothing to align), host (shares the clock of the first rank's host),
+    handshake, collectives, wire."""
 
 
 class CpuUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,21 +129,21 @@ class RankFacts(msgspec.Struct, frozen=True, kw_only=True):
     first_bucket_cap_bytes: int | None = None
     cpu_use: CpuUse | None = None
     speed: list[tuple[int, int]] = []
-    """How fast the machine was: after which step, and how many ns the same copy of memory took."""
+    """Probes of the machine's speed: the step, and the time of one memory copy in ns."""
     plan: PlanStatus | None = None
-    """What became of the plan that the job was given; None: it was given none."""
+    """Status of the job's plan; None if it had no plan."""
     tells_of_plan: bool = False
-    """Whether the recorder looked: earlier ones did not."""
+    """Whether the recorder looked for it: earlier versions did not."""
     window_modes: list[WindowMode] = []
-    """How the windows that were recorded exchanged gradients, where a plan was given."""
+    """Exchange of gradients in the recorded windows, if the job had a plan."""
     piece_groups: list[int] = []
-    """Groups that carried the pieces of a plan."""
+    """Process groups that carried the pieces of a plan."""
     refusals: list[str] = []
-    """Why the runtime would follow no plan of pieces here, each as the end of a sentence."""
+    """Reasons why the runtime cannot follow a plan of pieces, each as the end of a sentence."""
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
-    """Collectives that the recorder itself ran, to know the network."""
+    """Collectives that the recorder ran to measure the network."""
 
     collective: str
     group: int
@@ -151,14 +151,14 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     concurrent: int
     beside_compute: bool
     durations_ns: list[int]
-    """The shortest over the ranks of each repetition: what is left is not waiting."""
+    """Shortest duration over the ranks, for each repetition: the one without waiting."""
     compute_rate: float | None = None
-    """How fast compute went on beside it; the slowest rank's."""
+    """Speed of compute on the slowest rank during the collective."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Trace:
-    """Immutable; ``evolve`` makes another."""
+    """Measured events of a run. Immutable; ``evolve`` makes a changed copy."""
 
     events: Events
     streams: Streams
@@ -177,7 +177,7 @@ class Trace:
         return self.strings[int(self.events.name[event])]
 
     def of_rank(self, rank: int) -> slice:
-        """The rows of its events."""
+        """Returns the rows of its events."""
         first, last = np.searchsorted(self.events.rank, [rank, rank + 1])
         return slice(int(first), int(last))
 

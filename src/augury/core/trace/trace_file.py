@@ -1,6 +1,6 @@
-"""A Trace's files: ``run.json`` with what is small, and one Parquet file for each table.
+"""The files of a Trace: ``run.json`` with small facts, and one Parquet file per table.
 
-All of it is hostile until proven otherwise: sizes are capped, every table has a checksum and must
+The files are hostile input: sizes are capped, every table has a checksum and must
 have exactly its own columns, and every number is checked at the end.
 """
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 RUN_FILE = "run.json"
 VERSION = 1
 DEFAULT_MAX_BYTES = 2 << 30
-"""Unpacked columns of one trace."""
+"""Limit for the unpacked columns of one trace."""
 
 _MAX_HEAD_BYTES = 512 << 20
 _TABLES: dict[str, type[Table]] = {
@@ -67,7 +67,7 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     strings: list[str]
     tables: dict[str, _TableFile]
     sources: dict[str, str] = {}
-    """Files that it was read from, with their digests; none for an imported trace."""
+    """Files that the trace was read from, with their digests; none for an imported trace."""
 
 
 class _Sources(msgspec.Struct, frozen=True):
@@ -79,8 +79,8 @@ class _Version(msgspec.Struct, frozen=True):
 
 
 def write_trace(trace: Trace, folder: Path, *, sources: dict[str, str] | None = None) -> None:
-    """Replaces what is there; ``run.json`` comes last, and fits only its own tables. ``sources``
-    are the files that the trace was read from, with their digests."""
+    """Replaces existing files. ``run.json`` is written last, and fits only its own tables.
+    ``sources`` are the files that the trace was read from, with their digests."""
     tables: dict[str, _TableFile] = {}
     for name in _TABLES:
         data = _pack(getattr(trace, name))
@@ -106,7 +106,7 @@ def write_trace(trace: Trace, folder: Path, *, sources: dict[str, str] | None = 
 
 
 def read_sources(folder: Path) -> dict[str, str]:
-    """The files that the trace was read from, with their digests."""
+    """Returns the files that the trace was read from, with their digests."""
     path = folder / RUN_FILE
     try:
         return msgspec.json.decode(_read_bytes(path, _MAX_HEAD_BYTES), type=_Sources).sources
@@ -181,7 +181,7 @@ def _read_table(path: Path, declared: _TableFile, table: type[Table]) -> Table:
         found = polars.read_parquet_schema(io.BytesIO(data))
         if dict(found) != _schema(table):
             raise _damaged(path, "its columns are not what they should be")
-        # One row more than declared is enough to see that it would go on.
+        # One row more than declared shows that there are too many.
         frame = polars.read_parquet(
             io.BytesIO(data), columns=names, n_rows=declared.num_rows + 1, use_statistics=False
         )
@@ -217,7 +217,7 @@ def _read_bytes(path: Path, max_bytes: int) -> bytes:
 
 
 def _unicode(value: Any) -> Any:
-    """Without lone surrogates, as file names may have them: JSON cannot hold those."""
+    """Replaces lone surrogates, which file names may contain and JSON cannot."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode("utf-8")
     if isinstance(value, dict):

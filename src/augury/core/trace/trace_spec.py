@@ -1,4 +1,4 @@
-"""What makes a Trace a Trace, as code: every table's order, and every number within its range."""
+"""The executable specification of a Trace: order of its tables and ranges of its values."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from augury.core.trace.trace import Trace
 
 MAX_RANKS = 1 << 20
 MAX_TIME_NS = 4 * 10**18
-"""An end, which is a start and a duration, then still has 64 bits; the year 2096."""
+"""Latest start (the year 2096) and longest duration: their sum fits 64 bits."""
 _TABLES = ("events", "streams", "steps", "gradients", "memory")
 
 
 def problems(trace: Trace) -> Iterator[str]:
-    """The first thing wrong with each column, in words; none in a sound trace."""
+    """Describes the first violation in each column; returns none for a valid trace."""
     for name in _TABLES:
         if len({len(values) for _, values in getattr(trace, name).columns()}) > 1:
             yield f"{name}: columns differ in length"

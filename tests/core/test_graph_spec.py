@@ -1,4 +1,4 @@
-"""Every rule: a broken graph gives the rule's slug and words that name the culprit."""
+"""Every rule: an invalid graph gives the rule's slug and a message that names the item."""
 
 from __future__ import annotations
 
@@ -14,14 +14,8 @@ from augury.core.enums import OpKind, Role
 from augury.core.errors import GraphError
 from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import RATE_ONE, Carries, Edges, Graph
-from augury.core.graph.graph_spec import (
-    MAX_SHARED_WIDTH,
-    MAX_TOTAL_WORK_NS,
-    MAX_WORK_NS,
-    Violation,
-    check,
-    verify,
-)
+from augury.core.graph.graph_spec import MAX_TOTAL_WORK_NS, MAX_WORK_NS, check, verify
+from augury.core.graph.table_rules import MAX_SHARED_WIDTH, Violation
 from augury.core.string_table import StringTable
 from tests.campaigns import campaign
 from tests.engines.strategies import graphs, symmetric_graphs
@@ -337,14 +331,14 @@ def test_a_rule_tells_the_first_and_counts_the_rest():
 
 def test_verify_tells_three_kinds_and_counts_the_others():
     graph = _with("ops", work_ns={0: -1}, step={0: -2}, gang={0: -2}, size_bytes={0: -1})(_valid())
-    with pytest.raises(GraphError, match=r"; and 1 other kinds of problem$") as caught:
+    with pytest.raises(GraphError, match=r"; and 1 other kind of problem$") as caught:
         verify(graph)
     assert caught.value.cause.count(";") == 3
     assert "docs/graph.md" in caught.value.remedy
 
 
 def test_later_rules_wait_for_earlier_ones():
-    # A rank out of range would make nonsense of who owns what.
+    # With a rank out of range, ownership cannot be checked.
     graph = _with("ops", rank={0: 9}, resource={0: 1})(_valid())
     assert {problem.rule for problem in check(graph)} == {"unknown-rank"}
 

@@ -1,4 +1,4 @@
-"""What is declared, what is installed for the tests, and what is said to be tested are one."""
+"""Versions in the package's extras, in the tests' environment and in the code are equal."""
 
 from __future__ import annotations
 

@@ -65,8 +65,9 @@ def test_with_a_barrier_the_period_is_the_makespan(engine: EngineName):
 
 @every_engine
 def test_without_a_barrier_what_overlaps_the_window_before_is_free(engine: EngineName):
-    # Layer 1 is there at 65: F1 runs beside C2B, [65, 75); F2 has to wait for C2C until 105, and
-    # from there all goes on as in the first window, from 10: every further window takes 95.
+    # Layer 1 arrives at 65: F1 runs in [65, 75), at the same time as C2B; F2 has to wait for C2C
+    # until 105. From there it continues as the first window from 10: every further window takes
+    # 95.
     timeline = replay(_two_layers(has_barrier=False), engine=engine)
     assert timeline.step_ns == 95
     assert timeline.rank_step_ns == (95,)
@@ -80,8 +81,8 @@ def test_without_a_barrier_what_overlaps_the_window_before_is_free(engine: Engin
     reasons = [*[Reason.DATA] * 4, *[Reason.RESOURCE] * 2]
     assert path.reason.tolist() == reasons
     # Of 95 ns compute works 60, the link 65.
-    assert timeline.use.busy_ns.tolist() == [60, 65]
-    assert timeline.use.idle_ns.tolist() == [35, 30]
+    assert timeline.utilization.busy_ns.tolist() == [60, 65]
+    assert timeline.utilization.idle_ns.tolist() == [35, 30]
 
 
 @every_engine
@@ -132,7 +133,7 @@ def test_each_rank_has_its_own_period():
 
 
 def test_the_slowest_rank_counts_even_while_another_ends_later():
-    # A tail of 1,000 that nobody waits for ends last for the first 200 windows.
+    # A tail of 1,000 without successors ends last for the first 200 windows.
     b = GraphBuilder()
     fast, slow = b.rank(), b.rank()
     head = b.op("head", rank=fast, work_ns=10)
@@ -155,7 +156,7 @@ def test_servers_serve_but_do_not_make_the_step():
     assert timeline.step_ns == 10
     assert timeline.rank_step_ns == (10, 0)
     assert timeline.end_ns.tolist() == [10, 17]
-    # The path is that of the step, not of what goes on beside it.
+    # The path is that of the step, not of concurrent operations outside of it.
     assert timeline.critical_path.op.tolist() == [work]
     assert_tiles(timeline.critical_path, 0, 10)
 
@@ -180,7 +181,7 @@ def test_operations_outside_of_steps_do_not_make_the_step():
     assert_tiles(timeline.critical_path, 0, 10)
 
 
-# -- what does not settle ------------------------------------------------------------------
+# -- no steady state -----------------------------------------------------------------------
 
 
 def _round_robin(works: list[int]) -> Graph:
@@ -223,7 +224,7 @@ def test_large_graphs_are_unrolled_no_further(monkeypatch: pytest.MonkeyPatch):
 
 @every_engine
 def test_a_backlog_that_grows_for_ever_is_noted(engine: EngineName):
-    # The next window's urgent work always comes before what this one left over, which is done
+    # The next window's urgent work always precedes the rest of this one, which is done
     # only when no more windows come, 5 after 5. No resource gets 15 ns of work done in less.
     b = GraphBuilder()
     rank = b.rank()
@@ -237,7 +238,7 @@ def test_a_backlog_that_grows_for_ever_is_noted(engine: EngineName):
 
 
 def test_what_starts_at_once_in_every_window_hides_nothing_for_long():
-    # "loose" waits for nobody: its end, 40, is the last of the first 20 windows.
+    # "loose" has no predecessor: its end, 40, is the last of the first 20 windows.
     b = GraphBuilder()
     rank = b.rank()
     stream = b.resource("stream", rank=rank)

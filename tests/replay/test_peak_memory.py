@@ -1,4 +1,4 @@
-"""Peak memory against asking at every moment who holds what."""
+"""Peak memory equals the maximum over the memory held at every time stamp."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How busy resources are, and when ranks were in a step, against counting every nanosecond."""
+"""Utilization and times of steps equal a count of every nanosecond."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 
 from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import NONE, Graph, Ops
-from augury.core.timeline import ResourceUse
+from augury.core.timeline import ResourceUtilization
 from augury.replay import kernel, reference
 from augury.replay.op_times import Schedule
-from augury.replay.utilization import progress_start_ns, rank_steps, resource_use
+from augury.replay.utilization import progress_start_ns, rank_steps, resource_utilization
 from tests.campaigns import campaign
 from tests.engines.strategies import COARSE, graphs
 
 some = campaign(100)
 
 
-def _counted(graph: Graph, schedule: Schedule, horizon_ns: int) -> ResourceUse:
+def _counted(graph: Graph, schedule: Schedule, horizon_ns: int) -> ResourceUtilization:
     """Nanosecond by nanosecond."""
     rows = []
     for resource in range(len(graph.resources)):
@@ -37,7 +37,7 @@ def _counted(graph: Graph, schedule: Schedule, horizon_ns: int) -> ResourceUse:
             (is_busy.sum(), (is_held & ~is_busy).sum(), (~is_held & ~is_busy).sum(), len(ops))
         )
     columns = np.array(rows).reshape(-1, 4).T
-    return ResourceUse(
+    return ResourceUtilization(
         busy_ns=columns[0], waiting_ns=columns[1], idle_ns=columns[2], num_ops=columns[3]
     )
 
@@ -58,7 +58,7 @@ def test_every_nanosecond_is_busy_waiting_or_idle(
     graph = data.draw(flavour)
     schedule = kernel.simulate(graph)
     makespan_ns = int(schedule.end_ns.max())
-    use = resource_use(graph, schedule, horizon_ns=makespan_ns)
+    use = resource_utilization(graph, schedule, horizon_ns=makespan_ns)
     assert use == _counted(graph, schedule, makespan_ns)
     assert (use.busy_ns + use.waiting_ns + use.idle_ns == makespan_ns).all()
 
@@ -74,7 +74,7 @@ def test_a_gang_waits_with_its_place_held():
     graph = b.build()
     schedule = reference.simulate(graph)
     assert progress_start_ns(graph, schedule).tolist() == [0, 8, 0, 8]
-    use = resource_use(graph, schedule, horizon_ns=20)
+    use = resource_utilization(graph, schedule, horizon_ns=20)
     assert use.busy_ns.tolist() == [10, 10]
     assert use.waiting_ns.tolist() == [5, 0]
     assert use.idle_ns.tolist() == [5, 10]
@@ -90,7 +90,7 @@ def test_where_two_run_at_once_time_counts_once():
     b.op("op", rank=rank, resource=pool, work_ns=2, after=[last])
     graph = b.build()
     # [0, 4) [0, 10) [4, 7) [7, 8) and, after a pause, [15, 17).
-    use = resource_use(graph, reference.simulate(graph), horizon_ns=17)
+    use = resource_utilization(graph, reference.simulate(graph), horizon_ns=17)
     assert use.busy_ns.tolist() == [12]
     assert use.idle_ns.tolist() == [5]
     assert use.num_ops.tolist() == [5]
@@ -103,7 +103,7 @@ def test_a_resource_that_nobody_uses_is_idle():
     b.resource("wide", rank=rank, width=3)
     b.op("op", rank=rank, work_ns=6)
     graph = b.build()
-    use = resource_use(graph, reference.simulate(graph), horizon_ns=6)
+    use = resource_utilization(graph, reference.simulate(graph), horizon_ns=6)
     assert use.idle_ns.tolist() == [6, 6]
     assert use.num_ops.tolist() == [0, 0]
 
@@ -118,7 +118,7 @@ def test_long_times_on_many_wide_resources_do_not_overflow():
         pool = pools[number % 2 * 3_000]
         previous = [b.op("op", rank=rank, resource=pool, work_ns=hour_ns, after=previous)]
     graph = b.build()
-    use = resource_use(graph, reference.simulate(graph), horizon_ns=1_000 * hour_ns)
+    use = resource_utilization(graph, reference.simulate(graph), horizon_ns=1_000 * hour_ns)
     assert use.busy_ns[[0, 3_000]].tolist() == [500 * hour_ns] * 2
     assert use.busy_ns.sum() == 1_000 * hour_ns
 
