@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from augury.core.enums import OpKind
-from augury.core.plan.plan import Plan
+from augury.core.plan.plan import CommunicationSection
 from augury.core.plan.problem import Problem
 from augury.runtime.meter import StepLog
 
@@ -36,21 +36,21 @@ class Observed:
         return self.backward_ns > 0 and min(self.released_ns) >= 0
 
 
-def observe(log: StepLog, plan: Plan) -> Observed:
+def observe(log: StepLog, section: CommunicationSection) -> Observed:
     return Observed(
-        ns_per_byte=_ns_per_byte(log, plan),
+        ns_per_byte=_ns_per_byte(log, section),
         released_ns=tuple(log.released_ns),
         backward_ns=log.backward_ns,
     )
 
 
-def _ns_per_byte(log: StepLog, plan: Plan) -> float | None:
+def _ns_per_byte(log: StepLog, section: CommunicationSection) -> float | None:
     """What a piece took since the one before it had arrived. Pieces that did not have to queue
     behind another also wait for the slowest rank: they count only where there is nothing else to
     go by."""
-    network = plan.problem.network
+    network = section.problem.network
     queued, alone, until = _Sum(), _Sum(), -1
-    for number, piece in enumerate(plan.order.pieces):
+    for number, piece in enumerate(section.order.pieces):
         issued, arrived = log.issued_ns[number], log.arrived_ns[number]
         if issued < 0 or arrived <= issued:
             # Of two ranks one may have what the other sends before it sends its own.

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from augury.core.plan.plan import Plan
+from augury.core.plan.plan import CommunicationSection, Plan, communication_of
 from augury.core.plan.plan_file import decode_plan, encode_plan
 from augury.core.plan.problem import Problem
 from augury.runtime.meter import Meter
@@ -45,6 +45,7 @@ class Replanner:
     def __init__(self, *, is_here: bool = False) -> None:
         self._is_here = is_here
         self._plan: Plan | None = None
+        self._section: CommunicationSection | None = None
         self._drift: Drift | None = None
         self._seen = 0
         self._quiet_until = 0
@@ -56,7 +57,8 @@ class Replanner:
     def watch(self, plan: Plan) -> None:
         """This plan is followed from now on."""
         self.close()
-        self._plan, self._drift = plan, Drift(plan.problem)
+        self._plan, self._section = plan, communication_of(plan)
+        self._drift = Drift(self._section.problem)
 
     def close(self) -> None:
         if self._search is not None:
@@ -75,16 +77,17 @@ class Replanner:
             return None
 
     def _look(self, meter: Meter) -> Answer | None:
-        plan, drift = self._plan, self._drift
-        if plan is None or drift is None:
+        plan, section, drift = self._plan, self._section, self._drift
+        if plan is None or section is None or drift is None:
             return None
         if self._search is not None:
             return self._found()
         for log in meter.log:
             if self._seen < log.step < meter.step:
                 # The first steps after a change say little.
-                if log.step >= self._quiet_until and len(log.issued_ns) == len(plan.order.pieces):
-                    drift.note(observe(log, plan))
+                is_settled = log.step >= self._quiet_until
+                if is_settled and len(log.issued_ns) == len(section.order.pieces):
+                    drift.note(observe(log, section))
                 self._seen = log.step
         problem = drift.changed_problem()
         if problem is None:
@@ -113,7 +116,8 @@ class Replanner:
         if new is None:
             say(f"{self._why}: no better order was found")
         else:
-            say(f"{self._why}: planned anew, {len(new.order.pieces)} pieces a step")
+            num_pieces = len(communication_of(new).order.pieces)
+            say(f"{self._why}: planned anew, {num_pieces} pieces a step")
         return Answer(plan=new, reason=self._why)
 
 
@@ -123,26 +127,28 @@ def better_plan(plan: Plan, problem: Problem) -> Plan | None:
     from augury.schedule.policies.registry import find_policy  # noqa: PLC0415
     from augury.schedule.search.candidates import CandidateOrder, piece_candidates  # noqa: PLC0415
 
-    ratios = plan.replay_ratios
+    section = communication_of(plan)
+    ratios = section.replay_ratios
 
     def score(one: CandidateOrder) -> float:
         return step_ns(problem, one.order) * ratios.get(one.family, 1.0)
 
-    lanes = plan.order.lanes
-    policy = find_policy(plan.order.policy)
+    lanes = section.order.lanes
+    policy = find_policy(section.order.policy)
     if ratios:
         every = piece_candidates(problem, plan.num_ranks, policy)
     else:
         order = replace(policy.compile(problem), lanes=lanes)
-        every = iter([CandidateOrder(family=plan.family, order=order)])
+        every = iter([CandidateOrder(family=section.family, order=order)])
     # The groups that ranks have made together are for as many lanes.
     fitting = [one for one in every if one.order.lanes == lanes]
     if not fitting:
         return None
     best = min(fitting, key=score)
-    if score(best) > WORTH * score(CandidateOrder(family=plan.family, order=plan.order)):
+    if score(best) > WORTH * score(CandidateOrder(family=section.family, order=section.order)):
         return None
-    return replace(plan, problem=problem, order=best.order, family=best.family, foretold=None)
+    new = replace(section, problem=problem, order=best.order, family=best.family)
+    return replace(plan, communication=new, prediction=None)
 
 
 class _Asked(msgspec.Struct):

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import msgspec
 
-from augury.core.plan.plan import Mode, Plan
+from augury.core.plan.plan import Mode, Plan, communication_of
 
 MAX_STEP = 1 << 40
 MAX_REASON_CHARS = 2000
@@ -38,7 +38,8 @@ class TrainingMode(StrEnum):
 
 def mode_of(plan: Plan) -> TrainingMode:
     """The mode of training that follows this plan."""
-    return TrainingMode.PLANNED if plan.mode is Mode.PIECES else TrainingMode.BUCKETS
+    is_pieces = communication_of(plan).mode is Mode.PIECES
+    return TrainingMode.PLANNED if is_pieces else TrainingMode.BUCKETS
 
 
 class ModeTime(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,8 +12,15 @@ from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
 from augury.core.enums import OpKind
-from augury.core.plan.plan import Mode, Plan
-from augury.core.plan.plan_spec import wrong_with
+from augury.core.plan.plan import (
+    TORCH,
+    Mode,
+    Plan,
+    PlanSection,
+    communication_of,
+    parameters_digest,
+)
+from augury.core.plan.plan_spec import order_errors
 from augury.runtime.torch.parameter_names import matched, trained_parameters
 from augury.runtime.torch.updates import PART_OF
 
@@ -40,7 +47,7 @@ def why_not(model: Any, plan: Plan) -> str | None:
 def planned_parameters(model: Any, plan: Plan) -> list[Any]:
     """In the order of the Problem's gradients."""
     here = trained_parameters(model)
-    names = [gradient.name for gradient in plan.problem.gradients]
+    names = [gradient.name for gradient in communication_of(plan).problem.gradients]
     known = matched(list(here), names)
     assert known is not None
     return [here[known[name]] for name in names]
@@ -153,26 +160,42 @@ def _against_plan(model: Any, plan: Plan) -> Iterator[str]:
     num_ranks = model.process_group.size()
     if plan.num_ranks != num_ranks:
         yield f"the plan is for {plan.num_ranks} ranks, here are {num_ranks}"
-    for wrong in wrong_with(plan.order, plan.problem):
-        yield f"the plan is broken: {wrong}"
+    if plan.framework != TORCH:
+        yield f"the plan is for {plan.framework}, not for PyTorch"
+    for name in plan.sections:
+        if name is not PlanSection.COMMUNICATION:
+            yield f"section {name} of the plan is not supported yet"
+    section = plan.communication
+    if section is None:
+        yield "the plan has no communication section"
+        return
+    for error in order_errors(section.order, section.problem):
+        yield f"the plan is invalid: {error}"
         return
     here = trained_parameters(model)
-    gradients = plan.problem.gradients
+    gradients = section.problem.gradients
     known = matched(list(here), [gradient.name for gradient in gradients])
     if known is None:
         yield f"the plan's {len(gradients)} gradients are not the model's {len(here)}"
         return
-    if plan.mode is Mode.DDP_BUCKETS:
+    if section.mode is Mode.PIECES:
+        for gradient in gradients:
+            parameter = here[known[gradient.name]]
+            if parameter.nbytes != gradient.size_bytes:
+                yield f"{gradient.name} has {parameter.nbytes} bytes, not {gradient.size_bytes}"
+            # A record does not state item sizes, so an item of a plan may be several elements.
+            elif gradient.item_bytes % parameter.element_size():
+                yield f"{gradient.name} cannot be cut into items of {gradient.item_bytes} bytes"
+                return
+    found = parameters_digest(
+        (gradient.name, here[known[gradient.name]].nbytes, gradient.item_bytes)
+        for gradient in gradients
+    )
+    if found != plan.parameters_digest:
+        yield "the plan was made for parameters of other sizes"
+    if section.mode is Mode.DDP_BUCKETS:
         return
-    for gradient in gradients:
-        parameter = here[known[gradient.name]]
-        if parameter.nbytes != gradient.size_bytes:
-            yield f"{gradient.name} has {parameter.nbytes} bytes, not {gradient.size_bytes}"
-        # A record does not tell elements, so that a plan's items may be several of them.
-        elif gradient.item_bytes % parameter.element_size():
-            yield f"{gradient.name} cannot be cut into items of {gradient.item_bytes} bytes"
-            return
-    for piece in plan.order.pieces:
+    for piece in section.order.pieces:
         if piece.op in (OpKind.PUSH, OpKind.PULL):
             yield "the plan is for a parameter server"
             return

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from augury.core.plan.plan import Plan, is_swapped
+from augury.core.plan.plan import CommunicationSection, is_swapped
 from augury.runtime.meter import Meter
 from augury.runtime.piece_recorder import announce
 from augury.runtime.torch.aliases import has_aliases
@@ -39,7 +39,7 @@ class Unit:
 class GradientExchange:
     def __init__(
         self,
-        plan: Plan,
+        section: CommunicationSection,
         model: Any,
         parameters: list[Any],
         updates: Updates,
@@ -50,22 +50,22 @@ class GradientExchange:
     ) -> None:
         """``group`` carries pieces, some of them issued by threads of gloo's; ``control`` carries
         what the main thread alone sends."""
-        self.plan = plan
+        self.section = section
         self.parameters = parameters
-        self.meter = Meter(num_pieces=len(plan.order.pieces), num_gradients=len(parameters))
-        announce(self.meter, plan, group)
+        self.meter = Meter(num_pieces=len(section.order.pieces), num_gradients=len(parameters))
+        announce(self.meter, section, group)
         self._model = model
         self._updates = updates
         self._group, self._control = group, control
         self._buffers = PieceBuffers(
-            plan.problem,
-            plan.order,
+            section.problem,
+            section.order,
             parameters,
             group.size,
-            apart=is_swapped(plan.order, group.size),
+            apart=is_swapped(section.order, group.size),
         )
         self.sender = Sender(
-            *(plan, self._buffers, group, self.meter),
+            *(section, self._buffers, group, self.meter),
             on_issue=self._lay_down,
             on_arrival=self._on_arrival,
             epoch=epoch,

@@ -174,7 +174,7 @@ def model_of_all(model: Any) -> bool:
 
 
 def no_gain(plan: Plan) -> str | None:
-    is_useless = plan.foretold is not None and plan.foretold.gain_pct <= 0
+    is_useless = plan.prediction is not None and plan.prediction.gain_pct <= 0
     return "it predicts no gain" if is_useless else None
 
 

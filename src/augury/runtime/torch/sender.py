@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from augury.core.enums import OpKind
-from augury.core.plan.plan import FIRST_OPS, LAST_OPS, Order, Plan
+from augury.core.plan.plan import FIRST_OPS, LAST_OPS, CommunicationSection, Order
 from augury.runtime.meter import Meter
 from augury.runtime.torch.buffers import PieceBuffers
 from augury.runtime.torch.groups import PieceGroup
@@ -30,7 +30,7 @@ LOOK_AHEAD = 4
 class Sender:
     def __init__(
         self,
-        plan: Plan,
+        section: CommunicationSection,
         buffers: PieceBuffers,
         group: PieceGroup,
         meter: Meter,
@@ -43,14 +43,14 @@ class Sender:
         buffers; ``on_arrival`` by the main thread, with what a piece has brought and the gradients
         that have arrived with it; ``epoch``: how many there have been before, the same on all
         ranks."""
-        self._order: Order = plan.order
+        self._order: Order = section.order
         self._buffers = buffers
         self._group = group
         self._swap = Swap(group, buffers, epoch) if buffers.is_apart else None
         self._meter = meter
         self._on_issue, self._on_arrival = on_issue, on_arrival
         pieces = self._order.pieces
-        num_gradients = len(plan.problem.gradients)
+        num_gradients = len(section.problem.gradients)
         members = [sorted({part.gradient for part in piece.slices}) for piece in pieces]
         self._members = members
         self._first_pieces: list[list[int]] = [[] for _ in range(num_gradients)]

@@ -138,7 +138,7 @@ class PlannedSteps:
     def _put(self, exchange: GradientExchange, parameter: Any) -> None:
         number = exchange.number_of[id(parameter)]
         if number not in exchange.sender.waiting_for:
-            name = exchange.plan.problem.gradients[number].name
+            name = exchange.section.problem.gradients[number].name
             raise RuntimeError(
                 f"Expected to mark a variable ready only once: {name} got its gradient a second "
                 "time since the last forward of the model"
@@ -211,7 +211,7 @@ class PlannedSteps:
         self._is_expected = False
         self.phase = ExchangePhase.INCOMPLETE
         self._watch.stop()
-        missing = [exchange.plan.problem.gradients[n].name for n in exchange.sender.waiting_for]
+        missing = [exchange.section.problem.gradients[n].name for n in exchange.sender.waiting_for]
         names = f"{', '.join(sorted(missing)[:8])}{', ...' if len(missing) > 8 else ''}"
         self._why_lost = f"{why}; no gradient of {names}" if missing else why
         say(f"{why}: this step cannot be completed on any rank", rank=self._rank)
@@ -279,7 +279,7 @@ class PlannedSteps:
             self.flush()
             return previous(*args, **options)
         if (
-            exchange.plan.order.has_barrier
+            exchange.section.order.has_barrier
             or self._habits.barrier is not None
             or not self._updates.has_state
             or exchange.meter.own(self._aliases.are_there)

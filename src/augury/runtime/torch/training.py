@@ -17,7 +17,7 @@ import torch
 from torch import distributed
 
 from augury.core.errors import InputError
-from augury.core.plan.plan import Mode, Plan
+from augury.core.plan.plan import CommunicationSection, Mode, Plan, communication_of
 from augury.core.plan.plan_board import board
 from augury.core.plan.plan_file import decode_plan, encode_plan, plan_digest
 from augury.core.plan.plan_status import PlanStatus, Replan, TrainingMode, TrialResult, mode_of
@@ -220,7 +220,7 @@ class Scheduled:
         if not self._hooks:
             reason = why_never(self._model, self._optimizer)
         reason = reason or why_not(self._model, plan)
-        if plan.mode is Mode.DDP_BUCKETS:
+        if plan.communication is not None and plan.communication.mode is Mode.DDP_BUCKETS:
             reason = reason or why_no_buckets(self._model)
         if reason is not None:
             raise InputError(reason, remedy="make a plan for this training")
@@ -228,8 +228,9 @@ class Scheduled:
     def _adopt(self, plan: Plan) -> None:
         """From the next step on. Makes all that ranks have to make together."""
         self._control = self._control or Control(ControlGroup(self._model))
-        lanes = plan.order.lanes
-        if plan.mode is Mode.PIECES and lanes not in self._groups:
+        section = communication_of(plan)
+        lanes = section.order.lanes
+        if section.mode is Mode.PIECES and lanes not in self._groups:
             self._groups[lanes] = PieceGroup(self._model, lanes)
         if self._buckets is None and why_no_buckets(self._model) is None:
             self._buckets = LiveBuckets(self._model)
@@ -251,7 +252,7 @@ class Scheduled:
         self._given, self._exchange = plan, None
         self._caps_bytes = ()
         if self._buckets is not None:
-            self._caps_bytes = plan.bucket_caps_bytes or best_caps(plan)
+            self._caps_bytes = communication_of(plan).bucket_caps_bytes or best_caps(plan)
         best = mode_of(plan)
         is_pieces = best is TrainingMode.PLANNED
         status = board.status or PlanStatus()
@@ -284,7 +285,8 @@ class Scheduled:
         if self._target is TrainingMode.BUCKETS:
             say(f"follows the plan: {shown(self._caps_bytes)}")
         else:
-            say(f"follows the plan: {plan.order.policy}, {len(plan.order.pieces)} pieces a step")
+            order = communication_of(plan).order
+            say(f"follows the plan: {order.policy}, {len(order.pieces)} pieces a step")
 
     def _publish(self, status: PlanStatus, *, reason: str | None = None, **changes: Any) -> None:
         board.status = msgspec.structs.replace(status, mode=self._target, reason=reason, **changes)
@@ -336,13 +338,14 @@ class Scheduled:
         parameters = self._parameters
         if self._exchange is None:
             self._epoch += 1
-            group = self._groups[plan.order.lanes]
+            section = communication_of(plan)
+            group = self._groups[section.order.lanes]
             exchange = GradientExchange(
-                *(plan, self._model, parameters, self._updates, group, control.group),
+                *(section, self._model, parameters, self._updates, group, control.group),
                 epoch=self._epoch,
             )
             exchange.meter.every = self._log_every
-            exchange.meter.expected_ns = _expected_ns(plan)
+            exchange.meter.expected_ns = _expected_ns(section)
             exchange.meter.carry_on(self._meter)
             self._exchange, self._meter = exchange, exchange.meter
         self._steps.follow(self._exchange)
@@ -501,9 +504,10 @@ def best_caps(plan: Plan) -> tuple[int, ...]:
     from augury.schedule.policies.registry import find_policy  # noqa: PLC0415
 
     with suppress(Exception):
-        best = BucketList().compile(plan.problem)
-        if best.pieces != find_policy("ddp").compile(plan.problem).pieces:
-            return bucket_caps(plan.problem, best) or ()
+        problem = communication_of(plan).problem
+        best = BucketList().compile(problem)
+        if best.pieces != find_policy("ddp").compile(problem).pieces:
+            return bucket_caps(problem, best) or ()
     return ()
 
 
@@ -511,10 +515,10 @@ def _whole(steps: PlannedSteps, *_: Any) -> None:
     steps.require_whole()
 
 
-def _expected_ns(plan: Plan) -> tuple[int, ...]:
+def _expected_ns(section: CommunicationSection) -> tuple[int, ...]:
     """When pieces should have arrived, for the log alone."""
     with suppress(Exception):
         from augury.schedule.evaluate import evaluate  # noqa: PLC0415
 
-        return tuple(int(ns) for ns in evaluate(plan.problem, plan.order).arrive_ns)
+        return tuple(int(ns) for ns in evaluate(section.problem, section.order).arrive_ns)
     return ()
