@@ -35,7 +35,8 @@ from augury.runtime.torch.exchange_counter import Turns, announces_exchange, res
 from augury.runtime.torch.groups import ControlGroup, PieceGroup
 from augury.runtime.torch.hooks import GradientHooks, Hook, ModuleHooks, Replaced
 from augury.runtime.torch.profilers import BeforeProfilersStop
-from augury.runtime.torch.steps import LOST, PlannedSteps
+from augury.runtime.torch.step_states import LOST, ExchangePhase
+from augury.runtime.torch.steps import PlannedSteps
 from augury.runtime.torch.updates import Updates
 from augury.runtime.trial import Trial, TrialRules
 
@@ -378,7 +379,7 @@ class Scheduled:
         restore_sync(model)
         # The first one of a step: passes without an exchange are part of it, and what they use.
         if torch.is_grad_enabled() and not (
-            self._steps.phase in LOST or self._steps.is_filling or model._join_config.enable
+            self._steps.phase in (*LOST, ExchangePhase.FILLING) or model._join_config.enable
         ):
             trial = self._trial
             step = self._turns.step + 1
