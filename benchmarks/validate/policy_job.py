@@ -19,7 +19,7 @@ from typing import Any
 
 from augury.core.plan.plan import Mode, communication_of
 from augury.core.plan.plan_file import load_plan
-from augury.runtime.torch.training import best_caps
+from augury.runtime.plan_decision import best_caps
 from benchmarks.testbed.bed import Bed
 from benchmarks.testbed.trial import has_trial
 from benchmarks.validate.job import (

@@ -18,6 +18,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import DeviceContext
 
+from augury.runtime.say import say
+
 _READ = (
     *("grad", "grad_fn", "shape", "device", "dtype", "layout", "requires_grad", "is_leaf"),
     *("is_sparse", "is_cuda", "is_cpu", "is_meta", "is_quantized", "is_nested", "is_mkldnn"),
@@ -32,7 +34,8 @@ _CALL = (
 )
 
 _NUM_TRIES = 200
-
+TOUCHES_UNTIL_BARRIER = 3
+"""In so many steps in a row: from then on everything is waited for at that point, unasked."""
 
 _ZEROING = frozenset({torch.Tensor.zero_, torch._foreach_zero_})
 """Harmless for gradients: what is zeroed meanwhile keeps its zeros. A parameter that is zeroed
@@ -134,3 +137,32 @@ def _take_off() -> list[Any]:
 def _put_on(modes: list[Any]) -> None:
     for mode in reversed(modes):
         torch._C._push_on_torch_function_stack(mode)
+
+
+class Habits:
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+        self._num_steps = 0
+        self._was_touched = False
+        self.barrier: str | None = None
+        """After what everything is waited for: ``backward`` or ``step``."""
+
+    def note(self, when: str) -> None:
+        """The program has looked, after that."""
+        if self._was_touched or self.barrier is not None:
+            return
+        self._was_touched = True
+        self._num_steps += 1
+        if self._num_steps == TOUCHES_UNTIL_BARRIER:
+            self.barrier = when
+            what = "gradients" if when == "backward" else "parameters"
+            say(
+                f"the program looks at {what} between steps: "
+                f"everything is waited for after every {when}",
+                rank=self._rank,
+            )
+
+    def end_step(self) -> None:
+        if not self._was_touched:
+            self._num_steps = 0
+        self._was_touched = False

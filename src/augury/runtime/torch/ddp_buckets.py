@@ -93,8 +93,3 @@ def _config(caps_bytes: tuple[int, ...]) -> Any:
     caps = [size_bytes / _MIB for size_bytes in caps_bytes]
     several = caps if len(caps) > 1 else None
     return ddp._BucketCapacityConfig.create(caps[-1], several, False)
-
-
-def shown(caps_bytes: tuple[int, ...]) -> str:
-    sizes = ", ".join(f"{size_bytes / _MIB:.3g}" for size_bytes in caps_bytes[:8])
-    return f"buckets of {sizes}{', ...' if len(caps_bytes) > 8 else ''} MiB"

@@ -9,14 +9,15 @@ from __future__ import annotations
 import sys
 from bisect import insort
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from augury.core.plan.plan import CommunicationSection, is_swapped
+from augury.core.plan.plan_board import board
 from augury.runtime.meter import Meter
-from augury.runtime.piece_recorder import announce
 from augury.runtime.torch.aliases import has_aliases
 from augury.runtime.torch.buffers import PieceBuffers
 from augury.runtime.torch.groups import ControlGroup, PieceGroup
@@ -53,7 +54,10 @@ class GradientExchange:
         self.section = section
         self.parameters = parameters
         self.meter = Meter(num_pieces=len(section.order.pieces), num_gradients=len(parameters))
-        announce(self.meter, section, group)
+        if is_swapped(section.order, group.size):
+            self.meter.swapped_bytes = tuple(piece.size_bytes for piece in section.order.pieces)
+        with suppress(Exception):  # a recording may do without it
+            board.pieces.add_group(group.name)
         self._model = model
         self._updates = updates
         self._group, self._control = group, control

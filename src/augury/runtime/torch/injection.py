@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -161,10 +162,34 @@ class Follower:
         self.scheduled.adopt(self._plan)
 
     def _refuse(self, reason: str) -> None:
-        from augury.runtime.torch.training import refuse_plan  # noqa: PLC0415
+        from augury.runtime.plan_reports import refuse_plan  # noqa: PLC0415
 
         # All ranks hear of a refusal; the one that refused has said why, and keeps that.
         refuse_plan(self._reason or reason, is_said=self._reason is None and _rank() == 0)
+
+
+def tell_refusals() -> None:
+    """To the recorder of this process, when it asks; imports no framework before."""
+    board.refusals = _refusals
+
+
+def _refusals(models: Sequence[Any], optimizers: Sequence[Any]) -> list[str]:
+    """Why no plan of pieces would be followed, each as the end of a sentence; ``models``: those
+    that DistributedDataParallel wraps."""
+    from augury.runtime.torch.compatibility import why_never  # noqa: PLC0415
+
+    if len(models) != 1:
+        number = "several models are" if models else "no model is"
+        return [f"{number} trained by DistributedDataParallel"]
+    model = models[0]
+    own = {id(parameter) for parameter in model.parameters()}
+    training = [
+        optimizer
+        for optimizer in optimizers
+        if any(id(p) in own for group in optimizer.param_groups for p in group["params"])
+    ]
+    found = [why_never(model, optimizer) for optimizer in training[:1]]
+    return [reason for reason in found if reason is not None]
 
 
 def model_of_all(model: Any) -> bool:

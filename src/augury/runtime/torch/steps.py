@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from augury.runtime.access_pattern import Habits
+from augury.runtime.torch.access_guard import Habits
 from augury.runtime.torch.aliases import Aliases
 from augury.runtime.torch.compatibility import has_step_hooks, is_plain_step
 from augury.runtime.torch.exchange import GradientExchange, own_gradient

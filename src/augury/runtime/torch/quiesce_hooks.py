@@ -1,16 +1,45 @@
-"""Nothing is in flight when a profiler of the program's stops.
+"""Quiesces the runtime before the program ends, before it is measured, and before a profiler stops.
 
-Torch notes the end of a communication in the profiler that saw it begin. It does not survive that
-profiler being gone.
+Torch notes the end of a communication in the profiler that saw it begin, and crashes where that
+profiler no longer exists.
 """
 
 from __future__ import annotations
 
+import atexit
 import functools
+import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from torch.autograd.profiler import profile
+
+from augury.core.quiesce import at_rest
+
+
+class AtExit:
+    """Does not keep what it is for."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = weakref.ref(handle)
+        atexit.register(self._end)
+        at_rest.add(self._rest)
+
+    def remove(self) -> None:
+        atexit.unregister(self._end)
+        at_rest.discard(self._rest)
+
+    def _end(self) -> None:
+        handle = self._handle()
+        if handle is not None:
+            with suppress(Exception):  # the program is over
+                handle.flush()
+
+    def _rest(self) -> None:
+        handle = self._handle()
+        if handle is not None:
+            handle.quiesce()
 
 
 class BeforeProfilersStop:

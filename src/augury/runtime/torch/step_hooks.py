@@ -1,10 +1,4 @@
-"""Being told of every backward of the program's: that it ended, and how.
-
-Autograd's own callbacks come too early to set up a mode, for it takes back what they change in
-the thread's state, and do not come at all when something fails. So the functions that programs
-call are replaced, as long as a plan is followed. Both of them: where the program has a mode of
-its own, ``Tensor.backward`` is a call that the mode has taken itself off for.
-"""
+"""The hooks through which PlannedSteps sees gradients, backward, forward and optimizer steps."""
 
 from __future__ import annotations
 
@@ -12,6 +6,9 @@ import functools
 from typing import Any, Protocol
 
 import torch
+
+from augury.runtime.torch.hooks import GradientHooks, Hook, ModuleHooks, Replaced
+from augury.runtime.torch.steps import PlannedSteps
 
 _PLACES = ((torch.Tensor, "backward"), (torch.autograd, "backward"))
 
@@ -63,3 +60,33 @@ class TellOfBackward:
         for owner, name, was, new in self._replaced:
             if getattr(owner, name) is new:
                 setattr(owner, name, was)
+
+
+def attach_step_hooks(
+    steps: PlannedSteps, model: Any, optimizer: Any, parameters: list[Any]
+) -> list[Any]:
+    """Attaches the hooks of a training that follows a plan. Returns objects with ``remove``."""
+    steps.gradient_hooks = GradientHooks(parameters, steps.on_gradient)
+    hooks: list[Any] = [steps.gradient_hooks]
+    ids = {id(parameter) for parameter in parameters}
+    owned = [
+        (module, [id(p) for p in module._parameters.values() if id(p) in ids])
+        for module in model.module.modules()
+    ]
+    given = [(module, own) for module, own in owned if own or module is model.module]
+    steps.module_hooks = ModuleHooks(given, steps.before_module)
+    hooks.append(steps.module_hooks)
+    for whole in (model, model.module):
+        hooks.append(whole.register_state_dict_pre_hook(Hook(_require_whole, steps)))
+    return [
+        *hooks,
+        optimizer.register_state_dict_pre_hook(lambda _: steps.require_whole()),
+        optimizer.register_load_state_dict_pre_hook(lambda *_: steps.flush()),
+        Replaced(optimizer, "step", steps.on_step),
+        Replaced(optimizer, "zero_grad", steps.on_zero_grad),
+        TellOfBackward(steps),
+    ]
+
+
+def _require_whole(steps: PlannedSteps, *_: Any) -> None:
+    steps.require_whole()
