@@ -23,7 +23,7 @@ from augury.core.plan.plan import (
     communication_plan,
 )
 from augury.core.plan.problem import Gradient, Network, Problem
-from augury.runtime.torch.parameter_names import trained_parameters
+from augury.runtime.torch.program.parameter_names import trained_parameters
 from augury.runtime.torch.training import Scheduled, schedule_training
 from augury.runtime.trial import TrialRules
 

@@ -19,7 +19,7 @@ from augury.core.plan.plan import (
 )
 from augury.core.plan.plan_spec import verify_order
 from augury.core.plan.problem import Gradient, Network, Problem
-from augury.runtime.torch.parameter_names import own_parameters
+from augury.runtime.torch.program.parameter_names import own_parameters
 from augury.schedule.policies.registry import find_policy
 from tests.runtime.fuzz.program import PlanChoice
 

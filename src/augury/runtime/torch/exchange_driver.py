@@ -8,9 +8,9 @@ from contextlib import suppress
 from typing import Any
 
 from augury.runtime.say import say
-from augury.runtime.torch.access_guard import Watch
-from augury.runtime.torch.exchange import GradientExchange
-from augury.runtime.torch.exchange_counter import Turns
+from augury.runtime.torch.pieces.exchange import GradientExchange
+from augury.runtime.torch.program.access_guard import Watch
+from augury.runtime.torch.ranks.exchange_counter import Turns
 from augury.runtime.torch.step_states import FLUSHABLE, ExchangePhase, ProgramState, StepStates
 
 MOST_NAMES = 8

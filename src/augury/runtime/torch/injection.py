@@ -21,8 +21,8 @@ from augury.runtime.say import say
 
 if TYPE_CHECKING:
     from augury.core.plan.plan import Plan
-    from augury.runtime.torch.exchange_counter import Turns
-    from augury.runtime.torch.readiness import Muster
+    from augury.runtime.torch.ranks.exchange_counter import Turns
+    from augury.runtime.torch.ranks.readiness import Muster
     from augury.runtime.torch.training import Scheduled
 
 VARIABLE = "AUGURY_PLAN"
@@ -79,11 +79,11 @@ class Follower:
 
     def _on_model(self, model: Any) -> None:
         from augury.core.plan.plan_file import load_plan, plan_digest  # noqa: PLC0415
-        from augury.runtime.torch.compatibility import why_no_model, why_not  # noqa: PLC0415
-        from augury.runtime.torch.consensus import agree_in_time  # noqa: PLC0415
-        from augury.runtime.torch.control import Control  # noqa: PLC0415
-        from augury.runtime.torch.groups import ControlGroup  # noqa: PLC0415
-        from augury.runtime.torch.readiness import Muster  # noqa: PLC0415
+        from augury.runtime.torch.program.compatibility import why_no_model, why_not  # noqa: PLC0415
+        from augury.runtime.torch.ranks.consensus import agree_in_time  # noqa: PLC0415
+        from augury.runtime.torch.ranks.control import Control  # noqa: PLC0415
+        from augury.runtime.torch.ranks.groups import ControlGroup  # noqa: PLC0415
+        from augury.runtime.torch.ranks.readiness import Muster  # noqa: PLC0415
 
         if self._is_read:
             return  # which of several models is trained is seen later
@@ -135,7 +135,7 @@ class Follower:
             self._muster.be_ready()
 
     def _why_not(self, trained: list[Any], optimizer: Any) -> str | None:
-        from augury.runtime.torch.compatibility import why_never, why_not  # noqa: PLC0415
+        from augury.runtime.torch.program.compatibility import why_never, why_not  # noqa: PLC0415
 
         if len(trained) != 1 or self._models[0]() is not trained[0]:
             return "several models are trained by DistributedDataParallel"
@@ -176,7 +176,7 @@ def tell_refusals() -> None:
 def _refusals(models: Sequence[Any], optimizers: Sequence[Any]) -> list[str]:
     """Why no plan of pieces would be followed, each as the end of a sentence; ``models``: those
     that DistributedDataParallel wraps."""
-    from augury.runtime.torch.compatibility import why_never  # noqa: PLC0415
+    from augury.runtime.torch.program.compatibility import why_never  # noqa: PLC0415
 
     if len(models) != 1:
         number = "several models are" if models else "no model is"

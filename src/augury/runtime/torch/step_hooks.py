@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import torch
 
-from augury.runtime.torch.hooks import GradientHooks, Hook, ModuleHooks, Replaced
+from augury.runtime.torch.program.hooks import GradientHooks, Hook, ModuleHooks, Replaced
 from augury.runtime.torch.steps import PlannedSteps
 
 _PLACES = ((torch.Tensor, "backward"), (torch.autograd, "backward"))

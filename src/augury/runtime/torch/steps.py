@@ -13,13 +13,14 @@ from typing import Any
 
 import torch
 
-from augury.runtime.torch.access_guard import Habits
-from augury.runtime.torch.aliases import Aliases
-from augury.runtime.torch.compatibility import has_step_hooks, is_plain_step
-from augury.runtime.torch.exchange import GradientExchange, own_gradient
-from augury.runtime.torch.exchange_counter import NoSync, Turns, announces_exchange
 from augury.runtime.torch.exchange_driver import ExchangeDriver
-from augury.runtime.torch.hooks import GradientHooks, ModuleHooks
+from augury.runtime.torch.pieces.exchange import GradientExchange, own_gradient
+from augury.runtime.torch.pieces.updates import Updates, undisturbed
+from augury.runtime.torch.program.access_guard import Habits
+from augury.runtime.torch.program.aliases import Aliases
+from augury.runtime.torch.program.compatibility import has_step_hooks, is_plain_step
+from augury.runtime.torch.program.hooks import GradientHooks, ModuleHooks
+from augury.runtime.torch.ranks.exchange_counter import NoSync, Turns, announces_exchange
 from augury.runtime.torch.step_states import (
     BEFORE_STEP,
     COMPUTED,
@@ -29,7 +30,6 @@ from augury.runtime.torch.step_states import (
     ExchangePhase,
     ProgramState,
 )
-from augury.runtime.torch.updates import Updates, undisturbed
 
 
 class PlannedSteps:

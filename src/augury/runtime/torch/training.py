@@ -22,19 +22,24 @@ from augury.core.plan.plan_status import TrainingMode
 from augury.runtime.meter import Meter, StepLog
 from augury.runtime.plan_decision import PlanDecision
 from augury.runtime.say import say
-from augury.runtime.torch.compatibility import GOVERNED, planned_parameters, why_never, why_not
-from augury.runtime.torch.consensus import agree
-from augury.runtime.torch.control import Control
-from augury.runtime.torch.ddp_buckets import LiveBuckets, why_no_buckets
-from augury.runtime.torch.exchange import GradientExchange
-from augury.runtime.torch.exchange_counter import Turns, announces_exchange, restore_sync
-from augury.runtime.torch.groups import ControlGroup, PieceGroup
-from augury.runtime.torch.hooks import Hook
-from augury.runtime.torch.quiesce_hooks import AtExit, BeforeProfilersStop
+from augury.runtime.torch.pieces.exchange import GradientExchange
+from augury.runtime.torch.pieces.updates import Updates
+from augury.runtime.torch.program.compatibility import (
+    GOVERNED,
+    planned_parameters,
+    why_never,
+    why_not,
+)
+from augury.runtime.torch.program.ddp_buckets import LiveBuckets, why_no_buckets
+from augury.runtime.torch.program.hooks import Hook
+from augury.runtime.torch.program.quiesce_hooks import AtExit, BeforeProfilersStop
+from augury.runtime.torch.ranks.consensus import agree
+from augury.runtime.torch.ranks.control import Control
+from augury.runtime.torch.ranks.exchange_counter import Turns, announces_exchange, restore_sync
+from augury.runtime.torch.ranks.groups import ControlGroup, PieceGroup
 from augury.runtime.torch.step_hooks import attach_step_hooks
 from augury.runtime.torch.step_states import LOST, ExchangePhase
 from augury.runtime.torch.steps import PlannedSteps
-from augury.runtime.torch.updates import Updates
 from augury.runtime.trial import TrialRules
 
 

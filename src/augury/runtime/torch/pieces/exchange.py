@@ -18,11 +18,11 @@ import torch
 from augury.core.plan.plan import CommunicationSection, is_swapped
 from augury.core.plan.plan_board import board
 from augury.runtime.meter import Meter
-from augury.runtime.torch.aliases import has_aliases
-from augury.runtime.torch.buffers import PieceBuffers
-from augury.runtime.torch.groups import ControlGroup, PieceGroup
-from augury.runtime.torch.sender import Sender
-from augury.runtime.torch.updates import Updates, undisturbed
+from augury.runtime.torch.pieces.buffers import PieceBuffers
+from augury.runtime.torch.pieces.sender import Sender
+from augury.runtime.torch.pieces.updates import Updates, undisturbed
+from augury.runtime.torch.program.aliases import has_aliases
+from augury.runtime.torch.ranks.groups import ControlGroup, PieceGroup
 
 _OWN_REFERENCES = 3
 """To a gradient that nothing but an exchange holds: its list, a local name, an argument."""

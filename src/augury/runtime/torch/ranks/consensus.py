@@ -11,7 +11,7 @@ from torch import distributed
 
 from augury.core.plan.plan import Plan
 from augury.core.plan.plan_file import plan_digest
-from augury.runtime.torch.groups import default_store
+from augury.runtime.torch.ranks.groups import default_store
 
 COLLECTED_WITHIN = timedelta(seconds=15)
 DECIDED_WITHIN = timedelta(seconds=30)

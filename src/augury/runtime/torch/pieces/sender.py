@@ -19,9 +19,9 @@ import torch
 from augury.core.enums import OpKind
 from augury.core.plan.plan import FIRST_OPS, LAST_OPS, CommunicationSection, Order
 from augury.runtime.meter import Meter
-from augury.runtime.torch.buffers import PieceBuffers
-from augury.runtime.torch.groups import PieceGroup
-from augury.runtime.torch.p2p_exchange import Swap
+from augury.runtime.torch.pieces.buffers import PieceBuffers
+from augury.runtime.torch.pieces.p2p_exchange import Swap
+from augury.runtime.torch.ranks.groups import PieceGroup
 
 LOOK_AHEAD = 4
 """How many pieces that have not arrived are asked whether they have: gloo works on two."""

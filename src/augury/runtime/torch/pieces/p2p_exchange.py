@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from augury.runtime.torch.buffers import PieceBuffers
-from augury.runtime.torch.groups import PieceGroup
+from augury.runtime.torch.pieces.buffers import PieceBuffers
+from augury.runtime.torch.ranks.groups import PieceGroup
 
 MAX_PIECES = 1 << 18
 EPOCHS = 1 << 12

@@ -21,8 +21,8 @@ from augury.core.plan.plan import (
     parameters_digest,
 )
 from augury.core.plan.plan_spec import order_errors
-from augury.runtime.torch.parameter_names import matched, trained_parameters
-from augury.runtime.torch.updates import PART_OF
+from augury.runtime.torch.pieces.updates import PART_OF
+from augury.runtime.torch.program.parameter_names import matched, trained_parameters
 
 GOVERNED = "_augury_governed"
 """Marks an optimizer whose steps a plan governs."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from augury.runtime.torch.control import Control
-from augury.runtime.torch.exchange_counter import Turns, announces_exchange
-from augury.runtime.torch.hooks import Hook
+from augury.runtime.torch.program.hooks import Hook
+from augury.runtime.torch.ranks.control import Control
+from augury.runtime.torch.ranks.exchange_counter import Turns, announces_exchange
 
 REFUSES = 1 << 30
 MOST_STEPS = 50

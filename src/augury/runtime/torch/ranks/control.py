@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from augury.runtime.torch.groups import ControlGroup
+from augury.runtime.torch.ranks.groups import ControlGroup
 
 EVERY = 4
 
