@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from augury.core.plan.plan_spec import verify_order
 from augury.core.plan.problem import Scheme
 from augury.schedule.evaluate import Evaluator, step_ns
-from augury.schedule.exact import optimum
 from augury.schedule.lower_bound import lower_bound
 from augury.schedule.policies.augury import Augury
 from augury.schedule.policies.baselines import RIVALS
@@ -21,6 +20,7 @@ from augury.schedule.search.byte_line import Line, flat_line
 from augury.schedule.search.robust_cost import what_may_be
 from augury.schedule.search.search import Search
 from tests.campaigns import campaign
+from tests.schedule.exact import optimum
 
 from .problems import problem_of, problems
 

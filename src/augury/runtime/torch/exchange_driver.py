@@ -9,8 +9,8 @@ from typing import Any
 
 from augury.runtime.say import say
 from augury.runtime.torch.pieces.exchange import GradientExchange
-from augury.runtime.torch.program.access_guard import Watch
-from augury.runtime.torch.ranks.exchange_counter import Turns
+from augury.runtime.torch.program.access_guard import AccessGuard
+from augury.runtime.torch.ranks.exchange_counter import ExchangeCounter
 from augury.runtime.torch.step_states import FLUSHABLE, ExchangePhase, ProgramState, StepStates
 
 MOST_NAMES = 8
@@ -22,17 +22,17 @@ class ExchangeDriver:
     a watched tensor."""
 
     def __init__(
-        self, model: Any, turns: Turns, rank: int, on_access: Callable[[int], bool]
+        self, model: Any, counter: ExchangeCounter, rank: int, on_access: Callable[[int], bool]
     ) -> None:
-        self._model, self._turns, self._rank = model, turns, rank
+        self._model, self._counter, self._rank = model, counter, rank
         self.exchange: GradientExchange | None = None
         self.states = StepStates()
-        self.guard = Watch(on_access)
+        self.guard = AccessGuard(on_access)
 
     def begin(self, exchange: GradientExchange, start_ns: int | None) -> None:
         """Backward, which started at ``start_ns``, has computed the first gradient; None: its
         start was not seen."""
-        self.wait(self._turns.begin)
+        self.wait(self._counter.begin)
         self.states.begin_filling()
         exchange.begin(time.perf_counter_ns() if start_ns is None else start_ns)
 
@@ -42,7 +42,7 @@ class ExchangeDriver:
         exchange.fill(agree=self._model.find_unused_parameters)
         exchange.meter.own(exchange.sender.advance, True)
         self.states.finish_filling()
-        self._turns.end()
+        self._counter.end()
 
     def flush(self) -> None:
         """Waits for everything in flight and applies due updates. Parameters and gradients are

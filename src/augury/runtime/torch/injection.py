@@ -21,8 +21,8 @@ from augury.runtime.say import say
 
 if TYPE_CHECKING:
     from augury.core.plan.plan import Plan
-    from augury.runtime.torch.ranks.exchange_counter import Turns
-    from augury.runtime.torch.ranks.readiness import Muster
+    from augury.runtime.torch.ranks.exchange_counter import ExchangeCounter
+    from augury.runtime.torch.ranks.readiness import ReadinessVote
     from augury.runtime.torch.training import Scheduled
 
 VARIABLE = "AUGURY_PLAN"
@@ -48,7 +48,7 @@ class Follower:
         self._plan: Plan | None = None
         self._is_read = False
         self._models: list[weakref.ref[Any]] = []
-        self._muster: Muster | None = None
+        self._readiness: ReadinessVote | None = None
         self._optimizer: Any = None
         """Kept: the program may replace it before all ranks are ready."""
         self._hook: Any = None
@@ -83,7 +83,7 @@ class Follower:
         from augury.runtime.torch.ranks.consensus import agree_in_time  # noqa: PLC0415
         from augury.runtime.torch.ranks.control import Control  # noqa: PLC0415
         from augury.runtime.torch.ranks.groups import ControlGroup  # noqa: PLC0415
-        from augury.runtime.torch.ranks.readiness import Muster  # noqa: PLC0415
+        from augury.runtime.torch.ranks.readiness import ReadinessVote  # noqa: PLC0415
 
         if self._is_read:
             return  # which of several models is trained is seen later
@@ -102,7 +102,7 @@ class Follower:
             self._refuse(reason or "it could not be read")
             return
         board.status = PlanStatus(has_trial=self._has_trial, digest=plan_digest(self._plan))
-        self._muster = Muster(
+        self._readiness = ReadinessVote(
             model,
             Control(ControlGroup(model)),
             on_ready=functools.partial(self._follow, weakref.ref(model)),
@@ -117,7 +117,7 @@ class Follower:
         if models and not trained:
             return  # another optimizer's step may come
         self._hook.remove()
-        if self._muster is None:
+        if self._readiness is None:
             if not models:
                 self._refuse("no model is trained by DistributedDataParallel")
             return
@@ -129,10 +129,10 @@ class Follower:
             self._reason = reason
             say(f"the plan is not followed: {reason}", rank=_rank())
             self._refuse(reason)
-            self._muster.refuse()
+            self._readiness.refuse()
         else:
             self._optimizer = optimizer
-            self._muster.be_ready()
+            self._readiness.be_ready()
 
     def _why_not(self, trained: list[Any], optimizer: Any) -> str | None:
         from augury.runtime.torch.program.compatibility import why_never, why_not  # noqa: PLC0415
@@ -142,12 +142,12 @@ class Follower:
         assert self._plan is not None
         return why_never(trained[0], optimizer) or why_not(trained[0], self._plan)
 
-    def _follow(self, model: weakref.ref[Any], turns: Turns) -> None:
+    def _follow(self, model: weakref.ref[Any], counter: ExchangeCounter) -> None:
         """All ranks are at the same exchange of gradients."""
         from augury.runtime.torch.training import Scheduled  # noqa: PLC0415
         from augury.runtime.trial import TrialRules  # noqa: PLC0415
 
-        assert self._muster is not None
+        assert self._readiness is not None
         assert self._plan is not None
         wrapped, optimizer = model(), self._optimizer
         assert wrapped is not None
@@ -156,8 +156,8 @@ class Follower:
             wrapped,
             optimizer,
             trial=TrialRules() if self._has_trial else None,
-            turns=turns,
-            control=self._muster.control,
+            counter=counter,
+            control=self._readiness.control,
         )
         self.scheduled.adopt(self._plan)
 

@@ -7,13 +7,13 @@ from typing import Any, Protocol
 
 import torch
 
-from augury.runtime.torch.program.hooks import GradientHooks, Hook, ModuleHooks, Replaced
+from augury.runtime.torch.program.hooks import GradientHooks, Hook, ModuleHooks, ReplacedMethod
 from augury.runtime.torch.steps import PlannedSteps
 
 _PLACES = ((torch.Tensor, "backward"), (torch.autograd, "backward"))
 
 
-class Told(Protocol):
+class BackwardListener(Protocol):
     def before_backward(self) -> None: ...
 
     def after_backward(self) -> None: ...
@@ -21,10 +21,10 @@ class Told(Protocol):
     def failed_backward(self) -> None: ...
 
 
-class TellOfBackward:
+class BackwardHook:
     """Of the outermost calls only: recomputation has some of its own."""
 
-    def __init__(self, told: Told) -> None:
+    def __init__(self, told: BackwardListener) -> None:
         self._told = told
         self._is_on = True
         self._is_inside = False
@@ -82,9 +82,9 @@ def attach_step_hooks(
         *hooks,
         optimizer.register_state_dict_pre_hook(lambda _: steps.require_whole()),
         optimizer.register_load_state_dict_pre_hook(lambda *_: steps.flush()),
-        Replaced(optimizer, "step", steps.on_step),
-        Replaced(optimizer, "zero_grad", steps.on_zero_grad),
-        TellOfBackward(steps),
+        ReplacedMethod(optimizer, "step", steps.on_step),
+        ReplacedMethod(optimizer, "zero_grad", steps.on_zero_grad),
+        BackwardHook(steps),
     ]
 
 

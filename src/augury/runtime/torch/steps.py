@@ -16,11 +16,11 @@ import torch
 from augury.runtime.torch.exchange_driver import ExchangeDriver
 from augury.runtime.torch.pieces.exchange import GradientExchange, own_gradient
 from augury.runtime.torch.pieces.updates import Updates, undisturbed
-from augury.runtime.torch.program.access_guard import Habits
+from augury.runtime.torch.program.access_guard import AccessPattern
 from augury.runtime.torch.program.aliases import Aliases
 from augury.runtime.torch.program.compatibility import has_step_hooks, is_plain_step
 from augury.runtime.torch.program.hooks import GradientHooks, ModuleHooks
-from augury.runtime.torch.ranks.exchange_counter import NoSync, Turns, announces_exchange
+from augury.runtime.torch.ranks.exchange_counter import ExchangeCounter, NoSync, announces_exchange
 from augury.runtime.torch.step_states import (
     BEFORE_STEP,
     COMPUTED,
@@ -36,18 +36,18 @@ class PlannedSteps:
     """One training under one plan at a time: ``exchange`` is None while stock DDP runs."""
 
     def __init__(
-        self, model: Any, optimizer: Any, updates: Updates, turns: Turns, rank: int
+        self, model: Any, optimizer: Any, updates: Updates, counter: ExchangeCounter, rank: int
     ) -> None:
         self._model, self._optimizer = model, optimizer
         self._updates = updates
-        self._driver = ExchangeDriver(model, turns, rank, self._on_touch)
+        self._driver = ExchangeDriver(model, counter, rank, self._on_access)
         self._states, self._guard = self._driver.states, self._driver.guard
         self._aliases = Aliases()
         self._began_ns = 0
         self._task = -1
         """The backward at whose end ``_end_backward`` is called."""
         self._asked_to_sync = True
-        self._habits = Habits(rank)
+        self._accesses = AccessPattern(rank)
         self.gradient_hooks: GradientHooks | None = None
         self.module_hooks: ModuleHooks | None = None
 
@@ -172,14 +172,14 @@ class PlannedSteps:
             return
         if self.phase is ExchangePhase.FILLING:
             self._driver.fill(exchange)  # this backward was the last of several
-        if self._habits.barrier == "backward" or exchange.has_aliases():
+        if self._accesses.barrier == "backward" or exchange.has_aliases():
             self._driver.flush()
         else:
             exchange.meter.own(self._driver.watch, exchange)
 
     # --- between backward and forward
 
-    def _on_touch(self, unit: int) -> bool:
+    def _on_access(self, unit: int) -> bool:
         exchange = self._driver.exchange
         if exchange is None:
             return True
@@ -190,7 +190,7 @@ class PlannedSteps:
             return True
         if torch._C._current_graph_task_id() != -1:
             return False  # backward itself may
-        self._habits.note("step" if self.phase is ExchangePhase.DUE else "backward")
+        self._accesses.note("step" if self.phase is ExchangePhase.DUE else "backward")
         self._driver.flush()
         return True
 
@@ -217,7 +217,7 @@ class PlannedSteps:
             return previous(*args, **options)
         if (
             exchange.section.order.has_barrier
-            or self._habits.barrier is not None
+            or self._accesses.barrier is not None
             or not self._updates.has_state
             or exchange.meter.own(self._aliases.are_there)
         ):
@@ -290,7 +290,7 @@ class PlannedSteps:
                 self._driver.finish()
             elif not self._guard.watched:
                 exchange.meter.own(self._driver.watch, exchange)
-        self._habits.end_step()
+        self._accesses.end_step()
         self._states.enter(ProgramState.FORWARD)
         self._asked_to_sync = model.require_backward_grad_sync
         model.require_backward_grad_sync = NoSync(self._asked_to_sync)
@@ -307,7 +307,7 @@ class PlannedSteps:
         if not self._states.is_in_forward:
             if self.phase is ExchangePhase.DUE and not exchange.left:
                 return
-            self._habits.note("step" if self.phase is ExchangePhase.DUE else "backward")
+            self._accesses.note("step" if self.phase is ExchangePhase.DUE else "backward")
             self._driver.flush()
             return
         if exchange.left:
@@ -319,7 +319,7 @@ class PlannedSteps:
         if self.phase is ExchangePhase.PARTLY_UPDATED:
             raise self._driver.lost_error()
         if self.phase in COMPUTED:
-            self._habits.note("step" if self.phase is ExchangePhase.DUE else "backward")
+            self._accesses.note("step" if self.phase is ExchangePhase.DUE else "backward")
             self._driver.flush()
         self._guard.stop()  # a mode that noticed something itself is put on again behind that
         if self.module_hooks is not None:

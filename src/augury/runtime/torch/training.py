@@ -35,7 +35,11 @@ from augury.runtime.torch.program.hooks import Hook
 from augury.runtime.torch.program.quiesce_hooks import AtExit, BeforeProfilersStop
 from augury.runtime.torch.ranks.consensus import agree
 from augury.runtime.torch.ranks.control import Control
-from augury.runtime.torch.ranks.exchange_counter import Turns, announces_exchange, restore_sync
+from augury.runtime.torch.ranks.exchange_counter import (
+    ExchangeCounter,
+    announces_exchange,
+    restore_sync,
+)
 from augury.runtime.torch.ranks.groups import ControlGroup, PieceGroup
 from augury.runtime.torch.step_hooks import attach_step_hooks
 from augury.runtime.torch.step_states import LOST, ExchangePhase
@@ -81,18 +85,18 @@ class Scheduled:
         trial: TrialRules | None = None,
         log_every: int = 4,
         searches_here: bool = False,
-        turns: Turns | None = None,
+        counter: ExchangeCounter | None = None,
         control: Control | None = None,
     ) -> None:
         self.reason: str | None = None
         self._model, self._optimizer = model, optimizer
         self._log_every = log_every
         self._rank = distributed.get_rank() if distributed.is_initialized() else 0
-        self._turns = turns or Turns(model, self)
-        self._turns.owner = self
+        self._counter = counter or ExchangeCounter(model, self)
+        self._counter.owner = self
         self._control = control
         self._updates = Updates(optimizer)
-        self._steps = PlannedSteps(model, optimizer, self._updates, self._turns, self._rank)
+        self._steps = PlannedSteps(model, optimizer, self._updates, self._counter, self._rank)
         self._meter = Meter(num_pieces=0, num_gradients=0)
         self._groups: dict[int, PieceGroup] = {}
         """By how many pieces they may have in flight at once."""
@@ -180,7 +184,7 @@ class Scheduled:
         finally:
             with suppress(Exception):
                 self._enter(TrainingMode.STOCK)
-            self._turns.watch_stock(False)
+            self._counter.watch_stock(False)
             if self._buckets is not None:
                 self._buckets.close()
                 self._buckets = None
@@ -225,9 +229,9 @@ class Scheduled:
                 AtExit(self),
                 BeforeProfilersStop(self.quiesce),
             ]
-            self._turns.watch_stock(True)
+            self._counter.watch_stock(True)
         self._parameters = planned_parameters(self._model, plan)
-        self._take(plan, from_step=self._turns.step + 1)
+        self._take(plan, from_step=self._counter.step + 1)
 
     # --- plans, modes and trials
 
@@ -241,8 +245,8 @@ class Scheduled:
         if mode is self._mode and (mode is not TrainingMode.PLANNED or self._exchange is not None):
             return
         self._steps.flush()
-        is_announced = self._turns.is_expected or self._steps.is_expected
-        if self._turns.is_expected and self._buckets is not None:
+        is_announced = self._counter.is_expected or self._steps.is_expected
+        if self._counter.is_expected and self._buckets is not None:
             # The reducer waits for gradients of a forward without a backward.
             caps = self._decision.caps_bytes if self._mode is TrainingMode.BUCKETS else None
             self._buckets.use(caps, is_renewed=True)
@@ -258,7 +262,7 @@ class Scheduled:
             caps = self._decision.caps_bytes if mode is TrainingMode.BUCKETS else None
             self._buckets.use(caps, is_renewed=is_misled)
         if self._hooks:
-            self._turns.watch_stock(mode is not TrainingMode.PLANNED)
+            self._counter.watch_stock(mode is not TrainingMode.PLANNED)
         self._mode = mode
         if is_announced:
             self._announce()
@@ -273,7 +277,7 @@ class Scheduled:
             self._steps.expect()
         elif not self._model.find_unused_parameters:
             self._model.reducer.prepare_for_backward([])
-            self._turns.after_forward()
+            self._counter.after_forward()
 
     def _follow(self) -> None:
         plan, control = self._decision.plan, self._control
@@ -303,7 +307,7 @@ class Scheduled:
         if torch.is_grad_enabled() and not (
             self._steps.phase in (*LOST, ExchangePhase.FILLING) or model._join_config.enable
         ):
-            self._enter(self._decision.mode_at(self._turns.step + 1))
+            self._enter(self._decision.mode_at(self._counter.step + 1))
         if self._mode is TrainingMode.PLANNED:
             self._steps.before_forward(model, inputs)
 
@@ -311,7 +315,7 @@ class Scheduled:
         if self._mode is TrainingMode.PLANNED:
             self._steps.after_forward(model, inputs, output)
         elif output is not None and announces_exchange(model):
-            self._turns.after_forward()
+            self._counter.after_forward()
 
     # --- once per exchange, on all ranks
 

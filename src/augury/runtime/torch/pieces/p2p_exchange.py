@@ -1,7 +1,7 @@
 """Between two ranks: each sends the other its share of a piece, and adds what comes.
 
 The bytes are those of an all-reduce, and so are the sums to the bit, but there is no second round
-and nobody takes turns: shares follow each other on one connection without a gap, in the order in
+and nobody takes counter: shares follow each other on one connection without a gap, in the order in
 which they are sent, and neither rank has to have its own ready to take the other's in. A gloo
 all-reduce costs some milliseconds beyond its bytes where ranks have few cores.
 """
@@ -23,7 +23,7 @@ EPOCHS = 1 << 12
 """Tags are numbers of 31 bits."""
 
 
-class Swap:
+class PeerExchange:
     """``epoch``: how many there have been on this group, the same on both ranks: what nobody sends
     any more is not to be taken for what another one waits for."""
 
@@ -64,11 +64,11 @@ class Swap:
         """The first one. Two steps may be under way, no more."""
         return (2 * self._epoch + step % 2) * MAX_PIECES
 
-    def send(self, number: int) -> Coming:
+    def send(self, number: int) -> IncomingPiece:
         own = self._buffers.pieces[number]
         with unrecorded():
             self._going.append(self._group.send(own, self._other, self._first_tag + number))
-        return Coming(self._coming[number], self._buffers.arriving[number], own)
+        return IncomingPiece(self._coming[number], self._buffers.arriving[number], own)
 
     def end(self) -> None:
         """Until everything has left, too."""
@@ -91,7 +91,7 @@ def unrecorded() -> Iterator[None]:
         torch.autograd._enable_record_function(True)
 
 
-class Coming:
+class IncomingPiece:
     """To be waited for once, as for a work of torch's."""
 
     def __init__(self, work: Any, place: Any, own: Any) -> None:

@@ -20,7 +20,7 @@ from augury.core.enums import OpKind
 from augury.core.plan.plan import FIRST_OPS, LAST_OPS, CommunicationSection, Order
 from augury.runtime.meter import Meter
 from augury.runtime.torch.pieces.buffers import PieceBuffers
-from augury.runtime.torch.pieces.p2p_exchange import Swap
+from augury.runtime.torch.pieces.p2p_exchange import PeerExchange
 from augury.runtime.torch.ranks.groups import PieceGroup
 
 LOOK_AHEAD = 4
@@ -46,7 +46,7 @@ class Sender:
         self._order: Order = section.order
         self._buffers = buffers
         self._group = group
-        self._swap = Swap(group, buffers, epoch) if buffers.is_apart else None
+        self._peer = PeerExchange(group, buffers, epoch) if buffers.is_apart else None
         self._meter = meter
         self._on_issue, self._on_arrival = on_issue, on_arrival
         pieces = self._order.pieces
@@ -73,8 +73,8 @@ class Sender:
         """A new backward: nothing is there yet."""
         self.finish()
         self._reset(start_ns)
-        if self._swap is not None:
-            self._meter.work(self._swap.begin, self._meter.arrivals())
+        if self._peer is not None:
+            self._meter.work(self._peer.begin, self._meter.arrivals())
 
     def _reset(self, start_ns: int) -> None:
         self._start_ns = start_ns
@@ -90,7 +90,7 @@ class Sender:
     @property
     def tells(self) -> bool:
         """Whether what is under way can be asked; else only who waits is told."""
-        return self._swap is None
+        return self._peer is None
 
     @property
     def is_done(self) -> bool:
@@ -141,9 +141,9 @@ class Sender:
     def _issue(self, number: int, op: OpKind) -> None:
         if op in FIRST_OPS:
             self._meter.work(self._on_issue, self._members[number])
-        if self._swap is not None:
+        if self._peer is not None:
             self._meter.note_issue(number)
-            self._works[number] = [self._meter.work(self._swap.send, number)]
+            self._works[number] = [self._meter.work(self._peer.send, number)]
             return
         if op is OpKind.ALL_REDUCE:
             works = [self._group.all_reduce(self._buffers.pieces[number])]
@@ -207,8 +207,8 @@ class Sender:
 
     def finish(self) -> None:
         """When all has arrived: until what was sent may be written over."""
-        if self._swap is not None:
-            self._meter.work(self._swap.end)
+        if self._peer is not None:
+            self._meter.work(self._peer.end)
 
 
 def has_ended(work: Any) -> bool:

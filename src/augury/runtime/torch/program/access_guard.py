@@ -54,7 +54,7 @@ def _harmless() -> frozenset[Any]:
     return frozenset(found)
 
 
-class Watch(TorchFunctionMode):
+class AccessGuard(TorchFunctionMode):
     """``touched`` is called with the key of what the program is about to look at, until it says
     that there is no need any more."""
 
@@ -105,7 +105,7 @@ class Watch(TorchFunctionMode):
     def call_ns(self) -> int:
         """What one call costs more, about. To be asked first where nothing is under way: what the
         system does for the network counts for whoever it interrupts."""
-        idle = Watch(self._touched)
+        idle = AccessGuard(self._touched)
         idle.watched = {0: 0}
         tensor = torch.zeros(1)
 
@@ -139,7 +139,7 @@ def _put_on(modes: list[Any]) -> None:
         torch._C._push_on_torch_function_stack(mode)
 
 
-class Habits:
+class AccessPattern:
     def __init__(self, rank: int) -> None:
         self._rank = rank
         self._num_steps = 0

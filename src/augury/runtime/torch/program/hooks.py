@@ -17,7 +17,7 @@ class Hook(functools.partial[None]):
         return getattr, (nullcontext(), "__exit__")
 
 
-class Replaced:
+class ReplacedMethod:
     """A method of one object, called as ``by(previous, args, options)``.
 
     It stays a method: learning-rate schedulers look into it.

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import torch
 
 
-class TakesTurns(Protocol):
+class ExchangeListener(Protocol):
     """Steps are exchanges, numbered from 1."""
 
     def begin_step(self, step: int) -> None:
@@ -22,8 +22,8 @@ class TakesTurns(Protocol):
         """All of its gradients have been made."""
 
 
-class Turns:
-    def __init__(self, model: Any, owner: TakesTurns) -> None:
+class ExchangeCounter:
+    def __init__(self, model: Any, owner: ExchangeListener) -> None:
         self._model = model
         self.owner = owner
         self.step = 0

@@ -11,28 +11,28 @@ from typing import Any
 
 from augury.runtime.torch.program.hooks import Hook
 from augury.runtime.torch.ranks.control import Control
-from augury.runtime.torch.ranks.exchange_counter import Turns, announces_exchange
+from augury.runtime.torch.ranks.exchange_counter import ExchangeCounter, announces_exchange
 
 REFUSES = 1 << 30
 MOST_STEPS = 50
 """Exchanges without an optimizer's step on some rank: the plan is given up."""
 
 
-class Muster:
+class ReadinessVote:
     def __init__(
         self,
         model: Any,
         control: Control,
         *,
-        on_ready: Callable[[Turns], None],
+        on_ready: Callable[[ExchangeCounter], None],
         on_refusal: Callable[[str], None],
     ) -> None:
         self.control = control
         self._on_ready, self._on_refusal = on_ready, on_refusal
         self._vote = 0
         self._count: Any = None
-        self._turns = Turns(model, self)
-        self._turns.watch_stock(True)
+        self._counter = ExchangeCounter(model, self)
+        self._counter.watch_stock(True)
         self._hook = model.register_forward_hook(Hook(self._after_forward))
 
     def be_ready(self) -> None:
@@ -43,7 +43,7 @@ class Muster:
 
     def _after_forward(self, model: Any, _inputs: Any, _output: Any) -> None:
         if announces_exchange(model):
-            self._turns.after_forward()
+            self._counter.after_forward()
 
     def end_step(self, _step: int) -> None:
         self._count = self.control.vote(self._vote)
@@ -56,7 +56,7 @@ class Muster:
         number = int(total.item())
         if number == self.control.group.size:
             self._leave()
-            self._on_ready(self._turns)
+            self._on_ready(self._counter)
         elif number >= REFUSES or step > MOST_STEPS:
             self._leave()
             self._on_refusal(
@@ -64,5 +64,5 @@ class Muster:
             )
 
     def _leave(self) -> None:
-        self._turns.watch_stock(False)
+        self._counter.watch_stock(False)
         self._hook.remove()
