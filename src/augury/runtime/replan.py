@@ -1,9 +1,9 @@
-"""Another plan when the network or backward is no longer what the plan was made for.
+"""Re-plans in the job when the network or backward has drifted from the plan's assumptions.
 
-Rank 0 observes; a process of its own searches, so that training does not wait; the trial in the job
-decides whether the new plan is worth following. After each search there is a pause, twice as long
-every time, and what was observed is the new reference: conditions that go back and forth do not
-make plans go back and forth with them.
+Rank 0 observes. A separate process searches, so that training does not wait. The trial in the job
+decides whether the new plan is followed. After each search there is a pause, twice as long every
+time, and the observed conditions become the reference: conditions that alternate do not make plans
+alternate.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from augury.runtime.say import say
 
 PAUSE_STEPS = 100
 WORTH = 0.97
-"""Of the evaluated step under the old order: a new plan must promise less."""
-_NOT_OURS = ("AUGURY_RECORD", "AUGURY_PLAN", "LD_PRELOAD", "PYTHONPATH")
+"""A new plan must be predicted below this share of the step under the old order."""
+_DROPPED_VARIABLES = ("AUGURY_RECORD", "AUGURY_PLAN", "LD_PRELOAD", "PYTHONPATH")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Answer:
 
 
 class Replanner:
-    """``is_here``: search at once, in this thread."""
+    """Detects drift and searches for a better plan. ``is_here``: search in this thread."""
 
     def __init__(self, *, is_here: bool = False) -> None:
         self._is_here = is_here
@@ -55,7 +55,7 @@ class Replanner:
         self._why = ""
 
     def watch(self, plan: Plan) -> None:
-        """This plan is followed from now on."""
+        """Observes the conditions of this plan from now on."""
         self.close()
         self._plan, self._section = plan, communication_of(plan)
         self._drift = Drift(self._section.problem)
@@ -67,11 +67,11 @@ class Replanner:
             self._search = None
 
     def look(self, meter: Meter) -> Answer | None:
-        """The outcome of a search that has ended. Never waits for one."""
+        """Returns the outcome of a finished search, if there is one. Never waits."""
         try:
             return self._look(meter)
         except Exception as error:
-            say(f"cannot plan anew: {error}")
+            say(f"re-planning failed and is switched off: {error}")
             self.close()
             self._plan = None
             return None
@@ -84,7 +84,7 @@ class Replanner:
             return self._found()
         for log in meter.log:
             if self._seen < log.step < meter.step:
-                # The first steps after a change say little.
+                # The first steps after a change are not representative.
                 is_settled = log.step >= self._quiet_until
                 if is_settled and len(log.issued_ns) == len(section.order.pieces):
                     drift.note(observe(log, section))
@@ -97,7 +97,7 @@ class Replanner:
         self._quiet_until = meter.step + self._pause_steps
         self._pause_steps *= 2
         if self._is_here:
-            return self._told(better_plan(plan, problem))
+            return self._answer(better_plan(plan, problem))
         self._search = _started(plan, problem)
         return None
 
@@ -110,19 +110,19 @@ class Replanner:
         content, trouble = search.communicate()
         if search.returncode:
             raise RuntimeError(trouble.decode(errors="replace").strip()[-300:])
-        return self._told(decode_plan(content) if content.strip() else None)
+        return self._answer(decode_plan(content) if content.strip() else None)
 
-    def _told(self, new: Plan | None) -> Answer:
+    def _answer(self, new: Plan | None) -> Answer:
         if new is None:
             say(f"{self._why}: no better order was found")
         else:
             num_pieces = len(communication_of(new).order.pieces)
-            say(f"{self._why}: planned anew, {num_pieces} pieces a step")
+            say(f"{self._why}: new plan with {num_pieces} pieces per step")
         return Answer(plan=new, reason=self._why)
 
 
 def better_plan(plan: Plan, problem: Problem) -> Plan | None:
-    """For the problem, by the policy that made the plan; None where it promises too little."""
+    """Returns a plan for the problem, made by the same policy; None where it gains too little."""
     from augury.schedule.evaluate import step_ns  # noqa: PLC0415
     from augury.schedule.policies.registry import find_policy  # noqa: PLC0415
     from augury.schedule.search.candidates import CandidateOrder, piece_candidates  # noqa: PLC0415
@@ -140,7 +140,7 @@ def better_plan(plan: Plan, problem: Problem) -> Plan | None:
     else:
         order = replace(policy.compile(problem), lanes=lanes)
         every = iter([CandidateOrder(family=section.family, order=order)])
-    # The groups that ranks have made together are for as many lanes.
+    # The process groups of the ranks exist for this number of lanes only.
     fitting = [one for one in every if one.order.lanes == lanes]
     if not fitting:
         return None
@@ -157,7 +157,7 @@ class _Asked(msgspec.Struct):
 
 
 def _started(plan: Plan, problem: Problem) -> subprocess.Popen[bytes]:
-    environment = {k: v for k, v in os.environ.items() if k not in _NOT_OURS}
+    environment = {k: v for k, v in os.environ.items() if k not in _DROPPED_VARIABLES}
     search = subprocess.Popen(
         [sys.executable, "-m", "augury.runtime.replan"],
         stdin=subprocess.PIPE,
@@ -177,7 +177,7 @@ def _started(plan: Plan, problem: Problem) -> subprocess.Popen[bytes]:
 
 
 def main() -> None:
-    """Reads a plan and a problem, writes a better plan or nothing."""
+    """Reads a plan and a problem from stdin, writes a better plan or nothing to stdout."""
     os.nice(10)
     asked = msgspec.json.decode(sys.stdin.buffer.read(), type=_Asked)
     found = better_plan(decode_plan(asked.plan.encode()), asked.problem)
