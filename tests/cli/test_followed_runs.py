@@ -127,7 +127,7 @@ def test_more_ranks_of_a_job_that_broadcasts_buffers(tmp_path: Path, run: Runner
 @pytest.mark.parametrize(
     ("each_step", "reason"),
     [
-        ("model.module.compile(backend='eager') if step == 1 else None", "it is compiled"),
+        ("model.module.compile(backend='eager') if step == 1 else None", "the model is compiled"),
         (
             "optimizer.register_step_post_hook(lambda *_: None) if step == 1 else None",
             "the optimizer has step hooks",

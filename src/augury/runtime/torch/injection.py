@@ -1,7 +1,7 @@
-"""Lets a program follow a plan that knows nothing of it: ``augury run --plan``.
+"""Applies a plan to an unchanged program: ``augury run --plan``.
 
-Runs before the program's first line, and only waits for torch to come. A program that it cannot
-help it leaves alone, and says why.
+It runs before the program's first line and waits until torch is imported. Where a plan cannot be
+followed, the program stays unchanged and the reason is printed.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from augury.runtime.torch.training import Scheduled
 
 VARIABLE = "AUGURY_PLAN"
-"""Where the launcher tells its processes of the plan's file."""
+"""Environment variable with the path of the plan."""
 TRIAL_VARIABLE = "AUGURY_PLAN_TRIAL"
-"""``0``: the plan is followed without a trial."""
+"""Environment variable; ``0``: the plan is followed without a trial."""
 
 
 def arrange(path: str | None = None) -> None:
-    """For the plan in that file, or the one that the launcher told of, if any."""
+    """Prepares to follow the plan in that file, or the one that the launcher set, if any."""
     path = path or os.environ.get(VARIABLE)
     if path:
         has_trial = os.environ.get(TRIAL_VARIABLE) != "0"
@@ -50,7 +50,8 @@ class Follower:
         self._models: list[weakref.ref[Any]] = []
         self._readiness: ReadinessVote | None = None
         self._optimizer: Any = None
-        """Kept: the program may replace it before all ranks are ready."""
+        """The model's optimizer, kept because the program may replace it before all ranks are
+        ready."""
         self._hook: Any = None
         self._reason: str | None = None
         """Why this rank cannot follow the plan."""
@@ -59,7 +60,7 @@ class Follower:
         board.is_trial_due = True
 
     def on_ddp(self, module: ModuleType) -> None:
-        """Ranks wrap their models together, so this is where they can agree."""
+        """Ranks wrap their models together, so they can agree at this point."""
         kind = module.DistributedDataParallel
         was = kind.__init__
 
@@ -86,10 +87,10 @@ class Follower:
         from augury.runtime.torch.ranks.readiness import ReadinessVote  # noqa: PLC0415
 
         if self._is_read:
-            return  # which of several models is trained is seen later
+            return  # which of several models is trained is known later
         reason = why_no_model(model)
         if reason is not None and not model_of_all(model):
-            self._refuse(reason)  # ranks that are not of its group know nothing of it
+            self._refuse(reason)  # ranks outside of its group do not take part
             return
         self._is_read = True
         try:
@@ -99,7 +100,7 @@ class Follower:
             reason = str(error)
         reason = agree_in_time("plan", reason, self._plan)
         if reason is not None or self._plan is None:
-            self._refuse(reason or "it could not be read")
+            self._refuse(reason or "the plan could not be read")
             return
         board.status = PlanStatus(has_trial=self._has_trial, digest=plan_digest(self._plan))
         self._readiness = ReadinessVote(
@@ -110,12 +111,12 @@ class Follower:
         )
 
     def _before_step(self, optimizer: Any, _args: Any, _options: Any) -> None:
-        """By then the program is what it is going to be."""
+        """At the first optimizer step the program is set up completely."""
         models = [model for one in self._models if (model := one()) is not None]
         parameters = {id(p) for group in optimizer.param_groups for p in group["params"]}
         trained = [m for m in models if any(id(p) in parameters for p in m.parameters())]
         if models and not trained:
-            return  # another optimizer's step may come
+            return  # the step of another optimizer may follow
         self._hook.remove()
         if self._readiness is None:
             if not models:
@@ -143,7 +144,7 @@ class Follower:
         return why_never(trained[0], optimizer) or why_not(trained[0], self._plan)
 
     def _follow(self, model: weakref.ref[Any], counter: ExchangeCounter) -> None:
-        """All ranks are at the same exchange of gradients."""
+        """Takes the plan: all ranks are at the same exchange of gradients."""
         from augury.runtime.torch.training import Scheduled  # noqa: PLC0415
         from augury.runtime.trial import TrialRules  # noqa: PLC0415
 
@@ -164,18 +165,19 @@ class Follower:
     def _refuse(self, reason: str) -> None:
         from augury.runtime.plan_reports import refuse_plan  # noqa: PLC0415
 
-        # All ranks hear of a refusal; the one that refused has said why, and keeps that.
+        # All ranks learn of a refusal; the rank that refused has printed its own reason.
         refuse_plan(self._reason or reason, is_said=self._reason is None and _rank() == 0)
 
 
 def tell_refusals() -> None:
-    """To the recorder of this process, when it asks; imports no framework before."""
+    """Lets the recorder of this process ask why no plan would be followed. Imports no framework
+    before the recorder asks."""
     board.refusals = _refusals
 
 
 def _refusals(models: Sequence[Any], optimizers: Sequence[Any]) -> list[str]:
-    """Why no plan of pieces would be followed, each as the end of a sentence; ``models``: those
-    that DistributedDataParallel wraps."""
+    """Returns the reasons why no plan of pieces would be followed; ``models``: those wrapped by
+    DistributedDataParallel."""
     from augury.runtime.torch.program.compatibility import why_never  # noqa: PLC0415
 
     if len(models) != 1:
@@ -200,7 +202,7 @@ def model_of_all(model: Any) -> bool:
 
 def no_gain(plan: Plan) -> str | None:
     is_useless = plan.prediction is not None and plan.prediction.gain_pct <= 0
-    return "it predicts no gain" if is_useless else None
+    return "the plan predicts no gain" if is_useless else None
 
 
 def _rank() -> int:

@@ -22,40 +22,46 @@ class BackwardListener(Protocol):
 
 
 class BackwardHook:
-    """Of the outermost calls only: recomputation has some of its own."""
+    """Reports the start, end and failure of every backward that the program calls.
 
-    def __init__(self, told: BackwardListener) -> None:
-        self._told = told
+    Only outermost calls are reported: recomputation calls backward too. Autograd's own callbacks
+    come too early to enter a torch function mode, since it restores the thread's state after them,
+    and do not come at all when backward fails. So both functions that programs call are replaced:
+    where the program has a mode of its own, ``Tensor.backward`` is called without that mode."""
+
+    def __init__(self, listener: BackwardListener) -> None:
+        self._listener = listener
         self._is_on = True
         self._is_inside = False
         self._replaced: list[tuple[Any, str, Any, Any]] = []
         for owner, name in _PLACES:
             was = getattr(owner, name)
-            new = self._telling(was)
+            new = self._reporting(was)
             setattr(owner, name, new)
             self._replaced.append((owner, name, was, new))
 
-    def _telling(self, was: Any) -> Any:
+    def _reporting(self, was: Any) -> Any:
         @functools.wraps(was)
         def backward(*args: Any, **options: Any) -> Any:
             if not self._is_on or self._is_inside or torch._C._current_graph_task_id() != -1:
                 return was(*args, **options)
             self._is_inside = True
-            self._told.before_backward()
+            self._listener.before_backward()
             try:
                 result = was(*args, **options)
-            except BaseException:  # an interrupt as well
-                self._told.failed_backward()
+            except BaseException:  # also an interrupt
+                self._listener.failed_backward()
                 raise
             finally:
                 self._is_inside = False
-            self._told.after_backward()
+            self._listener.after_backward()
             return result
 
         return backward
 
     def remove(self) -> None:
-        """Where somebody else has wrapped them since, they only tell nothing any more."""
+        """Restores the functions. Where another wrapper was put around one, it stays without
+        effect."""
         self._is_on = False
         for owner, name, was, new in self._replaced:
             if getattr(owner, name) is new:

@@ -1,8 +1,8 @@
-"""The steps of a training that follows a plan.
+"""Reacts to the program's gradients, backward passes, optimizer steps and forwards under a plan.
 
-Backward ends with gradients in flight. ``step`` says that updates are due. Until the next forward
-of the model begins, a read of a parameter or a gradient waits for everything; in forward, it waits
-for what is read. When forward ends nothing is in flight.
+Backward ends with gradients in flight. ``step`` makes updates due. Until the next forward of the
+model begins, an access to a parameter or a gradient waits for everything; in forward, it waits for
+the accessed parameter only. When forward ends nothing is in flight.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from augury.runtime.torch.step_states import (
 
 
 class PlannedSteps:
-    """One training under one plan at a time: ``exchange`` is None while stock DDP runs."""
+    """The steps of one training under one plan at a time."""
 
     def __init__(
         self, model: Any, optimizer: Any, updates: Updates, counter: ExchangeCounter, rank: int
@@ -45,7 +45,7 @@ class PlannedSteps:
         self._aliases = Aliases()
         self._began_ns = 0
         self._task = -1
-        """The backward at whose end ``_end_backward`` is called."""
+        """Id of the backward at whose end ``_end_backward`` is called."""
         self._asked_to_sync = True
         self._accesses = AccessPattern(rank)
         self.gradient_hooks: GradientHooks | None = None
@@ -75,12 +75,12 @@ class PlannedSteps:
             self.gradient_hooks.keep_last()
 
     def follow(self, exchange: GradientExchange | None) -> None:
-        """From now on; nothing may be in flight."""
+        """Uses an exchange from now on; None: stock DDP. Nothing may be in flight."""
         self._driver.exchange = exchange
         self._states.leave(ProgramState.ANNOUNCED | ProgramState.FORWARD)
         self._guard.stop()
         if exchange is not None:
-            _ = self._guard.call_ns  # measured now
+            _ = self._guard.call_ns  # measured while nothing is in flight
             self._aliases = Aliases(exchange.parameters)
 
     # --- backward
@@ -97,17 +97,17 @@ class PlannedSteps:
             self._queue_end()
             is_seen = self._states.is_in_backward
             self._driver.begin(exchange, self._began_ns if is_seen else None)
-        # Between layers, whose data is what caches hold, every call of ours is a slow one.
+        # Between layers the caches hold the layers' data, so every call here is slow.
         if exchange.meter.is_counting:
             exchange.meter.own(self._put, exchange, parameter)
         else:
             self._put(exchange, parameter)
         if not exchange.sender.waiting_for and self._task != torch._C._current_graph_task_id():
-            self._queue_end()  # the first gradient was another backward's, or of one inside it
+            self._queue_end()  # the first gradient came from another backward, or a nested one
 
     def _refuse_late(self, exchange: GradientExchange, parameter: Any) -> None:
-        """A second backward of one forward brings a gradient that was taken for unused: stock DDP
-        fails as well."""
+        """Raises where a second backward computes a gradient that counted as unused, as stock DDP
+        does."""
         if exchange.was_filled(parameter):
             raise RuntimeError(
                 "a parameter got its gradient after the exchange of this step: run one backward "
@@ -115,7 +115,7 @@ class PlannedSteps:
             )
 
     def _queue_end(self) -> None:
-        """``_end_backward`` is called when the backward that runs now has ended."""
+        """Calls ``_end_backward`` when the running backward has ended."""
         self._task = torch._C._current_graph_task_id()
         torch.autograd.Variable._execution_engine.queue_callback(self._end_backward)
 
@@ -130,7 +130,7 @@ class PlannedSteps:
         exchange.put(number, own_gradient(parameter, self._model.gradient_as_bucket_view))
 
     def _end_backward(self) -> None:
-        """Autograd has done everything that it could do."""
+        """Autograd has finished a backward."""
         exchange = self._driver.exchange
         if exchange is None or self.phase is not ExchangePhase.FILLING:
             return
@@ -140,18 +140,18 @@ class PlannedSteps:
             return
         self._driver.fill(exchange)
         if not is_seen:
-            self._driver.flush()  # nothing can be watched from here
+            self._driver.flush()  # accesses cannot be observed from here
 
     def before_backward(self) -> None:
         if self.phase in FLUSHABLE:
-            self._driver.flush()  # it may add to gradients that are not the means yet
+            self._driver.flush()  # backward may add to gradients that are not averaged yet
         if self._states.is_announced and self.gradient_hooks is not None:
             self.gradient_hooks.keep_last()
         self._states.enter(ProgramState.BACKWARD)
         self._began_ns = time.perf_counter_ns()
 
     def failed_backward(self) -> None:
-        """Without a gradient nothing has happened. With some, other ranks count on the rest."""
+        """Gives the exchange up if it has begun: other ranks wait for the missing gradients."""
         self._states.leave(ProgramState.BACKWARD)
         exchange = self._driver.exchange
         if exchange is not None and self.phase is ExchangePhase.FILLING:
@@ -164,9 +164,9 @@ class PlannedSteps:
             return
         if exchange.sender.waiting_for:
             if not self._model.find_unused_parameters:
-                exchange.end_part()  # another backward may bring the others
+                exchange.end_part()  # another backward may compute the others
                 return
-            # Whether an unused parameter has a gradient is for all ranks to say.
+            # All ranks together decide whether an unused parameter has a gradient.
             self._driver.fill(exchange)
             self._driver.flush()
             return
@@ -189,7 +189,7 @@ class PlannedSteps:
                 self._guard.stop()
             return True
         if torch._C._current_graph_task_id() != -1:
-            return False  # backward itself may
+            return False  # an access of backward itself
         self._accesses.note("step" if self.phase is ExchangePhase.DUE else "backward")
         self._driver.flush()
         return True
@@ -203,7 +203,7 @@ class PlannedSteps:
             return previous(*args, **options)
         if self.phase is ExchangePhase.FILLING:
             # As with stock DDP, gradients stay on this rank, and the next forward fails.
-            self._driver.give_up(exchange, "backward did not make all gradients")
+            self._driver.give_up(exchange, "backward did not compute all gradients")
             return previous(*args, **options)
         if (
             self.phase is ExchangePhase.DUE
@@ -238,13 +238,13 @@ class PlannedSteps:
             with undisturbed():
                 exchange.swap_out(kept)
         self._states.make_due()
-        # Parameters are up to date; gradients are given their means when they are read.
+        # Parameters are up to date; gradients are set to the means when they are read.
         self._driver.watch(exchange, parameters=False)
         return result
 
     def _step_later(self, exchange: GradientExchange) -> None:
         with self._updates.announced():
-            # Hooks of the program may have looked at gradients, or changed them.
+            # Hooks of the program may have read or changed gradients.
             if self.phase is not ExchangePhase.SENT or exchange.was_edited():
                 self._driver.flush()
                 self._updates.step_whole()
@@ -260,7 +260,7 @@ class PlannedSteps:
     def on_zero_grad(
         self, previous: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
     ) -> Any:
-        """Asks for every ``grad``, which does no harm: spared the watching."""
+        """Calls ``zero_grad`` without the guard: it reads every ``grad``, which is harmless."""
         with torch._C.DisableTorchFunction():
             return previous(*args, **options)
 
@@ -279,7 +279,7 @@ class PlannedSteps:
             self.module_hooks.attach()
         is_wanted = announces_exchange(model)
         if self.phase is ExchangePhase.FILLING and is_wanted:
-            self._driver.give_up(exchange, "backward did not make all gradients")
+            self._driver.give_up(exchange, "backward did not compute all gradients")
         if self.phase is ExchangePhase.PARTLY_UPDATED or (is_wanted and self.phase in LOST):
             raise self._driver.lost_error()
         if self.phase is ExchangePhase.SENT:
@@ -314,14 +314,14 @@ class PlannedSteps:
             exchange.meter.own(self._wait_for, exchange, parameter_ids)
 
     def _step_aside(self) -> None:
-        """An evaluation: it is to be computed as without a plan. The next training forward takes
-        it up again."""
+        """Removes hooks for an evaluation, which runs as without a plan. The next training forward
+        attaches them again."""
         if self.phase is ExchangePhase.PARTLY_UPDATED:
             raise self._driver.lost_error()
         if self.phase in COMPUTED:
             self._accesses.note("step" if self.phase is ExchangePhase.DUE else "backward")
             self._driver.flush()
-        self._guard.stop()  # a mode that noticed something itself is put on again behind that
+        self._guard.stop()  # torch re-enters a mode after its own callback
         if self.module_hooks is not None:
             self.module_hooks.remove()
 

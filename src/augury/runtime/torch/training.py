@@ -1,8 +1,8 @@
-"""A Plan inside the training of one model by one optimizer.
+"""Applies a Plan to the training of one model by one optimizer, and switches modes.
 
-DistributedDataParallel stays what the program uses. Under the plan's pieces its reduction is off:
-hooks send gradients as the plan says, ``optimizer.step()`` says that updates are due, and they are
-done as gradients arrive, at the latest when the next forward needs them. Modes change before a
+The program keeps using DistributedDataParallel. Under the plan's pieces DDP's reduction is off:
+hooks send gradients in the order of the plan, ``optimizer.step()`` makes updates due, and they are
+applied as gradients arrive, at the latest when the next forward needs them. Modes change before a
 forward that announces an exchange of gradients, at the same exchange on all ranks.
 """
 
@@ -57,9 +57,9 @@ def schedule_training(
     log_every: int = 4,
     searches_here: bool = False,
 ) -> Scheduled:
-    """Called by all ranks, between steps. With ``trial``, the plan is compared with stock DDP
-    first. Where the plan cannot be followed, all ranks stay with stock DDP, and it is said why.
-    ``searches_here``: another plan is searched for by the training thread."""
+    """Applies a plan; all ranks call this between steps. With ``trial``, the plan is compared with
+    stock DDP first. Where the plan cannot be followed, all ranks keep stock DDP and rank 0 prints
+    why. ``searches_here``: the training thread itself searches for new plans."""
     scheduled = Scheduled(
         model,
         optimizer,
@@ -73,8 +73,8 @@ def schedule_training(
 
 
 class Scheduled:
-    """``plan`` is None while stock DDP runs, and ``reason`` why, unless that was asked for or a
-    trial decided it."""
+    """A training under a plan. ``plan`` is None while stock DDP runs; ``reason`` states why the
+    plan was refused, if it was."""
 
     def __init__(
         self,
@@ -99,10 +99,10 @@ class Scheduled:
         self._steps = PlannedSteps(model, optimizer, self._updates, self._counter, self._rank)
         self._meter = Meter(num_pieces=0, num_gradients=0)
         self._groups: dict[int, PieceGroup] = {}
-        """By how many pieces they may have in flight at once."""
+        """Process groups by number of lanes."""
         self._decision = PlanDecision(self._rank, trial, replan=replan, searches_here=searches_here)
         self._parameters: list[Any] = []
-        """In the order of the plan's gradients."""
+        """The parameters in the order of the plan's gradients."""
         self._mode = TrainingMode.STOCK
         self._exchange: GradientExchange | None = None
         self._buckets: LiveBuckets | None = None
@@ -124,23 +124,23 @@ class Scheduled:
 
     @property
     def log(self) -> list[StepLog]:
-        """The last steps that were looked at: every ``log_every``-th."""
+        """The last logged steps: every ``log_every``-th step is logged."""
         return self._meter.log
 
     @property
     def own_share(self) -> float | None:
-        """What following a plan takes itself, of the CPU time of the main thread and as a share of
-        the step; None where ``log_every`` is 0 or 1, or few steps have been done."""
+        """CPU time of the runtime itself on the main thread, as a share of the step; None where
+        ``log_every`` is 0 or 1, or after few steps."""
         return self._meter.own_share
 
     def flush(self) -> None:
-        """Waits for what is in flight and applies what is due: parameters and gradients are then
+        """Waits for everything in flight and applies due updates. Parameters and gradients are then
         as stock DDP would have left them."""
         self._steps.flush()
 
     def quiesce(self) -> None:
-        """Waits until nothing of the runtime's own is in flight on this rank. A rank that has
-        failed before has nothing that can be waited for."""
+        """Waits until nothing of the runtime is in flight on this rank. After a failure there is
+        nothing to wait for."""
         with suppress(Exception):
             self.flush()
             if self._control is not None:
@@ -149,7 +149,7 @@ class Scheduled:
     # --- called by all ranks together
 
     def switch(self, plan: Plan | None) -> None:
-        """To another plan, or to stock DDP: by all ranks, between steps."""
+        """Switches to a plan, or with None to stock DDP. All ranks call this between steps."""
         self.flush()
         self._decision.choose_stock()
         self._enter(TrainingMode.STOCK)
@@ -170,7 +170,7 @@ class Scheduled:
             self._enter(self._decision.target)
 
     def adopt(self, plan: Plan) -> None:
-        """The same where all ranks have agreed already."""
+        """Takes a plan that all ranks have agreed on."""
         self._adopt(plan)
 
     def refuse(self, reason: str) -> None:
@@ -178,7 +178,7 @@ class Scheduled:
         self._decision.refuse(reason)
 
     def close(self) -> None:
-        """Stock DDP from now on; nothing of this is left."""
+        """Returns to stock DDP and removes all hooks."""
         try:
             self.flush()
         finally:
@@ -213,7 +213,7 @@ class Scheduled:
             raise InputError(reason, remedy="make a plan for this training")
 
     def _adopt(self, plan: Plan) -> None:
-        """From the next step on. Makes all that ranks have to make together."""
+        """Takes a plan from the next step on. Creates all that ranks must create together."""
         self._control = self._control or Control(ControlGroup(self._model))
         section = communication_of(plan)
         lanes = section.order.lanes
@@ -241,13 +241,13 @@ class Scheduled:
         self._decision.take(plan, from_step=from_step, can_change_buckets=can_change)
 
     def _enter(self, mode: TrainingMode) -> None:
-        """Local, between steps."""
+        """Changes the mode of this rank, between steps."""
         if mode is self._mode and (mode is not TrainingMode.PLANNED or self._exchange is not None):
             return
         self._steps.flush()
         is_announced = self._counter.is_expected or self._steps.is_expected
         if self._counter.is_expected and self._buckets is not None:
-            # The reducer waits for gradients of a forward without a backward.
+            # The reducer still expects the gradients of a forward that had no backward.
             caps = self._decision.caps_bytes if self._mode is TrainingMode.BUCKETS else None
             self._buckets.use(caps, is_renewed=True)
         for hook in self._planned_hooks:
@@ -257,7 +257,7 @@ class Scheduled:
         if mode is TrainingMode.PLANNED:
             self._follow()
         elif self._buckets is not None:
-            # A reducer notes which parameters are used while it is not, and asks for all of them.
+            # A reducer that was not in use has a wrong record of used parameters.
             is_misled = mode is not self._mode and self._model.find_unused_parameters
             caps = self._decision.caps_bytes if mode is TrainingMode.BUCKETS else None
             self._buckets.use(caps, is_renewed=is_misled)
@@ -270,9 +270,9 @@ class Scheduled:
             board.status = msgspec.structs.replace(board.status, mode=mode)
 
     def _announce(self) -> None:
-        """A forward before the change of mode announced an exchange. Stock DDP reduces the
-        gradients of the next backward then, even under ``no_sync``. Where parameters may be
-        unused, only that forward's output could tell which."""
+        """Announces an exchange again in the new mode. Stock DDP then reduces the gradients of the
+        next backward, even under ``no_sync``. Where parameters may be unused, only the output of
+        that forward shows which."""
         if self._mode is TrainingMode.PLANNED:
             self._steps.expect()
         elif not self._model.find_unused_parameters:
@@ -303,7 +303,7 @@ class Scheduled:
 
     def _before_forward(self, model: Any, inputs: Any) -> None:
         restore_sync(model)
-        # The first one of a step: passes without an exchange are part of it, and what they use.
+        # The first forward of a step: passes without an exchange belong to that step too.
         if torch.is_grad_enabled() and not (
             self._steps.phase in (*LOST, ExchangePhase.FILLING) or model._join_config.enable
         ):
@@ -339,12 +339,12 @@ class Scheduled:
         if unfit is None:
             self._decision.note_new(plan, reason, from_step=step + 1)
             self._take(plan, from_step=step + 1)
-        elif self._rank == 0:  # the search knows nothing of types; all ranks find the same
+        elif self._rank == 0:  # the search knows no types; all ranks decide alike
             say(f"the new plan is not followed: {unfit}")
 
 
 def _expected_ns(section: CommunicationSection) -> tuple[int, ...]:
-    """When pieces should have arrived, for the log alone."""
+    """Returns the predicted arrivals of pieces, for the log only."""
     with suppress(Exception):
         from augury.schedule.evaluate import evaluate  # noqa: PLC0415
 

@@ -19,7 +19,8 @@ from augury.core.quiesce import at_rest
 
 
 class AtExit:
-    """Does not keep what it is for."""
+    """Flushes a training when the program ends, and quiesces it before measurements. It keeps no
+    reference to the training."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = weakref.ref(handle)
@@ -43,8 +44,8 @@ class AtExit:
 
 
 class BeforeProfilersStop:
-    """Calls ``quiesce`` first, from the moment it is made until it is removed. Every profiler of
-    torch stops through this method."""
+    """Calls ``quiesce`` before a torch profiler stops, until it is removed. Every profiler of torch
+    stops through this method."""
 
     def __init__(self, quiesce: Callable[[], None]) -> None:
         self._quiesce = quiesce
@@ -60,7 +61,7 @@ class BeforeProfilersStop:
         self._new = profile.__exit__ = stop
 
     def remove(self) -> None:
-        """Left, without effect, where another wrapper has been put around it since."""
+        """Restores the method; without effect where another wrapper was put around it."""
         self._is_on = False
         if profile.__exit__ is self._new:
             profile.__exit__ = self._was

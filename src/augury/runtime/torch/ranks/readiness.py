@@ -1,7 +1,7 @@
-"""Waits, under stock DDP, until every rank knows which optimizer trains the model.
+"""A vote of all ranks, under stock DDP, on whether each knows the optimizer of the model.
 
-Ranks need not take their first optimizer step together: one may skip a batch. So at the end of each
-exchange of gradients they vote, and read the outcome at the start of the next.
+Ranks need not take their first optimizer step together: one may skip a batch. So they vote at the
+end of each exchange of gradients and read the outcome at the start of the next.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from augury.runtime.torch.ranks.exchange_counter import ExchangeCounter, announc
 
 REFUSES = 1 << 30
 MOST_STEPS = 50
-"""Exchanges without an optimizer's step on some rank: the plan is given up."""
+"""Number of exchanges without an optimizer step on some rank after which the plan is refused."""
 
 
 class ReadinessVote:
+    """Calls ``on_ready`` once all ranks are ready, or ``on_refusal`` once a rank refuses."""
+
     def __init__(
         self,
         model: Any,
@@ -60,7 +62,9 @@ class ReadinessVote:
         elif number >= REFUSES or step > MOST_STEPS:
             self._leave()
             self._on_refusal(
-                "a rank cannot follow it" if number >= REFUSES else "a rank takes no steps"
+                "another rank cannot follow the plan"
+                if number >= REFUSES
+                else "a rank takes no optimizer steps"
             )
 
     def _leave(self) -> None:
