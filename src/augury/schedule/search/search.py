@@ -1,4 +1,4 @@
-"""The search for an order: gaps filled in several ways, the rest cut for each, the best refined."""
+"""The search for an order: fills gaps in several ways, cuts the rest, refines the best."""
 
 from __future__ import annotations
 
@@ -19,26 +19,27 @@ from augury.schedule.search.search_inputs import Floats, Terms, terms_of
 from augury.schedule.search.tail_phase import cut_rest
 
 GOOD_ENOUGH = 1.001
-"""Of the bound: cuts are not moved further then."""
+"""Factor on the bound below which cuts are not moved any more."""
 SMALLER = 1.6
 LEAST_SHARE = 1 / 400
-"""How message sizes are tried with a parameter server, down to which share of the largest."""
+"""Factor between message sizes that are tried with a parameter server, and the least size as a
+share of the largest."""
 MOST_TRIES = 120
 BESIDE = 1.003
-"""How far what deadlines say may lie from what evaluation says."""
+"""Factor by which steps from deadlines may exceed evaluated steps."""
 _SLACK_BYTES = 1e-6
-"""So that a size which was computed from bytes gives those bytes again."""
+"""Slack against rounding, so that a size computed from bytes gives those bytes again."""
 
 
 class Kind(NamedTuple):
-    """Of orders to look for."""
+    """Assumptions of one pass of the search."""
 
     share_behind: float
-    """Of the updates behind a gradient, how many will be done after it has come."""
+    """Share of the updates of later gradients that is done after a gradient has arrived."""
     slower: float
-    """How much slower than foretold the network may be in gaps."""
+    """Factor by which the network may be slower than assumed, in gaps."""
     width: int
-    """How many of them."""
+    """Number of ways to keep."""
 
 
 KINDS = (Kind(1.0, 1.0, 2), Kind(1.0, 1.25, 1), Kind(1.0, 1.6, 1), Kind(0.0, 1.0, 1))
@@ -61,7 +62,7 @@ class Search:
                     new = self._judged(laying)
                     if better(best, new) is new:
                         best, best_size_ns = new, most_ns
-        # Only a step that is certain is held against the bound.
+        # Only a step without spread is compared with the bound.
         good_enough_ns = 0.0 if is_spread(self.problem) else GOOD_ENOUGH * self.bound_ns
         best = improve(self.judge, best, good_enough_ns=good_enough_ns, most_tries=MOST_TRIES)
         return with_urgent_pulls(self.judge, best)
@@ -95,7 +96,7 @@ class Search:
     def _laid(
         self, tail_ns: Floats, way: Filled, most_ns: float, best: ScoredOrder
     ) -> Laying | None:
-        """None if the rest cannot be cut so that it would beat the best so far."""
+        """Returns None if no cut of the rest can beat the best order so far."""
         laying = Laying(self.terms)
         for now_ns, room_ns in way.messages:
             laying.fill_gap(now_ns, room_ns, most_ns)
@@ -116,8 +117,8 @@ class Search:
         return laying
 
     def _sizes(self, way: Filled, best_size_ns: float) -> Iterator[float]:
-        """With a parameter server small messages are pulled while others are pushed. Once some
-        size was best, only its neighbours are tried in other ways."""
+        """Yields message sizes to try. With a parameter server small messages are pulled while
+        others are pushed. Once a size was best, only its neighbours are tried."""
         if not self.terms.is_served:
             yield inf
         elif best_size_ns:
@@ -131,6 +132,8 @@ class Search:
 
 
 class Laying:
+    """Lays a line of bytes message by message, the most urgent bytes first."""
+
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
         self._left_bytes = terms.size_bytes.copy()
@@ -143,8 +146,8 @@ class Laying:
         return (self._left_bytes * self.terms.ns_per_byte).astype(np.float64)
 
     def fill_gap(self, now_ns: float, room_ns: float, most_ns: float = inf) -> None:
-        """What is there ``now_ns``, as much as fits; in equal messages of at most ``most_ns``,
-        whose overheads take their share of the room."""
+        """Lays as many released bytes as fit, in equal messages of at most ``most_ns`` whose
+        overheads use part of the room."""
         terms = self.terms
         there = np.flatnonzero((terms.release_ns <= now_ns) & (self._left_bytes > 0))
         there_ns = int(self._left_bytes[there].sum()) * terms.ns_per_byte
@@ -157,20 +160,20 @@ class Laying:
         self._cuts.append(self._laid_bytes)
 
     def lay_rest(self, sizes_ns: Sequence[float]) -> None:
-        """All that is left, in messages of these sizes, and one more if there still is any."""
+        """Lays all remaining bytes, in messages of these sizes, and the rest in one more."""
         ends_bytes = np.cumsum(sizes_ns) / self.terms.ns_per_byte + _SLACK_BYTES
         self._cuts += (self._laid_bytes + ends_bytes).tolist()
         self._lay(np.flatnonzero(self._left_bytes), inf)
 
     def line(self) -> tuple[Line, I8]:
-        """With its cuts."""
+        """Returns the line and its cuts."""
         runs = np.array(self._runs, np.int32)
         line = Line(runs, np.array(self._ends, np.int64), self.terms.item_bytes[runs])
         cuts = np.array([cut for cut in self._cuts if cut < self._laid_bytes], np.int64)
         return line, line.aligned(cuts)
 
     def _lay(self, places: I8, room_bytes: float) -> None:
-        """Whole runs as long as there is room; of the next one as many items as fit."""
+        """Lays whole runs while they fit, then as many items of the next run as fit."""
         lefts, items = self._left_bytes[places], self.terms.item_bytes[places]
         ends = np.cumsum(lefts)
         num_whole = int(np.searchsorted(ends, room_bytes, side="right"))
