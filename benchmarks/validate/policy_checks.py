@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from augury.core.plan.plan import Mode
+from augury.core.plan.plan import Mode, communication_of
 from augury.core.plan.plan_file import load_plan
 from benchmarks.testbed.bed import Bed
 from benchmarks.validate.checks import Check
@@ -43,7 +43,7 @@ def plan_in(folder: Path) -> Path | None:
     """Of a measured case: the first that is not stock DDP's, ours before others."""
     for policy in ("augury", "prophet", "p3"):
         path = folder / f"{policy}.plan.json"
-        if path.exists() and load_plan(path).mode is Mode.PIECES:
+        if path.exists() and communication_of(load_plan(path)).mode is Mode.PIECES:
             return path
     return None
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from augury.core.plan.plan import Mode
+from augury.core.plan.plan import Mode, communication_of
 from augury.core.plan.plan_file import load_plan
-from augury.runtime.torch.training import best_caps
+from augury.runtime.plan_decision import best_caps
 from benchmarks.testbed.bed import Bed
 from benchmarks.testbed.trial import has_trial
 from benchmarks.validate.job import (
@@ -149,11 +149,12 @@ def labels_of(paths: Mapping[str, Path]) -> dict[str, str]:
         plan = load_plan(path) if path.exists() else None
         if plan is None:
             labels[policy] = STOCK
-        elif plan.mode is not Mode.DDP_BUCKETS:
+        elif communication_of(plan).mode is not Mode.DDP_BUCKETS:
             labels[policy] = policy
         else:
             buckets = [
-                sorted(part.gradient for part in piece.slices) for piece in plan.order.pieces
+                sorted(part.gradient for part in piece.slices)
+                for piece in communication_of(plan).order.pieces
             ]
             labels[policy] = first.setdefault(json.dumps(buckets), policy)
     return labels
@@ -162,7 +163,7 @@ def labels_of(paths: Mapping[str, Path]) -> dict[str, str]:
 def _trial_buckets(ours: Path) -> list[Block]:
     """The bucket list that the trial compares with a plan in pieces."""
     plan = load_plan(ours)
-    caps = best_caps(plan) if plan.mode is Mode.PIECES else ()
+    caps = best_caps(plan) if communication_of(plan).mode is Mode.PIECES else ()
     return [Block(label=TRIAL_BUCKETS, words=_caps(caps))] if caps else []
 
 
@@ -174,9 +175,9 @@ def _words(policy: str, path: Path) -> str:
     """What is stock DDP is measured as stock DDP."""
     if policy == STOCK:
         return "default"
-    plan = load_plan(path)
-    if plan.mode is Mode.DDP_BUCKETS:
-        return _caps(plan.bucket_caps_bytes)
+    section = communication_of(load_plan(path))
+    if section.mode is Mode.DDP_BUCKETS:
+        return _caps(section.bucket_caps_bytes)
     return f"plan={path}"
 
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from augury.core.enums import OpKind
-from augury.core.plan.plan import Mode, Plan
+from augury.core.plan.plan import Mode, Plan, communication_of
 from augury.core.plan.plan_file import save_plan
 from augury.core.trace.trace import Trace
 from augury.ingest.open_run import open_run
 from augury.schedule.policies.registry import find_policy
 from tests.capture.jobs import start_ranks, write_training
 from tests.cli.conftest import Runner
-from tests.runtime.plans import plan_for
+from tests.runtime.plans import plan_for, with_order
 from tests.runtime.test_run_plan import SIZES
 
 pytest.importorskip("torch")
@@ -40,13 +40,13 @@ def record(folder: Path, plan: Plan, num_ranks: int, *, has_trial: bool = False)
 @pytest.mark.parametrize("num_ranks", [2, 3])
 @pytest.mark.parametrize("has_barrier", [False, True])
 def test_pieces(tmp_path: Path, run: Runner, num_ranks: int, has_barrier: bool) -> None:
-    plan = replace(plan_for(SIZES), num_ranks=num_ranks)
-    plan = replace(plan, order=replace(plan.order, has_barrier=has_barrier))
+    plan = plan_for(SIZES, num_ranks=num_ranks)
+    plan = with_order(plan, has_barrier=has_barrier)
     folder = record(tmp_path, plan, num_ranks)
     trace = open_run(folder)
     kind = OpKind.SEND if num_ranks == 2 else OpKind.ALL_REDUCE
     # It may be planned anew meanwhile.
-    assert len(plan.order.pieces) in _num_sent(trace, kind)
+    assert len(communication_of(plan).order.pieces) in _num_sent(trace, kind)
     every_verb(run, folder)
     slower = run("whatif", folder, "--latency", "+20ms", "--json")
     assert json.loads(slower.out)["gain_pct"] < 0
@@ -64,9 +64,11 @@ def test_planned_buckets(tmp_path: Path, run: Runner) -> None:
 def test_halves_and_lanes(
     tmp_path: Path, run: Runner, policy: str, lanes: int, num_ranks: int
 ) -> None:
-    plan = replace(plan_for(SIZES), num_ranks=num_ranks)
-    order = find_policy(policy).compile(plan.problem)
-    every_verb(run, record(tmp_path, replace(plan, order=replace(order, lanes=lanes)), num_ranks))
+    plan = plan_for(SIZES, num_ranks=num_ranks)
+    section = communication_of(plan)
+    order = replace(find_policy(policy).compile(section.problem), lanes=lanes)
+    plan = replace(plan, communication=replace(section, order=order))
+    every_verb(run, record(tmp_path, plan, num_ranks))
 
 
 def test_a_run_that_began_with_a_trial(tmp_path: Path, run: Runner) -> None:
@@ -125,7 +127,7 @@ def test_more_ranks_of_a_job_that_broadcasts_buffers(tmp_path: Path, run: Runner
 @pytest.mark.parametrize(
     ("each_step", "reason"),
     [
-        ("model.module.compile(backend='eager') if step == 1 else None", "it is compiled"),
+        ("model.module.compile(backend='eager') if step == 1 else None", "the model is compiled"),
         (
             "optimizer.register_step_post_hook(lambda *_: None) if step == 1 else None",
             "the optimizer has step hooks",

@@ -14,9 +14,10 @@ from msgspec.structs import replace as changed
 from augury.build.recorded.recorded_graph import build_recorded
 from augury.core.graph.graph import Graph
 from augury.core.graph.graph_file import save_graph
-from augury.core.plan.plan import Mode, Order
+from augury.core.plan.plan import Mode, Order, communication_of
 from augury.core.plan.plan_file import load_plan
 from augury.core.trace.trace_file import write_trace
+from augury.ingest.run_files import run_digest
 from augury.passes import communication_order
 from augury.report import schedule_result
 from augury.schedule.policies.registry import POLICIES
@@ -98,16 +99,19 @@ def test_the_best_becomes_a_plan(run: Runner, folder: Path, tmp_path: Path) -> N
     assert outcome.code == 0
     assert "next: augury run --plan plan.json -- torchrun" in outcome.out
     plan = load_plan(tmp_path / "plan.json")
+    section = communication_of(plan)
     document = asked(run, folder, "-o", "plan.json", "--force")
     assert document["plan"] == "plan.json"
-    assert plan.order.policy == document["best"]
+    assert section.order.policy == document["best"]
     assert plan.num_ranks == 2
-    assert plan.foretold is not None
-    assert plan.foretold.baseline_ns == document["baseline_step_ns"]
-    assert plan.foretold.gain_pct == pytest.approx(
+    assert plan.prediction is not None
+    assert plan.prediction.baseline_ns == document["baseline_step_ns"]
+    assert plan.prediction.without_ns == {"communication": document["baseline_step_ns"]}
+    assert plan.run_digest == run_digest(folder)
+    assert plan.prediction.gain_pct == pytest.approx(
         max(one["gain_pct"] for one in document["policies"])
     )
-    assert {gradient.name for gradient in plan.problem.gradients} == {
+    assert {gradient.name for gradient in section.problem.gradients} == {
         f"parameter{i}" for i in range(4)
     }
     refused(run("schedule", folder, "-o", "plan.json"), 2)
@@ -120,9 +124,9 @@ def test_low_risk_stays_with_ddp(run: Runner, tmp_path: Path) -> None:
     document = asked(run, folder, "--low-risk", "-o", "plan.json")
     assert "ddp-list" in [one["policy"] for one in document["policies"]]
     assert all(one["is_stock_ddp"] and one["has_barrier"] for one in document["policies"])
-    plan = load_plan(tmp_path / "plan.json")
-    assert plan.mode is Mode.DDP_BUCKETS
-    assert sum(plan.bucket_caps_bytes) == 10_000_000
+    section = communication_of(load_plan(tmp_path / "plan.json"))
+    assert section.mode is Mode.DDP_BUCKETS
+    assert sum(section.bucket_caps_bytes) == 10_000_000
     refused(run("schedule", folder, "--low-risk", "--policy", "p3"), 2)
 
 

@@ -12,9 +12,20 @@ import pytest
 
 from augury.core.enums import OpKind
 from augury.core.errors import InputError, UsageError
-from augury.core.plan.plan import Foretold, Mode, Order, Piece, Plan, Slice
+from augury.core.plan.plan import (
+    CommunicationSection,
+    Mode,
+    Order,
+    Piece,
+    PlanPrediction,
+    PlanSection,
+    Slice,
+    communication_of,
+    communication_plan,
+    parameters_digest,
+)
 from augury.core.plan.plan_file import decode_plan, encode_plan, load_plan, save_plan
-from augury.core.plan.plan_spec import wrong_with
+from augury.core.plan.plan_spec import order_errors
 from augury.core.plan.problem import Gradient, Network, Problem, Scheme
 
 PROBLEM = Problem(
@@ -32,27 +43,38 @@ PIECES = (
     Piece(op=OpKind.ALL_REDUCE, slices=(HALVES[1],)),
     Piece(op=OpKind.ALL_REDUCE, slices=(FIRST, HALVES[0]), not_before_ns=95),
 )
-PLAN = Plan(
+SECTION = CommunicationSection(
     mode=Mode.PIECES,
-    num_ranks=2,
     problem=PROBLEM,
     order=Order(policy="augury", pieces=PIECES, has_barrier=False, window_bytes=1 << 20),
-    foretold=Foretold(baseline_ns=300, step_ns=200, interval_ns=(190, 210), bound_ns=180),
+    replay_ratios={"urgent": 1.1},
+)
+PLAN = communication_plan(
+    SECTION,
+    num_ranks=2,
+    run_digest="0" * 64,
+    prediction=PlanPrediction(
+        baseline_ns=300,
+        step_ns=200,
+        interval_ns=(190, 210),
+        bound_ns=180,
+        without_ns={PlanSection.COMMUNICATION: 300},
+    ),
 )
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     save_plan(PLAN, tmp_path / "plan.json")
     assert load_plan(tmp_path / "plan.json") == PLAN
-    assert PLAN.foretold is not None
-    assert PLAN.foretold.gain_pct == pytest.approx(100 / 3)
+    assert PLAN.prediction is not None
+    assert PLAN.prediction.gain_pct == pytest.approx(100 / 3)
 
 
 def test_a_file_names_what_it_does(tmp_path: Path) -> None:
     save_plan(PLAN, tmp_path / "plan.json")
     document = json.loads((tmp_path / "plan.json").read_text())
-    assert document["schema_version"] == 1
-    assert document["plan"]["order"]["pieces"][0]["op"] == "all_reduce"
+    assert document["schema_version"] == 2
+    assert document["plan"]["communication"]["order"]["pieces"][0]["op"] == "all_reduce"
 
 
 def test_nothing_is_overwritten_by_accident(tmp_path: Path) -> None:
@@ -71,27 +93,27 @@ def test_what_is_no_plan_is_told_in_words(content: bytes) -> None:
 
 
 def _piece(number: int, **changes: Any) -> Callable[[dict[str, Any]], None]:
-    return lambda plan: plan["order"]["pieces"][number].update(changes)
+    return lambda plan: plan["communication"]["order"]["pieces"][number].update(changes)
 
 
 def _gradient(**changes: Any) -> Callable[[dict[str, Any]], None]:
-    return lambda plan: plan["problem"]["gradients"][1].update(changes)
+    return lambda plan: plan["communication"]["problem"]["gradients"][1].update(changes)
 
 
 def _slice(**changes: Any) -> Callable[[dict[str, Any]], None]:
-    return lambda plan: plan["order"]["pieces"][0]["slices"][0].update(changes)
+    return lambda plan: plan["communication"]["order"]["pieces"][0]["slices"][0].update(changes)
 
 
 HOSTILE = {
     "no ranks": lambda plan: plan.update(num_ranks=0),
-    "a mode of its own": lambda plan: plan.update(mode="whatever"),
-    "buckets without sizes": lambda plan: plan.update(mode="ddp-buckets"),
+    "a mode of its own": lambda plan: plan["communication"].update(mode="whatever"),
+    "buckets without sizes": lambda plan: plan["communication"].update(mode="ddp-buckets"),
     "a piece that is none": _piece(0, op="explode"),
     "a number for a kind": _piece(0, op=3),
     "an empty piece": _piece(0, slices=[]),
-    "a window of nothing": lambda plan: plan["order"].update(window_bytes=0),
-    "nothing under way": lambda plan: plan["order"].update(lanes=0),
-    "threads without number": lambda plan: plan["order"].update(lanes=1 << 30),
+    "a window of nothing": lambda plan: plan["communication"]["order"].update(window_bytes=0),
+    "nothing under way": lambda plan: plan["communication"]["order"].update(lanes=0),
+    "threads without number": lambda plan: plan["communication"]["order"].update(lanes=1 << 30),
     "a piece of the past": _piece(0, not_before_ns=-1),
     "half of another scheme": _piece(0, op="push"),
     "a second half without a first": _piece(0, op="all_gather", after=5),
@@ -107,9 +129,33 @@ HOSTILE = {
     "needed after forward": _gradient(need_ns=51),
     "an update that takes back time": _gradient(update_ns=-1),
     "a text for a number": _gradient(need_ns="soon"),
-    "a network that gains time": lambda plan: plan["problem"]["network"].update(ns_per_byte=-1),
-    "not a number": lambda plan: plan["problem"]["network"].update(latency_ns=None),
-    "nothing to send": lambda plan: plan["problem"].update(gradients=[]),
+    "a network that gains time": lambda plan: plan["communication"]["problem"]["network"].update(
+        ns_per_byte=-1
+    ),
+    "not a number": lambda plan: plan["communication"]["problem"]["network"].update(
+        latency_ns=None
+    ),
+    "nothing to send": lambda plan: plan["communication"]["problem"].update(gradients=[]),
+    "other parameters": _gradient(name="renamed"),
+    "no fingerprint": lambda plan: plan.update(parameters_digest=""),
+    "a digest that is none": lambda plan: plan.update(run_digest="../../etc"),
+    "an unknown framework": lambda plan: plan.update(framework="abacus"),
+    "an unknown section": lambda plan: plan.update(exploit={}),
+    "a section that is not applied": lambda plan: plan.update(fusion={}),
+    "an applied section that is missing": lambda plan: plan.update(
+        applied=["communication", "fusion"]
+    ),
+    "a section applied twice": lambda plan: plan.update(applied=["communication"] * 2),
+    "no section": lambda plan: plan.update(communication=None, applied=[]),
+    "a section that is a number": lambda plan: plan.update(
+        fusion=7, applied=["communication", "fusion"]
+    ),
+    "bucket sizes of zero": lambda plan: plan["communication"].update(bucket_caps_bytes=[0]),
+    "a negative ratio": lambda plan: plan["communication"].update(replay_ratios={"urgent": -1}),
+    "a negative prediction": lambda plan: plan["prediction"].update(step_ns=-1),
+    "a prediction without a missing section": lambda plan: plan["prediction"].update(
+        without_ns={"fusion": 1}
+    ),
 }
 
 
@@ -132,11 +178,39 @@ def test_halves_of_a_parameter_server(tmp_path: Path) -> None:
         for place, piece in enumerate(reversed(PIECES))
     )
     order = Order(policy="p3", pieces=pushes + pulls, has_barrier=False)
-    assert not list(wrong_with(order, served))
-    save_plan(replace(PLAN, problem=served, order=order), tmp_path / "plan.json")
-    assert load_plan(tmp_path / "plan.json").order == order
+    assert not list(order_errors(order, served))
+    section = replace(SECTION, problem=served, order=order)
+    save_plan(communication_plan(section, num_ranks=2), tmp_path / "plan.json")
+    assert communication_of(load_plan(tmp_path / "plan.json")).order == order
     without = replace(order, pieces=pushes + pulls[:1])
-    assert any("not sent exactly once" in wrong for wrong in wrong_with(without, served))
+    assert any("not sent exactly once" in wrong for wrong in order_errors(without, served))
+
+
+def test_a_plan_of_an_older_version_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    document = json.loads(encode_plan(PLAN))
+    document["schema_version"] = 1
+    (tmp_path / "plan.json").write_text(json.dumps(document))
+    with pytest.raises(InputError, match="made by an older Augury") as caught:
+        load_plan(tmp_path / "plan.json")
+    assert "run `augury schedule RUN -o plan.json` again" in str(caught.value.remedy)
+
+
+def test_sections_to_come_are_kept_and_applied_in_the_stated_order(tmp_path: Path) -> None:
+    plan = replace(
+        PLAN,
+        precision={"layers": ["fc"]},
+        applied=(PlanSection.PRECISION, PlanSection.COMMUNICATION),
+    )
+    save_plan(plan, tmp_path / "plan.json")
+    assert load_plan(tmp_path / "plan.json") == plan
+    assert plan.sections == (PlanSection.COMMUNICATION, PlanSection.PRECISION)
+
+
+def test_the_fingerprint_depends_on_names_and_sizes_but_not_on_their_order() -> None:
+    parameters = [("a", 8, 4), ("b", 16, 4)]
+    assert parameters_digest(parameters) == parameters_digest(parameters[::-1])
+    for other in ([("a", 8, 4), ("c", 16, 4)], [("a", 8, 4), ("b", 20, 4)], parameters[:1]):
+        assert parameters_digest(parameters) != parameters_digest(other)
 
 
 def test_missing_files_are_told(tmp_path: Path) -> None:

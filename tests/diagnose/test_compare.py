@@ -14,7 +14,16 @@ import pytest
 from augury.core.enums import OpKind
 from augury.core.errors import InputError
 from augury.core.measured_step import measured_run
-from augury.core.plan.plan import Foretold, Mode, Order, Piece, Plan, Slice
+from augury.core.plan.plan import (
+    CommunicationSection,
+    Mode,
+    Order,
+    Piece,
+    Plan,
+    PlanPrediction,
+    Slice,
+    communication_plan,
+)
 from augury.core.plan.plan_file import plan_digest
 from augury.core.plan.plan_status import ModeTime, PlanStatus, Replan, TrainingMode, TrialResult
 from augury.core.plan.problem import Gradient, Network, Problem
@@ -57,16 +66,19 @@ def plan_of(baseline_ns: int, step_ns: int, *, width: float = 0.01) -> Plan:
         network=Network(ns_per_byte=1.0),
     )
     whole = (Slice(gradient=0, offset_bytes=0, size_bytes=8),)
-    return Plan(
+    section = CommunicationSection(
         mode=Mode.PIECES,
-        num_ranks=2,
         problem=problem,
         order=Order(
             policy="augury",
             pieces=(Piece(op=OpKind.ALL_REDUCE, slices=whole),),
             has_barrier=False,
         ),
-        foretold=Foretold(
+    )
+    return communication_plan(
+        section,
+        num_ranks=2,
+        prediction=PlanPrediction(
             baseline_ns=baseline_ns,
             step_ns=step_ns,
             interval_ns=(round(step_ns * (1 - width)), round(step_ns * (1 + width))),

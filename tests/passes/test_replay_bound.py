@@ -72,9 +72,9 @@ def check(found: Assessment) -> None:
         assert_released_first(result.released, one.transferred)
     for piece in result.pieces:
         assert piece.release_ns <= piece.start_ns <= piece.end_ns <= piece.arrive_ns
-    foretold = found.plan().foretold
-    assert foretold is not None
-    assert foretold.bound_ns == result.bound_ns
+    prediction = found.plan().prediction
+    assert prediction is not None
+    assert prediction.bound_ns == result.bound_ns
     assert 0 <= result.headroom_pct <= 100
 
 

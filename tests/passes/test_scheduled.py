@@ -288,7 +288,7 @@ def test_orders_for_other_gradients_are_refused() -> None:
     order = POLICIES[0].compile(other)
     with pytest.raises(InputError, match="other gradients"):
         apply_order(graph, costs, other, order)
-    with pytest.raises(InputError, match="no order of pieces"):
+    with pytest.raises(InputError, match="invalid order of pieces"):
         apply_order(graph, costs, problem, order)
     bare, whole = graph.evolve(gradients=graph.gradients.empty()), POLICIES[0].compile(problem)
     with pytest.raises(InputError, match="which bucket"):

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from augury.core.enums import OpKind
-from augury.core.plan.plan import Mode, Order, Piece, Plan, Slice
+from augury.core.plan.plan import (
+    CommunicationSection,
+    Mode,
+    Order,
+    Piece,
+    Plan,
+    Slice,
+    communication_of,
+    communication_plan,
+)
 from augury.core.plan.problem import Gradient, Network, Problem
 
 
 def plan_for(
-    sizes: dict[str, int], *, mode: Mode = Mode.PIECES, caps: tuple[int, ...] = ()
+    sizes: dict[str, int],
+    *,
+    mode: Mode = Mode.PIECES,
+    caps: tuple[int, ...] = (),
+    num_ranks: int = 2,
 ) -> Plan:
-    """Of gradients in the order of forward, with as many bytes; two halves of each, for two
-    ranks."""
+    """Of gradients in the order of forward, with as many bytes; two halves of each."""
     last = len(sizes)
     problem = Problem(
         gradients=tuple(
@@ -33,10 +48,17 @@ def plan_for(
         for offset_bytes, part_bytes in ((0, half), (half, size_bytes - half)):
             part = Slice(gradient=number, offset_bytes=offset_bytes, size_bytes=part_bytes)
             pieces.append(Piece(op=OpKind.ALL_REDUCE, slices=(part,)))
-    return Plan(
+    section = CommunicationSection(
         mode=mode,
-        num_ranks=2,
         problem=problem,
         order=Order(policy="augury", pieces=tuple(reversed(pieces)), has_barrier=False),
         bucket_caps_bytes=caps,
     )
+    return communication_plan(section, num_ranks=num_ranks)
+
+
+def with_order(plan: Plan, **changes: Any) -> Plan:
+    """Returns the plan with fields of its order changed."""
+    section = communication_of(plan)
+    section = replace(section, order=replace(section.order, **changes))
+    return replace(plan, communication=section)

@@ -6,28 +6,30 @@ from dataclasses import replace
 
 import pytest
 
+from augury.core.plan.plan import communication_of
 from augury.runtime.monitor import LOOK_BACK_STEPS, Drift, observe
 from tests.runtime.plans import plan_for
 from tests.runtime.test_replan import log_of
 
 PLAN = plan_for({"a": 80_000, "b": 40_000})
+SECTION = communication_of(PLAN)
 
 
 @pytest.mark.parametrize("slower", [0.5, 1.0, 3.0])
 def test_the_rate_is_seen_through_pieces_that_overlap(slower: float) -> None:
-    seen = observe(log_of(PLAN, slower=slower), PLAN)
-    assert seen.ns_per_byte == pytest.approx(slower * PLAN.problem.network.ns_per_byte, rel=0.01)
+    seen = observe(log_of(PLAN, slower=slower), SECTION)
+    assert seen.ns_per_byte == pytest.approx(slower * SECTION.problem.network.ns_per_byte, rel=0.01)
 
 
 def test_pieces_that_were_not_seen_tell_nothing() -> None:
     log = replace(log_of(PLAN), arrived_ns=[-1] * 4)
-    assert observe(log, PLAN).ns_per_byte is None
+    assert observe(log, SECTION).ns_per_byte is None
 
 
 def _drift(*logs: dict[str, float]) -> Drift:
-    drift = Drift(PLAN.problem)
+    drift = Drift(SECTION.problem)
     for options in logs:
-        drift.note(observe(log_of(PLAN, **options), PLAN))
+        drift.note(observe(log_of(PLAN, **options), SECTION))
     return drift
 
 
@@ -42,7 +44,7 @@ def test_steps_that_are_off_on_both_sides_are_no_drift() -> None:
 def test_half_the_rate_is_noticed_in_the_second_step() -> None:
     drift = _drift({"slower": 1.0}, {"slower": 2.0})
     assert drift.changed_problem() is None
-    drift.note(observe(log_of(PLAN, slower=2.0), PLAN))
+    drift.note(observe(log_of(PLAN, slower=2.0), SECTION))
     problem = drift.changed_problem()
     assert problem is not None
     assert problem.network.ns_per_byte == pytest.approx(2.0, rel=0.01)
@@ -64,10 +66,10 @@ def test_a_longer_backward_waits_until_the_network_was_seen() -> None:
     late = replace(log_of(PLAN, stretch=2.0), arrived_ns=[-1] * 4)
     drift = _drift()
     for _ in range(3):
-        drift.note(observe(late, PLAN))
+        drift.note(observe(late, SECTION))
         assert drift.changed_problem() is None
     for _ in range(2):
-        drift.note(observe(log_of(PLAN, stretch=2.0, slower=3.0), PLAN))
+        drift.note(observe(log_of(PLAN, stretch=2.0, slower=3.0), SECTION))
     problem = drift.changed_problem()
     assert problem is not None
     assert problem.network.ns_per_byte == pytest.approx(3.0, rel=0.01)
@@ -78,8 +80,8 @@ def test_a_network_that_is_never_seen_does_not_hide_a_longer_backward() -> None:
     drift = _drift()
     for _ in range(LOOK_BACK_STEPS):
         assert drift.changed_problem() is None
-        drift.note(observe(late, PLAN))
+        drift.note(observe(late, SECTION))
     problem = drift.changed_problem()
     assert problem is not None
-    assert problem.network == PLAN.problem.network
+    assert problem.network == SECTION.problem.network
     assert problem.backward_ns == 400_000

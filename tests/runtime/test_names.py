@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from augury.capture.torch.modules import find_modules  # noqa: E402
-from augury.runtime.torch.parameter_names import matched, own_parameters  # noqa: E402
+from augury.runtime.torch.program.parameter_names import matched, own_parameters  # noqa: E402
 
 
 class Model(torch.nn.Module):

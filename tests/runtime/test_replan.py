@@ -7,30 +7,29 @@ from dataclasses import replace
 
 import pytest
 
-from augury.core.plan.plan import Plan
-from augury.core.plan.plan_spec import wrong_with
+from augury.core.plan.plan import Plan, communication_of
+from augury.core.plan.plan_spec import order_errors
 from augury.runtime.meter import Meter, StepLog
 from augury.runtime.replan import PAUSE_STEPS, Replanner, better_plan
 from augury.schedule.evaluate import step_ns
 from augury.schedule.search.candidates import piece_candidates
-from tests.runtime.plans import plan_for
+from tests.runtime.plans import plan_for, with_order
 
 PLAN = plan_for({"a": 800_000, "b": 400_000, "c": 800_000})
-BAD = replace(
-    PLAN,
-    order=replace(
-        PLAN.order,
-        pieces=tuple(replace(one, not_before_ns=9_000_000) for one in PLAN.order.pieces),
-    ),
+SECTION = communication_of(PLAN)
+PROBLEM = SECTION.problem
+BAD = with_order(
+    PLAN, pieces=tuple(replace(one, not_before_ns=9_000_000) for one in SECTION.order.pieces)
 )
 """It waits for nothing: any other order is better."""
 
 
 def log_of(plan: Plan, *, step: int = 1, slower: float = 1.0, stretch: float = 1.0) -> StepLog:
     """Pieces that follow each other on the link, which is as slow as said."""
-    problem = plan.problem
+    section = communication_of(plan)
+    problem = section.problem
     now, issued, arrived = 0.0, [], []
-    for piece in plan.order.pieces:
+    for piece in section.order.pieces:
         issued.append(max(0, int(now) - 1000))
         now += problem.network.overhead_ns
         now += slower * problem.network.ns_per_byte * piece.size_bytes
@@ -47,7 +46,9 @@ def log_of(plan: Plan, *, step: int = 1, slower: float = 1.0, stretch: float = 1
 
 def _meter(plan: Plan, slower: list[float]) -> Meter:
     """Every fourth step was looked at."""
-    meter = Meter(num_pieces=len(plan.order.pieces), num_gradients=len(plan.problem.gradients))
+    section = communication_of(plan)
+    num_gradients = len(section.problem.gradients)
+    meter = Meter(num_pieces=len(section.order.pieces), num_gradients=num_gradients)
     meter.log += [log_of(plan, step=4 * (n + 1), slower=factor) for n, factor in enumerate(slower)]
     meter.step = 4 * len(slower) + 1
     return meter
@@ -58,13 +59,13 @@ def test_a_plan_for_what_was_observed(capsys: pytest.CaptureFixture[str]) -> Non
     planner.watch(BAD)
     found = planner.look(_meter(BAD, [1.0, 3.0, 3.0]))
     assert found is not None
-    new, why = found.plan, found.reason
-    assert new is not None
+    assert found.plan is not None
+    new, why = communication_of(found.plan), found.reason
     assert new.problem.network.ns_per_byte == pytest.approx(3.0, rel=0.01)
-    assert not list(wrong_with(new.order, new.problem))
-    assert step_ns(new.problem, new.order) < step_ns(new.problem, BAD.order)
+    assert not list(order_errors(new.order, new.problem))
+    assert step_ns(new.problem, new.order) < step_ns(new.problem, communication_of(BAD).order)
     assert "the network takes 3 times as long as planned" in why
-    assert "planned anew" in capsys.readouterr().err
+    assert "new plan with" in capsys.readouterr().err
 
 
 def test_conditions_that_go_back_and_forth_make_one_plan() -> None:
@@ -81,7 +82,7 @@ def test_conditions_that_go_back_and_forth_make_one_plan() -> None:
 
 
 def test_no_plan_where_none_is_better(capsys: pytest.CaptureFixture[str]) -> None:
-    best = better_plan(BAD, BAD.problem)
+    best = better_plan(BAD, PROBLEM)
     assert best is not None
     planner = Replanner(is_here=True)
     planner.watch(best)
@@ -100,16 +101,18 @@ def test_one_odd_step_is_no_reason() -> None:
 
 def test_candidates_are_ranked_as_replay_has_shown() -> None:
     """A family that replays much slower than it is evaluated is not chosen."""
-    every = list(piece_candidates(PLAN.problem, 3))
+    every = list(piece_candidates(PROBLEM, 3))
     assert len({one.family for one in every}) == len(every)
-    best = min(every, key=lambda one: step_ns(PLAN.problem, one.order))
+    best = min(every, key=lambda one: step_ns(PROBLEM, one.order))
     equal = {one.family for one in every if one.order.pieces == best.order.pieces}
     ratios = {one.family: 5.0 if one.family in equal else 1.0 for one in every}
-    lanes_1 = replace(BAD, num_ranks=3, replay_ratios=ratios)
-    found = better_plan(lanes_1, PLAN.problem)
+    section = replace(communication_of(BAD), replay_ratios=ratios)
+    lanes_1 = replace(BAD, num_ranks=3, communication=section)
+    found = better_plan(lanes_1, PROBLEM)
     if found is not None:  # all candidates may be one order
-        assert found.family not in equal or len(equal) == len(every)
-        assert found.order.lanes == 1
+        new = communication_of(found)
+        assert new.family not in equal or len(equal) == len(every)
+        assert new.order.lanes == 1
 
 
 def test_a_search_does_not_hold_up_training() -> None:
@@ -124,13 +127,13 @@ def test_a_search_does_not_hold_up_training() -> None:
         time.sleep(0.1)
     assert found is not None
     assert found.plan is not None
-    assert found.plan.problem.network.ns_per_byte == pytest.approx(3.0, rel=0.01)
+    assert communication_of(found.plan).problem.network.ns_per_byte == pytest.approx(3.0, rel=0.01)
     planner.close()
 
 
 def test_a_search_that_fails_is_the_last(capsys: pytest.CaptureFixture[str]) -> None:
     planner = Replanner(is_here=True)
-    planner.watch(replace(BAD, order=replace(BAD.order, policy="unknown")))
+    planner.watch(with_order(BAD, policy="unknown"))
     assert planner.look(_meter(BAD, [3.0, 3.0])) is None
     assert planner.look(_meter(BAD, [3.0, 3.0])) is None
-    assert capsys.readouterr().err.count("cannot plan anew") == 1
+    assert capsys.readouterr().err.count("re-planning failed") == 1

@@ -13,9 +13,17 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from augury.core.enums import OpKind
-from augury.core.plan.plan import Mode, Order, Piece, Plan, Slice
+from augury.core.plan.plan import (
+    CommunicationSection,
+    Mode,
+    Order,
+    Piece,
+    Plan,
+    Slice,
+    communication_plan,
+)
 from augury.core.plan.problem import Gradient, Network, Problem
-from augury.runtime.torch.parameter_names import trained_parameters
+from augury.runtime.torch.program.parameter_names import trained_parameters
 from augury.runtime.torch.training import Scheduled, schedule_training
 from augury.runtime.trial import TrialRules
 
@@ -115,13 +123,13 @@ def plan_of(model: DistributedDataParallel, **options: Any) -> Plan:
     kind = options.pop("kind", variant.kind)
     has_buckets = kind == "buckets"
     order = order_of(problem, kind="release" if has_buckets else kind, **options)
-    return Plan(
+    section = CommunicationSection(
         mode=Mode.DDP_BUCKETS if has_buckets else Mode.PIECES,
-        num_ranks=dist.get_world_size(),
         problem=problem,
         order=order,
         bucket_caps_bytes=(1000, 20_000) if has_buckets else (),
     )
+    return communication_plan(section, num_ranks=dist.get_world_size())
 
 
 def follow(model: DistributedDataParallel, optimizer: Any, plan: Plan) -> Scheduled:

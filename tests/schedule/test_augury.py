@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from augury.core.plan.plan_spec import verify_order
 from augury.core.plan.problem import Scheme
 from augury.schedule.evaluate import Evaluator, step_ns
-from augury.schedule.exact import optimum
 from augury.schedule.lower_bound import lower_bound
 from augury.schedule.policies.augury import Augury
 from augury.schedule.policies.baselines import RIVALS
 from augury.schedule.search.byte_line import Line, flat_line
-from augury.schedule.search.robust_cost import what_may_be
+from augury.schedule.search.robust_cost import scenarios_of
 from augury.schedule.search.search import Search
 from tests.campaigns import campaign
+from tests.schedule.exact import optimum
 
 from .problems import problem_of, problems
 
@@ -103,7 +103,7 @@ def test_where_times_are_spread_the_mean_counts(number):
     verify_order(Augury().compile(spread), spread)
 
     def mean_ns(order):
-        return np.mean([step_ns(may_be, order) for may_be, _ in what_may_be(spread)])
+        return np.mean([step_ns(may_be, order) for may_be, _ in scenarios_of(spread)])
 
     careful, careless = Augury().compile(spread), Augury().compile(problem)
     assert mean_ns(careful) <= 1.002 * mean_ns(careless)

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from augury.core.plan.problem import Scheme
 from augury.schedule import least_step as least_step_module
 from augury.schedule.evaluate import step_ns
-from augury.schedule.exact import optimum
 from augury.schedule.lower_bound import lower_bound
 from augury.schedule.policies.registry import POLICIES
 from tests.campaigns import campaign
+from tests.schedule.exact import optimum
 
 from .orders import orders
 from .problems import problem_of, problems

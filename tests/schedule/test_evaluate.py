@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import augury
-from augury.build.scheduled import build_scheduled
 from augury.core.enums import OpKind
 from augury.core.errors import InputError
 from augury.core.plan.plan import Order, Piece
@@ -22,6 +21,7 @@ from augury.schedule.flat_arrays import flat_order, flat_problem
 from augury.schedule.order_parts import whole
 from augury.schedule.policies.registry import POLICIES
 from tests.campaigns import campaign
+from tests.schedule.scheduled_graph import build_scheduled
 
 from .orders import orders
 from .problems import problem_of, problems

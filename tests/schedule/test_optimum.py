@@ -13,10 +13,10 @@ from augury.core.errors import UsageError
 from augury.core.plan.plan import Order, Slice
 from augury.core.plan.plan_spec import verify_order
 from augury.schedule.evaluate import step_ns
-from augury.schedule.exact import optimum
 from augury.schedule.lower_bound import lower_bound
 from augury.schedule.order_parts import exchanged, whole
 from augury.schedule.policies.fifo import Fifo
+from tests.schedule.exact import optimum
 
 from .problems import problem_of, problems
 

@@ -51,7 +51,7 @@ def test_the_documented_one_loads(tmp_path: Path) -> None:
     ("changes", "words"),
     [
         ({"kind": "augury-plan"}, "not a scheduling problem"),
-        ({"schema_version": 2}, "schema 2"),
+        ({"schema_version": 2}, "schema version 2"),
         ({"num_ranks": 0}, "0 ranks"),
         ({"num_ranks": "two"}, "not a scheduling problem"),
         ({"problem": {"gradients": []}}, "not a scheduling problem"),

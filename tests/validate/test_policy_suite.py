@@ -17,7 +17,7 @@ from benchmarks.validate.policy_settings import ALL, CASES, FEW
 from benchmarks.validate.policy_suite import SCHEDULE, over_all
 from benchmarks.validate.rows import Row, summarize
 
-from augury.core.plan.plan import Mode, Plan
+from augury.core.plan.plan import CommunicationSection, Mode, communication_plan
 from augury.core.plan.plan_file import save_plan
 from augury.core.plan.problem import Gradient, Network, Problem
 from augury.schedule.policies.registry import find_policy
@@ -112,7 +112,13 @@ def test_same_buckets_have_one_label(tmp_path: Path) -> None:
         caps = tuple(piece.size_bytes for piece in order.pieces) if mode is Mode.DDP_BUCKETS else ()
         path = tmp_path / f"{label}.plan.json"
         save_plan(
-            Plan(mode=mode, num_ranks=2, problem=problem, order=order, bucket_caps_bytes=caps), path
+            communication_plan(
+                CommunicationSection(
+                    mode=mode, problem=problem, order=order, bucket_caps_bytes=caps
+                ),
+                num_ranks=2,
+            ),
+            path,
         )
         return path
 

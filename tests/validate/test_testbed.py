@@ -17,7 +17,7 @@ from benchmarks.testbed.loopback import Loopback
 from benchmarks.testbed.network import Network, can_make_networks
 from benchmarks.validate.measured import leftover_hooks
 
-from augury.core.plan.plan import Mode, Plan
+from augury.core.plan.plan import CommunicationSection, Mode, Plan, communication_plan
 from augury.core.plan.plan_file import save_plan
 from augury.core.plan.problem import Gradient, Problem
 from augury.core.plan.problem import Network as Link
@@ -145,7 +145,8 @@ def plan_for(model: str) -> Plan:
         network=Link(ns_per_byte=1.0),
     )
     order = find_policy("prophet").compile(problem)
-    return Plan(mode=Mode.PIECES, num_ranks=2, problem=problem, order=order)
+    section = CommunicationSection(mode=Mode.PIECES, problem=problem, order=order)
+    return communication_plan(section, num_ranks=2)
 
 
 @pytest.mark.more

@@ -181,8 +181,8 @@ def _run_here(words: list[str], settings: Settings, ending: Ending) -> NoReturn:
         run_python,
         tell_uncaught,
     )
-    from augury.runtime.refusals import tell_refusals
     from augury.runtime.torch.injection import arrange as arrange_plan
+    from augury.runtime.torch.injection import tell_refusals
 
     if ending.rank == 0:
         # Called after what the recorder does at the end, being registered before it.

@@ -11,7 +11,18 @@ from augury.cli.graphs import predicted_interval, replay_changed
 from augury.cli.progress import working
 from augury.core.enums import OpKind, ResourceKind
 from augury.core.errors import AuguryError
-from augury.core.plan.plan import FIRST_OPS, LAST_OPS, Foretold, Mode, Order, Plan, is_swapped
+from augury.core.plan.plan import (
+    FIRST_OPS,
+    LAST_OPS,
+    CommunicationSection,
+    Mode,
+    Order,
+    Plan,
+    PlanPrediction,
+    PlanSection,
+    communication_plan,
+    is_swapped,
+)
 from augury.core.plan.plan_spec import verify_order
 from augury.report.schedule_result import (
     Curve,
@@ -283,19 +294,24 @@ def plan_of(case: ScheduleCase, best: Assessed, bound_ns: int) -> Plan:
 
     caps = bucket_caps(case.problem, best.order)
     step_ns = best.result.step_ns
-    return Plan(
+    section = CommunicationSection(
         mode=Mode.PIECES if caps is None else Mode.DDP_BUCKETS,
-        num_ranks=case.num_ranks,
         problem=case.problem,
         order=best.order,
         bucket_caps_bytes=caps or (),
         family=best.family,
         replay_ratios=best.replay_ratios,
-        foretold=Foretold(
+    )
+    return communication_plan(
+        section,
+        num_ranks=case.num_ranks,
+        run_digest=case.run_digest,
+        prediction=PlanPrediction(
             baseline_ns=case.baseline_ns,
             step_ns=step_ns,
             interval_ns=best.result.interval_ns or (step_ns, step_ns),
             bound_ns=bound_ns,
+            without_ns={PlanSection.COMMUNICATION: case.baseline_ns},
         ),
     )
 

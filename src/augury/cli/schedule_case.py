@@ -53,6 +53,8 @@ class ScheduleCase:
     run: Representation | None = None
     """How well the recorded windows stand for the run."""
     measured_ns: int | None = None
+    run_digest: str = ""
+    """Digest of the recorded run's files; empty where there is no run."""
     rewritten: Callable[[Order], Graph] | None = None
     """The recorded graph under an order; none where nothing was recorded."""
     ledger: Ledger = field(default_factory=Ledger)
@@ -121,6 +123,7 @@ def _recorded(folder: Path, changes: Sequence[Change], max_bytes: int) -> Schedu
     from augury.build.recorded.forward_needs import forward_needs
     from augury.build.recorded.recorded_graph import build_recorded
     from augury.ingest.open_run import open_run
+    from augury.ingest.run_files import run_digest
 
     with working(f"reading {folder}"):
         trace = open_run(folder, max_bytes=max_bytes)
@@ -128,7 +131,11 @@ def _recorded(folder: Path, changes: Sequence[Change], max_bytes: int) -> Schedu
         recorded = build_recorded(trace)
         graph = build_unplanned(trace) if has_pieces(trace) else recorded
         case = _of_graph(graph, trace.calibration, forward_needs(trace), changes, recorded=recorded)
-    return replace(case, warnings=_warnings(trace))
+    return replace(
+        case,
+        run_digest=run_digest(folder, max_bytes=max_bytes),
+        warnings=_warnings(trace),
+    )
 
 
 def _warnings(trace: Trace) -> list[str]:

@@ -23,7 +23,7 @@ from augury.core.measured_step import (
     run_segments,
     student,
 )
-from augury.core.plan.plan import Plan
+from augury.core.plan.plan import Plan, communication_of
 from augury.core.plan.plan_status import ModeTime, TrainingMode, TrialResult, mode_of
 from augury.core.trace.trace import Trace
 from augury.costs.prediction_interval import BETWEEN_RUNS, combined
@@ -171,18 +171,18 @@ def _planned_time(trial: TrialResult | None, plan: Plan | None) -> ModeTime | No
 
 def judged_by(found: Comparison, plan: Plan) -> Comparison:
     """With what the plan predicted, as a share of what was measured before."""
-    if plan.foretold is None or plan.foretold.baseline_ns <= 0:
+    if plan.prediction is None or plan.prediction.baseline_ns <= 0:
         raise InputError(
             "the plan predicts nothing", remedy="make it from the run before: augury schedule -o"
         )
-    baseline_ns = plan.foretold.baseline_ns
-    share = plan.foretold.step_ns / baseline_ns
-    low, high = (edge / baseline_ns for edge in plan.foretold.interval_ns)
+    baseline_ns = plan.prediction.baseline_ns
+    share = plan.prediction.step_ns / baseline_ns
+    low, high = (edge / baseline_ns for edge in plan.prediction.interval_ns)
     measured = 1 - found.gain_pct / 100
     before_ns = found.before.step_ns
     return msgspec.structs.replace(
         found,
-        policy=plan.order.policy,
+        policy=communication_of(plan).order.policy,
         predicted_step_ns=round(before_ns * share),
         predicted_interval_ns=(round(before_ns * low), round(before_ns * high)),
         predicted_gain_pct=round(100 * (1 - share), 4),

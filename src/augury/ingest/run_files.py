@@ -7,6 +7,7 @@ from pathlib import Path
 
 from augury.core.errors import InputError, LimitError
 from augury.core.files import open_regular
+from augury.core.trace.trace_file import RUN_FILE, read_sources
 from augury.core.units import format_bytes
 
 MAX_RUN_BYTES = 16 << 30
@@ -66,3 +67,17 @@ def digests_of(folder: Path, budget: ReadBudget) -> dict[str, str]:
     if found:
         found["reader"] = str(READER_VERSION)
     return found
+
+
+def run_digest(folder: Path, *, max_bytes: int = MAX_RUN_BYTES) -> str:
+    """Returns one SHA-256 digest of all source files of a run.
+
+    Where they are gone, their digests are taken from ``run.json``. An imported run has no source
+    files: its digest is that of ``run.json``, which has checksums of all tables."""
+    sources = digests_of(folder, ReadBudget(folder, max_bytes)) or read_sources(folder)
+    sources.pop("reader", None)
+    if not sources:
+        with open_regular(folder / RUN_FILE) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    listed = "".join(f"{name}\0{digest}\n" for name, digest in sorted(sources.items()))
+    return hashlib.sha256(listed.encode(errors="surrogatepass")).hexdigest()

@@ -40,7 +40,7 @@ def _tell_refusals() -> None:
 
     def tell(_module: object) -> None:
         with contextlib.suppress(Exception):  # a recording does without
-            from augury.runtime.refusals import tell_refusals
+            from augury.runtime.torch.injection import tell_refusals
 
             tell_refusals()
 

@@ -1,1 +1,1 @@
-"""Applies a Plan inside real training: one folder or file per framework."""
+"""Applies a Plan inside real training: parts without a framework, and one folder per framework."""

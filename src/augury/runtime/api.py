@@ -1,4 +1,4 @@
-"""``augury.apply``: a plan followed by a program that asks for it, in two lines."""
+"""``augury.apply``: lets a program apply a plan to its own training."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def apply(
     replan: bool = True,
     trial: bool = True,
 ) -> Scheduled:
-    """Train ``model``, a DistributedDataParallel, as the plan says: called by all ranks, once the
-    optimizer is made. With ``trial``, blocks of stock and planned steps alternate first, and the
-    faster mode stays. Where the plan does not fit, training goes on as it is, and ``reason`` of
-    what is returned says why."""
+    """Applies a plan to ``model``, a DistributedDataParallel. All ranks call this, after the
+    optimizer is created. With ``trial``, blocks of stock and planned steps alternate first, and
+    the faster mode stays. Where the plan does not fit, stock DDP stays, and ``reason`` of the
+    returned object states why."""
     from augury.runtime.torch.training import schedule_training  # noqa: PLC0415
     from augury.runtime.trial import TrialRules  # noqa: PLC0415
 

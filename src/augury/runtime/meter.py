@@ -1,4 +1,4 @@
-"""What really happened in the steps that are looked at: every few, so that it costs little."""
+"""Measures sampled steps under a plan: times of pieces, and the CPU time of the runtime itself."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ class StepLog:
 
     step: int
     issued_ns: list[int]
-    """Of each piece; -1 where it was not seen."""
+    """When each piece was sent; -1 where no time is known."""
     arrived_ns: list[int]
     expected_ns: tuple[int, ...]
-    """When the plan says that pieces have arrived, if it says so."""
+    """Predicted arrival of each piece; empty where unknown."""
     released_ns: list[int]
-    """Of each gradient."""
+    """When each gradient was released."""
     watched_ns: int = 0
-    """From when on arrivals were watched."""
+    """Time from which arrivals were observed."""
     waited_ns: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """By piece, from when to when the training thread waited for it."""
+    """Interval in which the training thread waited for a piece, by piece."""
     backward_ns: int = 0
     step_ns: int = 0
     """From this step's backward to the next one's."""
@@ -35,18 +35,18 @@ class StepLog:
 
 @dataclass(slots=True, kw_only=True)
 class OwnWork:
-    """CPU time of a step in the runtime itself, on the main thread: without copies, messages,
+    """CPU time of the runtime itself on the main thread in one step, without copies, messages,
     waits and updates."""
 
     is_logged: bool
-    """Whether the step was looked at as well, which is work too."""
+    """Whether the step was also logged, which takes time too."""
     own_ns: int = 0
     step_ns: int = 0
 
 
 @cache
 def _clock_ns() -> int:
-    """What it takes to ask for a thread's time, which asks the system."""
+    """Cost of reading the thread clock, which is a system call."""
     began_ns = time.thread_time_ns()
     for _ in range(100):
         time.thread_time_ns()
@@ -55,8 +55,8 @@ def _clock_ns() -> int:
 
 @dataclass(slots=True, kw_only=True)
 class Meter:
-    """Looks at every ``every``-th step; keeps the last ``keep`` of them. In those, and in as many
-    others, what the runtime itself takes is counted."""
+    """Logs every ``every``-th step and keeps the last ``keep`` logs. In those steps, and in as many
+    others, the CPU time of the runtime itself is counted."""
 
     num_pieces: int
     num_gradients: int
@@ -67,9 +67,9 @@ class Meter:
     log: list[StepLog] = field(default_factory=list)
     counted: list[OwnWork] = field(default_factory=list)
     swapped_bytes: tuple[int, ...] = ()
-    """Of each piece, where two ranks swap them: no profiler sees those."""
+    """Sizes of the pieces, where two ranks exchange them directly: no profiler sees those."""
     is_on: bool = False
-    """Whether this step is looked at, by itself or because it is recorded."""
+    """Whether this step is logged, as a sample or because it is recorded."""
     is_counting: bool = False
     _now: StepLog | None = None
     _count: OwnWork | None = None
@@ -77,14 +77,14 @@ class Meter:
     _is_own: bool = False
 
     def carry_on(self, before: Meter) -> None:
-        """In place of another, between two steps."""
+        """Continues the measurements of another meter, between two steps."""
         self.step, self.log, self.counted = before.step, before.log, before.counted
         self._now, self._count, self._start_ns = before._now, before._count, before._start_ns
         self.is_on, self.is_counting = before.is_on, before.is_counting
 
     @property
     def own_share(self) -> float | None:
-        """Of a step's time, over all steps; None where none was counted."""
+        """CPU time of the runtime as a share of the step; None where too few steps were counted."""
         shares: dict[bool, list[float]] = {True: [], False: []}
         for one in self.counted:
             if one.step_ns > 0:
@@ -95,7 +95,7 @@ class Meter:
         return (logged + (self.every - 1) * plain) / self.every
 
     def begin(self, start_ns: int) -> None:
-        """A backward has begun."""
+        """Begins a step: backward has begun."""
         if self._now is not None:
             self._now.step_ns = start_ns - self._start_ns
         if self._count is not None:
@@ -138,16 +138,16 @@ class Meter:
         if self._count is not None:
             self._count.own_ns += spent_ns
 
-    # Both are written out: they are called between layers, where every call of ours is a slow one,
-    # and are themselves in what they count.
+    # Both are written out: they run between layers, where caches hold the data of the layers and
+    # every call is slow, and their own cost is part of the count.
 
     def own(self, action: Callable[..., Any], *args: Any) -> Any:
-        """Calls it, and counts what it takes as the runtime's own."""
+        """Calls an action and counts its CPU time as the runtime's own."""
         count = self._count
         if count is None or self._is_own:
             return action(*args)
         self._is_own = True
-        time.thread_time_ns()  # the first one after a layer is slow, and nobody's work but its own
+        time.thread_time_ns()  # the first call after a layer is slow
         began_ns = time.thread_time_ns()
         try:
             return action(*args)
@@ -156,7 +156,7 @@ class Meter:
             self._is_own = False
 
     def work(self, action: Callable[..., Any], *args: Any) -> Any:
-        """Within that: what training would take anyway."""
+        """Calls an action, within ``own``, that training without a plan would need too."""
         count = self._count
         if count is None or not self._is_own:
             return action(*args)
@@ -174,7 +174,7 @@ class Meter:
             self._now.issued_ns[piece] = time.perf_counter_ns() - self._start_ns
 
     def wait(self, piece: int, action: Callable[[], Any]) -> None:
-        """Calls it, which waits for a piece of this step."""
+        """Calls an action that waits for a piece of this step."""
         log, start_ns = self._now, self._start_ns
         began_ns = time.perf_counter_ns()
         self.work(action)
@@ -183,7 +183,7 @@ class Meter:
             log.waited_ns[piece] = first_ns, time.perf_counter_ns() - start_ns
 
     def arrivals(self) -> Callable[[int], None] | None:
-        """To be called when a piece of this step has arrived; None: nobody looks."""
+        """Returns a function to call when a piece of this step has arrived; None: not logged."""
         log, start_ns = self._now, self._start_ns
         if log is None:
             return None

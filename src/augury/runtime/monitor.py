@@ -1,4 +1,4 @@
-"""What completions tell of the network, and whether that is still what the plan assumes."""
+"""Observes the network and backward in logged steps, and detects drift from the plan."""
 
 from __future__ import annotations
 
@@ -6,54 +6,54 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from augury.core.enums import OpKind
-from augury.core.plan.plan import Plan
+from augury.core.plan.plan import CommunicationSection
 from augury.core.plan.problem import Problem
 from augury.runtime.meter import StepLog
 
 MUCH = 1.35
-"""By this factor conditions have changed."""
+"""Factor by which conditions must differ from the plan."""
 STEPS_IN_A_ROW = 2
 LOOK_BACK_STEPS = 8
-"""How many observed steps a rate of the network may be old. A rank that is late sees its peers'
-pieces arrive at once, and knows no rate of that step."""
+"""Maximum age, in observed steps, of a known network rate. A late rank sees all pieces of its
+peers arrive at once, so such a step shows no rate."""
 ENOUGH = 0.2
-"""Of a step's bytes, to go by them alone."""
+"""Share of a step's bytes that queued pieces need, so that only they are used."""
 _HALVES = (OpKind.REDUCE_SCATTER, OpKind.ALL_GATHER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """One step."""
+    """Observations of one step."""
 
     ns_per_byte: float | None
-    """None where too little was sent to tell."""
+    """None where too few bytes were sent."""
     released_ns: tuple[int, ...]
     backward_ns: int
 
     @property
     def is_timed(self) -> bool:
-        """Whether backward and all releases were seen."""
+        """Whether backward and all releases were timed."""
         return self.backward_ns > 0 and min(self.released_ns) >= 0
 
 
-def observe(log: StepLog, plan: Plan) -> Observed:
+def observe(log: StepLog, section: CommunicationSection) -> Observed:
     return Observed(
-        ns_per_byte=_ns_per_byte(log, plan),
+        ns_per_byte=_ns_per_byte(log, section),
         released_ns=tuple(log.released_ns),
         backward_ns=log.backward_ns,
     )
 
 
-def _ns_per_byte(log: StepLog, plan: Plan) -> float | None:
-    """What a piece took since the one before it had arrived. Pieces that did not have to queue
-    behind another also wait for the slowest rank: they count only where there is nothing else to
-    go by."""
-    network = plan.problem.network
+def _ns_per_byte(log: StepLog, section: CommunicationSection) -> float | None:
+    """Returns the time per byte since the arrival of the piece before. Pieces that did not queue
+    behind another one also wait for the slowest rank: they count only where too few others are
+    known."""
+    network = section.problem.network
     queued, alone, until = _Sum(), _Sum(), -1
-    for number, piece in enumerate(plan.order.pieces):
+    for number, piece in enumerate(section.order.pieces):
         issued, arrived = log.issued_ns[number], log.arrived_ns[number]
         if issued < 0 or arrived <= issued:
-            # Of two ranks one may have what the other sends before it sends its own.
+            # Of two ranks, one may receive the share of the other before it sends its own.
             until = max(until, arrived)
             continue
         share = 0.5 if piece.op in _HALVES else 1.0
@@ -78,7 +78,7 @@ class _Sum:
 
 
 class Drift:
-    """Whether the last observations all lie far from what a problem says, on the same side."""
+    """Whether the last observations all differ much from a problem, in the same direction."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
@@ -125,7 +125,7 @@ class Drift:
         )
 
     def _rates(self) -> list[float]:
-        """The last that are known, in ns per byte."""
+        """The last known rates, in ns per byte."""
         known = [one.ns_per_byte for one in self._last if one.ns_per_byte is not None]
         return known[-STEPS_IN_A_ROW:]
 

@@ -1,9 +1,9 @@
-"""Where pieces and gradients lie in one flat memory.
+"""The layout of pieces and gradients in one flat memory.
 
-A piece is sent as it lies, so it must be of one run; and a gradient that is cut into several
-pieces can be read as a whole where its slices lie side by side. Both at once is possible wherever
-a piece ends with a gradient's slice and the next one begins with the rest of it: pieces are
-linked into chains by the gradients they share. What cannot be linked is copied together later.
+A piece is sent without a copy, so it must be contiguous. A gradient that is cut into several pieces
+can be read as a whole where its slices are adjacent. Both hold where a piece ends with a slice of a
+gradient and the next piece begins with the rest of it: pieces are linked into chains by the
+gradients that they share. Gradients that cannot be linked are copied together later.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ALIGNMENT_BYTES = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PiecePart:
-    """A slice of a gradient: from where on in the gradient, how much, and where it lies."""
+    """A slice of a gradient: its offset in the gradient, its size, and its address."""
 
     offset_bytes: int
     size_bytes: int
@@ -33,12 +33,12 @@ class PiecePart:
 class PieceLayout:
     size_bytes: int
     piece_at: dict[int, tuple[int, int]]
-    """Of each first piece: where it begins, and its size with padding."""
+    """Address and padded size of each first piece."""
     parts: tuple[tuple[PiecePart, ...], ...]
-    """Of each gradient, in its own order."""
+    """The slices of each gradient, by offset."""
 
     def whole_at(self, gradient: int) -> int | None:
-        """Where a gradient begins whose parts lie side by side."""
+        """Returns the address of a gradient whose slices are adjacent; None for others."""
         parts = self.parts[gradient]
         first = parts[0].at_bytes
         return first if all(part.at_bytes - first == part.offset_bytes for part in parts) else None
@@ -46,7 +46,7 @@ class PieceLayout:
 
 @dataclass(slots=True)
 class _Ends:
-    """What a piece must begin and end with, and the pieces beside it."""
+    """The slices that a piece must begin and end with, and the neighbouring pieces."""
 
     head: int | None = None
     tail: int | None = None
@@ -94,7 +94,7 @@ def _linked(problem: Problem, firsts: dict[int, Piece]) -> dict[int, _Ends]:
         for place, part in enumerate(piece.slices):
             holders[part.gradient].append((part.offset_bytes, number, place))
     ends = {number: _Ends() for number in firsts}
-    # The largest first: theirs are the copies worth saving.
+    # The largest first: their copies cost most.
     for gradient in sorted(holders, key=lambda g: -problem.gradients[g].size_bytes):
         found = sorted(holders[gradient])
         if len(found) > 1 and _can_link(found, firsts, ends):
@@ -111,7 +111,7 @@ def _can_link(
     if len({*numbers}) != len(numbers):
         return False
     if any(firsts[number].op is OpKind.REDUCE_SCATTER for number in numbers):
-        return False  # they are padded
+        return False  # its padding would separate slices
     if any(len(firsts[number].slices) > 1 for number in numbers[1:-1]):
         return False
     if any(ends[number].behind is not None for number in numbers[:-1]):
@@ -119,7 +119,7 @@ def _can_link(
     if any(ends[number].before is not None for number in numbers[1:]):
         return False
     after: int | None = numbers[-1]
-    while after is not None:  # a chain must not bite its tail
+    while after is not None:  # a chain must not become a cycle
         after = ends[after].behind
         if after in numbers:
             return False
@@ -127,7 +127,7 @@ def _can_link(
 
 
 def _slots(piece: Piece, ends: _Ends) -> list[int]:
-    """In which order slices lie in their piece: those of one gradient side by side."""
+    """Returns the order of slices in their piece: those of one gradient are adjacent."""
     inside = [n for n in range(len(piece.slices)) if n not in (ends.head, ends.tail)]
     inside.sort(key=lambda n: (piece.slices[n].gradient, piece.slices[n].offset_bytes))
     head = [] if ends.head is None else [ends.head]

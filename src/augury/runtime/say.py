@@ -1,4 +1,4 @@
-"""What the runtime has to tell goes to stderr, one line each."""
+"""Prints messages of the runtime to stderr, one line each."""
 
 from __future__ import annotations
 

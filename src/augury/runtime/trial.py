@@ -1,8 +1,8 @@
-"""The trial of a plan in the job itself: blocks of steps in alternating modes.
+"""The trial of a plan in the job: blocks of steps in alternating modes, and the verdict.
 
-Which mode a step has follows from its number alone, so that ranks change over without a message.
-Rank 0 times its steps and decides. Rounds run through the modes back and forth, which cancels a
-steady drift of the machine; blocks of one round are compared with each other.
+The mode of a step follows from its number alone, so ranks switch without a message. Rank 0 times
+its steps and decides. Rounds run through the modes back and forth, which cancels a steady drift of
+the machine; blocks of the same round are compared with each other.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from augury.core.plan.plan_status import ModeTime, TrainingMode, TrialResult
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRules:
     warm_up_steps: int = 5
-    """Before the first block: allocations, DDP's own rebuilding of its buckets."""
+    """Steps before the first block: allocations, and DDP rebuilds its buckets."""
     block_steps: int = 10
     settling_steps: int = 2
-    """At the start of a block, which do not count."""
+    """Steps at the start of a block that do not count."""
     least_rounds: int = 4
     most_steps: int = 200
 
 
 UNKNOWN_PCT = 1e6
-"""How far the gain of a mode may lie on either side where no block was timed."""
+"""Half-width of the interval of a gain where no block was timed."""
 
 
 class Trial:
-    """``modes`` begins with stock. Steps are numbered as exchanges of gradients, from
-    ``first_step`` on; the warm-up comes first, in stock mode."""
+    """``modes`` begins with stock. Steps are exchanges of gradients, from ``first_step`` on; the
+    warm-up comes first, in stock mode."""
 
     def __init__(
         self, modes: Sequence[TrainingMode], first_step: int, rules: TrialRules, digest: str = ""
@@ -54,7 +54,7 @@ class Trial:
         return max(self.rules.least_rounds, self.rules.most_steps // self.round_steps)
 
     def mode_of(self, step: int) -> TrainingMode:
-        """After the last possible round: stock, until the verdict says otherwise."""
+        """Returns the mode of a step. After the last round: stock, until the verdict arrives."""
         since = step - self.first_step
         number, within = divmod(since, self.round_steps)
         if since < 0 or number >= self.most_rounds:
@@ -63,11 +63,11 @@ class Trial:
         return modes[within // self.rules.block_steps]
 
     def note_end(self, step: int, now_ns: int) -> None:
-        """A step's gradients have all been made."""
+        """Notes when all gradients of a step were computed."""
         self._ends_ns[step] = now_ns
 
     def verdict(self, step: int) -> TrialResult | None:
-        """After that step, if it completed a round and the trial is over."""
+        """Returns the outcome if the trial is over with that step."""
         rounds, within = divmod(step + 1 - self.first_step, self.round_steps)
         if self._is_over or within or rounds < self.rules.least_rounds:
             return None
@@ -111,8 +111,8 @@ class Trial:
         return found
 
     def _block_ns(self, number: int, mode: TrainingMode) -> float:
-        """Median step of a block. Two ranks that swap are ahead of each other in turns, so two
-        successive steps are taken together."""
+        """Returns the median step of a block. Two ranks that exchange shares directly are ahead of
+        each other in turns, so two successive steps are taken together."""
         place = self.modes.index(mode)
         if number % 2:
             place = len(self.modes) - 1 - place
@@ -130,7 +130,7 @@ class Trial:
 
 
 def _interval(gains: Sequence[float]) -> tuple[float, float]:
-    """90 % of the mean."""
+    """Returns the 90 % interval of the mean."""
     if len(gains) < 2:
         return (-UNKNOWN_PCT, UNKNOWN_PCT) if not gains else (gains[0], gains[0])
     reach = student(len(gains) - 1) * stdev(gains) / math.sqrt(len(gains))
@@ -138,7 +138,7 @@ def _interval(gains: Sequence[float]) -> tuple[float, float]:
 
 
 def _winner(times: Sequence[ModeTime]) -> tuple[TrainingMode, bool]:
-    """A tie keeps stock."""
+    """Returns the winner, and whether the difference is significant; otherwise stock stays."""
     stock, *others = times
     faster = [one for one in others if one.interval_pct[0] > 0]
     if faster:

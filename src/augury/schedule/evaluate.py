@@ -1,5 +1,8 @@
-"""What an Order comes to under a Problem: the one it was made for, or one that turned out
-otherwise. Exact to the nanosecond, by the kernel where it was built, else by the reference."""
+"""Evaluates an Order under a Problem: the predicted step and the times of all pieces.
+
+The Problem may differ from the one that the Order was made for. Times are exact to the nanosecond,
+from the kernel where it was built, else from the reference.
+"""
 
 from __future__ import annotations
 
@@ -23,20 +26,20 @@ except ImportError:  # no compiler where this was installed
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Outcome:
-    """Times are from the start of backward."""
+    """Times of an evaluated Order, from the start of backward."""
 
     step_ns: int
     waiting_ns: int
-    """How long, after backward, the main thread waited for communication."""
+    """Time that the main thread waits for communication after backward."""
     start_ns: I8
-    """By piece, as the next two."""
+    """Start of each piece; the next two are by piece, too."""
     end_ns: I8
-    """When the piece leaves its link to the next one."""
+    """When the piece frees its link."""
     arrive_ns: I8
     arrived_ns: I8
-    """By gradient: when the last of its slices was there."""
+    """Arrival of the last slice of each gradient."""
     link_busy_ns: int
-    """Of the busier link."""
+    """Busy time of the busier link."""
 
 
 def evaluate(problem: Problem, order: Order) -> Outcome:
@@ -49,7 +52,7 @@ def step_ns(problem: Problem, order: Order) -> int:
 
 
 class Evaluator:
-    """One Problem, prepared for many Orders."""
+    """Evaluates many Orders under one Problem."""
 
     def __init__(self, problem: Problem) -> None:
         self._flat = flat_problem(problem)
@@ -76,7 +79,7 @@ class Evaluator:
         return self._native.evaluate(**_columns(order))[0]
 
     def line_step_ns(self, line: Line, cuts: I8, back: I8 | None = None) -> int:
-        """As ``step_ns`` of ``flat_line``, without making one: a search asks very often."""
+        """As ``step_ns`` of ``flat_line``, without building it: a search calls this often."""
         if self._native is None:
             return self.step_ns(flat_line(self._problem, line, cuts, back))
         if back is None and self._problem.network.scheme is Scheme.PARAMETER_SERVER:

@@ -1,9 +1,9 @@
-"""What an Order comes to, in plain Python: it defines what the kernel must say too.
+"""The reference evaluation of an Order in plain Python; the kernel must give the same times.
 
 Time zero is the start of backward. Each link takes its pieces strictly in the order of the list.
-A piece starts when its link is free, all its gradients are released, what it completes has
-arrived (and has been through the server), it may (``not_before_ns``), and less than the window
-is under way before it on its link. It holds the link, and arrives a latency after that.
+A piece starts when its link is free, all its gradients are released, the piece it completes has
+arrived (and the server has handled it), ``not_before_ns`` has passed, and fewer bytes than the
+window are in flight before it on its link. It holds the link, and arrives a latency after that.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def _on_links(problem: FlatProblem, order: FlatOrder) -> tuple[list[int], list[i
     start_ns: list[int] = []
     arrive_ns: list[int] = []
     free_ns = [0, 0]
-    under_way: tuple[list[int], list[int]] = ([], [])
-    under_way_bytes = [0, 0]
+    in_flight: tuple[list[int], list[int]] = ([], [])
+    in_flight_bytes = [0, 0]
     for piece, (link, after) in enumerate(
         zip(order.link.tolist(), order.after.tolist(), strict=True)
     ):
@@ -58,13 +58,13 @@ def _on_links(problem: FlatProblem, order: FlatOrder) -> tuple[list[int], list[i
             start = max(start, release_ns[gradient[place]])
         if after != NONE:
             start = max(start, arrive_ns[after] + int(order.lag_ns[piece]))
-        # Pieces of a link arrive in their order: whoever is in front has to arrive first.
-        while under_way_bytes[link] >= order.window_bytes:
-            ahead = under_way[link].pop(0)
-            under_way_bytes[link] -= size_bytes[ahead]
+        # Pieces of a link arrive in order: the piece in front arrives first.
+        while in_flight_bytes[link] >= order.window_bytes:
+            ahead = in_flight[link].pop(0)
+            in_flight_bytes[link] -= size_bytes[ahead]
             start = max(start, arrive_ns[ahead])
-        under_way[link].append(piece)
-        under_way_bytes[link] += size_bytes[piece]
+        in_flight[link].append(piece)
+        in_flight_bytes[link] += size_bytes[piece]
         free_ns[link] = start + hold_ns[piece]
         start_ns.append(start)
         arrive_ns.append(free_ns[link] + order.latency_ns)
@@ -74,7 +74,7 @@ def _on_links(problem: FlatProblem, order: FlatOrder) -> tuple[list[int], list[i
 def _arrivals(
     problem: FlatProblem, order: FlatOrder, arrive_ns: list[int]
 ) -> list[tuple[int, int]]:
-    """When each gradient has arrived as a whole, in the order in which that happens."""
+    """Returns (arrival, gradient) for all gradients, in the order of arrival."""
     missing_bytes = problem.size_bytes.tolist()
     arrived = []
     for piece in range(len(arrive_ns)):
@@ -94,8 +94,8 @@ def _with_barrier(problem: FlatProblem, arrived: list[tuple[int, int]]) -> tuple
 
 
 def _without_barrier(problem: FlatProblem, arrived: list[tuple[int, int]]) -> tuple[int, int]:
-    """Forward goes on as far as it can. Where it cannot, updates of what has arrived are done,
-    lowest place first; where there are none, the next arrival is waited for."""
+    """Runs forward as far as possible. Where it must wait, arrived gradients are applied, lowest
+    index first; where there are none, it waits for the next arrival."""
     segment_ns, update_ns = problem.segment_ns.tolist(), problem.update_ns.tolist()
     now_ns = problem.begin_ns + segment_ns[0]
     waiting_ns = 0

@@ -1,4 +1,4 @@
-"""Problems and Orders as flat arrays: what the evaluators read."""
+"""Problems and Orders as flat arrays, the input of the evaluators."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class FlatProblem:
     update_ns: I8
     size_bytes: I8
     segment_ns: I8
-    """Forward up to the first need, then from each need to the next one, at last to its end."""
+    """Forward up to the first need, from each need to the next, and from the last to the end."""
     begin_ns: int
-    """When forward could begin, were it not for updates."""
+    """Earliest start of forward, without updates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -36,11 +36,11 @@ class FlatOrder:
     """The slices of piece ``p`` are ``first[p]`` up to ``first[p + 1]``."""
 
     link: U1
-    """1 of pulls, 0 of all others."""
+    """1 for pulls, 0 for all others."""
     is_last: U1
     after: I4
     lag_ns: I8
-    """What the server takes between ``after`` and this."""
+    """Time of the server between ``after`` and this piece."""
     not_before_ns: I8
     hold_ns: I8
     size_bytes: I8

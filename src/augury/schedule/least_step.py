@@ -1,8 +1,8 @@
-"""How short a step messages allow, of any number and size: what the bound is made of.
+"""The least step that messages of any number and size allow, with its proof.
 
-Jobs are bytes. Each has a head (when it is there), work (what it holds the link for) and a tail
-(what is to come after it has arrived). Every message costs an overhead beside the work that it
-carries, and starts when all of that is there. To take jobs away, or parts of them, or to bring
+Jobs are bytes. Each has a head (its release), work (the time it holds the link) and a tail (the
+time from its arrival to the end of the step). Every message costs an overhead beside the work that
+it carries, and starts when all of that is released. To remove jobs, or parts of them, or to move
 heads and deadlines further apart, never makes the least step longer.
 
 Let c be the last head. Those with an earlier one are B, the others are R. With a step in mind, a

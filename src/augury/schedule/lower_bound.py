@@ -1,4 +1,4 @@
-"""A step that no order of pieces can beat, whatever it slices, merges or splits."""
+"""Lower bound on the step of every order of pieces, however it slices, merges or splits."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ MAX_THRESHOLDS = 48
 
 
 def lower_bound(problem: Problem) -> int:
-    """The largest of these, each of which holds for every order:
+    """Returns the largest of these bounds, each of which holds for every order:
 
     - All compute is done by one thread.
-    - What is released at r or later arrives no earlier than one message after r; after that its
-      updates are still to be done, and forward from the first of its needs on.
-    - A gradient's bytes are jobs: its release is their head; their tail is its update, and forward
-      from its need on. Those with a tail of at least some threshold, and those with a head of at
-      least some threshold, have to be carried whatever becomes of the others: see ``least_step``.
+    - Gradients released at r or later arrive no earlier than one message after r; their updates
+      and forward from the first of their needs on follow.
+    - The bytes of a gradient are jobs: its release is their head; their tail is its update, and
+      forward from its need on. Jobs with a tail of at least some threshold, and jobs with a head
+      of at least some threshold, must be carried in every order: see ``least_step``.
 
     With a parameter server the two links in a row are the push's and the pull's. An all-reduce in
     two halves is two messages, each with half the overhead: with that both heads and tails are
-    looked at. With the whole overhead only one of them is, the other being the same for all: then
-    halves help nobody. Against heads, let each first half grow by its second half's time, and
+    considered. With the whole overhead only one of them is, the other being the same for all:
+    then halves gain nothing. Against heads, let each first half grow by its second half's time, and
     what lies between the two shift by that: no head is violated, and the end is the same. Against
     tails, the other way round.
 
@@ -39,8 +39,8 @@ def lower_bound(problem: Problem) -> int:
     work_ns = network.ns_per_byte * np.array([gradient.size_bytes for gradient in gradients])
     update_ns = np.array([gradient.update_ns for gradient in gradients], np.float64)
     forward_ns = problem.forward_ns - np.array([gradient.need_ns for gradient in gradients])
-    under_way_ns = float(num_ways * network.latency_ns)
-    message_ns = under_way_ns + num_ways * network.overhead_ns
+    latencies_ns = float(num_ways * network.latency_ns)
+    message_ns = latencies_ns + num_ways * network.overhead_ns
 
     latest_first = np.argsort(-head_ns, kind="stable")
     updates_ns = np.cumsum(update_ns[latest_first])
@@ -49,11 +49,11 @@ def lower_bound(problem: Problem) -> int:
         float(problem.compute_ns),
         float((head_ns[latest_first] + message_ns + updates_ns + longest_ns).max()),
     )
-    best_ns -= under_way_ns
+    best_ns -= latencies_ns
     for heads, tails in ((head_ns, forward_ns + update_ns), (forward_ns + update_ns, head_ns)):
         best_ns = _over_thresholds(heads, tails, work_ns, network.overhead_ns, is_served, best_ns)
     # A step is a whole number, and none below this is possible.
-    return ceil((best_ns + under_way_ns) * (1 - 1e-12) - 1e-3)
+    return ceil((best_ns + latencies_ns) * (1 - 1e-12) - 1e-3)
 
 
 def _over_thresholds(

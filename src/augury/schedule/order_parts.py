@@ -1,5 +1,4 @@
-"""What policies make their orders of: slices of gradients, messages, pieces on their links, and
-the list that an online priority queue would end up sending if everything came as foretold."""
+"""Building blocks of orders: slices, buckets, messages, pieces, and simulated priority queues."""
 
 from __future__ import annotations
 
@@ -20,8 +19,8 @@ MEBIBYTE = 1 << 20
 
 
 def release_order(problem: Problem) -> list[int]:
-    """Gradients as backward makes them. Of those that come at once the last of the list is first,
-    as backward walks the layers."""
+    """Returns gradients in the order of release. Of those released at once the last of the list is
+    first, since backward runs through the layers in reverse."""
     releases = [gradient.release_ns for gradient in problem.gradients]
     return sorted(range(len(releases)), key=lambda place: (releases[place], -place))
 
@@ -31,8 +30,8 @@ def whole(problem: Problem, place: int) -> Slice:
 
 
 def cut(problem: Problem, place: int, most_bytes: int) -> Iterator[Slice]:
-    """Slices of at most this size, or of one item where an item is larger; only the last one is
-    smaller than the others."""
+    """Yields slices of at most this size, or of one item where an item is larger; only the last one
+    is smaller than the others."""
     gradient = problem.gradients[place]
     step_bytes = max(1, most_bytes // gradient.item_bytes) * gradient.item_bytes
     for offset_bytes in range(0, gradient.size_bytes, step_bytes):
@@ -44,8 +43,8 @@ def cut(problem: Problem, place: int, most_bytes: int) -> Iterator[Slice]:
 
 
 def fill_buckets(sizes_bytes: Sequence[int], caps_bytes: Sequence[int]) -> list[list[int]]:
-    """Gradients in the order in which they come; a bucket closes when it has its cap. The n-th
-    bucket has the n-th cap, all further ones the last."""
+    """Fills buckets with gradients in the order of release; a bucket closes when it reaches its
+    cap. The n-th bucket has the n-th cap, all further ones the last."""
     buckets: list[list[int]] = [[]]
     held_bytes = 0
     for gradient, size_bytes in enumerate(sizes_bytes):
@@ -58,7 +57,7 @@ def fill_buckets(sizes_bytes: Sequence[int], caps_bytes: Sequence[int]) -> list[
 
 
 def buckets_as_released(problem: Problem, caps_bytes: Sequence[int]) -> list[Message]:
-    """Whole gradients, put into buckets in the order in which they come."""
+    """Returns buckets of whole gradients in the order of release."""
     coming = release_order(problem)
     sizes_bytes = [problem.gradients[place].size_bytes for place in coming]
     return [
@@ -68,7 +67,7 @@ def buckets_as_released(problem: Problem, caps_bytes: Sequence[int]) -> list[Mes
 
 
 def gather(slices: Iterable[Slice], most_bytes: int) -> list[Message]:
-    """Slices in their order, as many in a message as it may have bytes, at least one."""
+    """Joins slices in their order into messages of at most this size, with at least one slice."""
     messages: list[list[Slice]] = []
     held_bytes = 0
     for part in slices:
@@ -85,13 +84,13 @@ def size_of(message: Message) -> int:
 
 
 def ready_ns(problem: Problem, message: Message) -> int:
-    """When backward has made all of it."""
+    """Returns when backward has released all slices of a message."""
     return max(problem.gradients[part.gradient].release_ns for part in message)
 
 
 def hold_ns(network: Network, size_bytes: int) -> int:
-    """How long a message keeps its link, rounded as the evaluator rounds. Latency comes on top,
-    and a reduce-scatter or an all-gather takes half."""
+    """Returns how long a message holds its link, rounded as in the evaluator, without latency. A
+    reduce-scatter or an all-gather takes half."""
     return ceil(network.overhead_ns + network.ns_per_byte * size_bytes)
 
 
@@ -102,8 +101,8 @@ def exchanged(
     not_before_ns: Sequence[int] | None = None,
     back: Sequence[int] | None = None,
 ) -> tuple[Piece, ...]:
-    """Messages in this order: all-reduced, or pushed and then pulled, in the order ``back`` of
-    their places if that is another one."""
+    """Returns the pieces of messages in this order: all-reduces, or pushes and then pulls.
+    ``back``: another order of the pulls, as indices of messages."""
     starts_ns = not_before_ns if not_before_ns is not None else [0] * len(messages)
     serves = problem.network.scheme is Scheme.PARAMETER_SERVER
     first_op = OpKind.PUSH if serves else OpKind.ALL_REDUCE
@@ -115,7 +114,7 @@ def exchanged(
 
 
 def completed(first: Sequence[Piece], back: Sequence[int] | None, op: OpKind) -> tuple[Piece, ...]:
-    """The second halves of these pieces, to stand behind all of them in the list."""
+    """Returns the second halves of these pieces, which follow all of them in the list."""
     places = back if back is not None else range(len(first))
     return tuple(Piece(op=op, slices=first[place].slices, after=place) for place in places)
 
@@ -123,9 +122,9 @@ def completed(first: Sequence[Piece], back: Sequence[int] | None, op: OpKind) ->
 def by_priority(
     problem: Problem, messages: Sequence[Message], *, window_bytes: int | None
 ) -> tuple[Piece, ...]:
-    """What a priority queue sends that may choose whenever its link is free and fewer bytes than
-    the window are under way; the first of the messages is the most urgent. A parameter server
-    answers by a queue of the same kind."""
+    """Returns the pieces in the order of a priority queue that sends whenever its link is free and
+    fewer bytes than the window are in flight. The first message is the most urgent. A parameter
+    server answers by the same kind of queue."""
     network = problem.network
     sizes_bytes = [size_of(message) for message in messages]
     holds_ns = [hold_ns(network, size_bytes) for size_bytes in sizes_bytes]
@@ -162,28 +161,28 @@ def _served(
     latency_ns: int,
     window_bytes: int | None,
 ) -> list[tuple[int, int]]:
-    """One link: which message goes when its turn comes, and when it arrives."""
+    """Simulates one link. Returns (message, arrival) in the order of sending."""
     coming = deque(sorted(range(len(readies_ns)), key=lambda place: (readies_ns[place], place)))
     waiting: list[int] = []
-    under_way: deque[tuple[int, int]] = deque()
-    under_way_bytes = 0
+    in_flight: deque[tuple[int, int]] = deque()
+    in_flight_bytes = 0
     served = []
     now_ns = 0
     while coming or waiting:
         if not waiting:
             now_ns = max(now_ns, readies_ns[coming[0]])
-        while under_way and (
-            under_way[0][0] <= now_ns
-            or (window_bytes is not None and under_way_bytes >= window_bytes)
+        while in_flight and (
+            in_flight[0][0] <= now_ns
+            or (window_bytes is not None and in_flight_bytes >= window_bytes)
         ):
-            arrive_ns, size_bytes = under_way.popleft()
+            arrive_ns, size_bytes = in_flight.popleft()
             now_ns = max(now_ns, arrive_ns)
-            under_way_bytes -= size_bytes
+            in_flight_bytes -= size_bytes
         while coming and readies_ns[coming[0]] <= now_ns:
             heappush(waiting, coming.popleft())
         place = heappop(waiting)
         now_ns += holds_ns[place]
-        under_way.append((now_ns + latency_ns, sizes_bytes[place]))
-        under_way_bytes += sizes_bytes[place]
+        in_flight.append((now_ns + latency_ns, sizes_bytes[place]))
+        in_flight_bytes += sizes_bytes[place]
         served.append((place, now_ns + latency_ns))
     return served

@@ -1,5 +1,4 @@
-"""Problems as JSON files: what to schedule, without the run that it comes from. A file may come
-from anywhere: nothing in it is believed unchecked."""
+"""Reads and writes scheduling Problems as JSON files, with every field validated."""
 
 from __future__ import annotations
 
@@ -17,12 +16,12 @@ KIND = "augury-problem"
 MAX_FILE_BYTES = 64 << 20
 MAX_GRADIENTS = 1 << 17
 MAX_RANKS = 1 << 20
-_REMEDY = "write it as docs/cli.md says, or with augury schedule --problem"
+_REMEDY = "see docs/cli.md for the format, or write one with `augury schedule --problem`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stated:
-    """A problem and how many ranks it is for, which a plan has to say."""
+    """A problem with its number of ranks, which a plan needs."""
 
     problem: Problem
     num_ranks: int = 2
@@ -51,7 +50,8 @@ def decode_problem(content: bytes) -> Stated:
             raise FileFormatError("this is not a scheduling problem", remedy=_REMEDY)
         if document.get("schema_version") != SCHEMA_VERSION:
             raise FileFormatError(
-                f"a problem of schema {document.get('schema_version')!r}", remedy=_REMEDY
+                f"unknown schema version {document.get('schema_version')!r} of a problem",
+                remedy=_REMEDY,
             )
         stated = msgspec.convert(document, Stated)
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -59,7 +59,9 @@ def decode_problem(content: bytes) -> Stated:
             f"this is not a scheduling problem: {error}", remedy=_REMEDY
         ) from error
     if not 1 <= stated.num_ranks <= MAX_RANKS:
-        raise InputError(f"a problem of {stated.num_ranks} ranks", remedy=_REMEDY)
+        raise InputError(f"the problem is for {stated.num_ranks} ranks", remedy=_REMEDY)
     if len(stated.problem.gradients) > MAX_GRADIENTS:
-        raise InputError(f"{len(stated.problem.gradients):,} gradients", remedy=_REMEDY)
+        raise InputError(
+            f"the problem has {len(stated.problem.gradients):,} gradients", remedy=_REMEDY
+        )
     return stated

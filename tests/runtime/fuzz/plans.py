@@ -8,10 +8,18 @@ from random import Random
 from typing import Any
 
 from augury.core.enums import OpKind
-from augury.core.plan.plan import Mode, Order, Piece, Plan, Slice
+from augury.core.plan.plan import (
+    CommunicationSection,
+    Mode,
+    Order,
+    Piece,
+    Plan,
+    Slice,
+    communication_plan,
+)
 from augury.core.plan.plan_spec import verify_order
 from augury.core.plan.problem import Gradient, Network, Problem
-from augury.runtime.torch.parameter_names import own_parameters
+from augury.runtime.torch.program.parameter_names import own_parameters
 from augury.schedule.policies.registry import find_policy
 from tests.runtime.fuzz.program import PlanChoice
 
@@ -28,19 +36,17 @@ def make_plan(choice: PlanChoice, module: Any, num_ranks: int) -> Plan:
     if choice.kind == "buckets":
         order = _order(random, replace(choice, kind="random"), problem, parameters)
         caps = tuple(random.choice((64, 500, 4000, 1 << 20)) for _ in range(random.randint(1, 4)))
-        return Plan(
-            mode=Mode.DDP_BUCKETS,
-            num_ranks=num_ranks,
-            problem=problem,
-            order=order,
-            bucket_caps_bytes=caps,
+        section = CommunicationSection(
+            mode=Mode.DDP_BUCKETS, problem=problem, order=order, bucket_caps_bytes=caps
         )
+        return communication_plan(section, num_ranks=num_ranks)
     if choice.kind in OWN_KINDS:
         order = _order(random, choice, problem, parameters)
     else:
         order = replace(find_policy(choice.kind).compile(problem), lanes=choice.lanes)
     verify_order(order, problem)
-    return Plan(mode=Mode.PIECES, num_ranks=num_ranks, problem=problem, order=order)
+    section = CommunicationSection(mode=Mode.PIECES, problem=problem, order=order)
+    return communication_plan(section, num_ranks=num_ranks)
 
 
 def _problem(random: Random, choice: PlanChoice, parameters: dict[str, Any]) -> Problem:

@@ -107,7 +107,7 @@ def parameters_seen_through_views() -> None:
     for training in both():
         plan = None
         if training.scheduled is not None:
-            plan = training.scheduled._given
+            plan = training.scheduled._decision.plan
             training.scheduled.close()
         model = training.model
         views = [p.detach() for p in model.parameters()][::2]

@@ -10,7 +10,13 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from augury.core.plan.plan import Mode, Plan
+from augury.core.plan.plan import (
+    CommunicationSection,
+    Mode,
+    Plan,
+    communication_of,
+    communication_plan,
+)
 from augury.core.plan.problem import Network
 from augury.runtime.monitor import MUCH
 from augury.runtime.replan import PAUSE_STEPS
@@ -37,7 +43,8 @@ def _apply(training: Training, *, log_every: int = 4) -> tuple[Scheduled, Plan]:
     late = tuple(replace(piece, not_before_ns=50_000_000) for piece in order.pieces)
     order = replace(order, pieces=late)  # the evaluator knows a better one
     num_ranks = dist.get_world_size()
-    plan = Plan(mode=Mode.PIECES, num_ranks=num_ranks, problem=problem, order=order)
+    section = CommunicationSection(mode=Mode.PIECES, problem=problem, order=order)
+    plan = communication_plan(section, num_ranks=num_ranks)
     scheduled = schedule_training(
         model, training.optimizer, plan, log_every=log_every, searches_here=True
     )
@@ -67,7 +74,7 @@ def _until_planned_anew(step: Callable[[Training], None], **options: Any) -> Non
 
 def _is_for_this_network(scheduled: Scheduled) -> bool:
     assert scheduled.plan is not None
-    return scheduled.plan.problem.network.ns_per_byte < WRONG.ns_per_byte / MUCH
+    return communication_of(scheduled.plan).problem.network.ns_per_byte < WRONG.ns_per_byte / MUCH
 
 
 def planned_anew_when_the_network_is_another() -> None:
@@ -89,7 +96,7 @@ def every_fourth_step_is_logged() -> None:
     assert [log.step for log in scheduled.log] == [4, 8, 12, 16, 20, 24]
     for log in scheduled.log:
         assert len(log.issued_ns) == len(log.arrived_ns) == len(log.expected_ns)
-        assert len(log.issued_ns) == len(plan.order.pieces)
+        assert len(log.issued_ns) == len(communication_of(plan).order.pieces)
         for issued, arrived in zip(log.issued_ns, log.arrived_ns, strict=True):
             assert 0 <= issued < log.step_ns
             assert 0 <= arrived < log.step_ns
@@ -125,8 +132,10 @@ def another_policy_that_is_not_there() -> None:
     model = DistributedDataParallel(Small())
     sgd = torch.optim.SGD(model.parameters(), lr=0.1)
     plan = plan_of(model, kind="urgent")
-    order = replace(plan.order, policy="unknown")
-    plan = replace(plan, problem=replace(plan.problem, network=WRONG), order=order)
+    section = communication_of(plan)
+    problem = replace(section.problem, network=WRONG)
+    order = replace(section.order, policy="unknown")
+    plan = replace(plan, communication=replace(section, problem=problem, order=order))
     scheduled = schedule_training(model, sgd, plan, log_every=1, searches_here=True)
     for _ in range(17):
         sgd.zero_grad()

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch.overrides import TorchFunctionMode
 
-from augury.runtime.torch.sender import has_ended
+from augury.runtime.torch.pieces.sender import has_ended
 from tests.runtime.trainings import (
     STEPS,
     Training,

@@ -159,7 +159,7 @@ def one_optimizer_of_two_models() -> None:
     second = schedule_training(models[1], sgd, plan, replan=False)
     assert first.reason is None
     assert second.reason is not None
-    assert "steps another model" in second.reason
+    assert "also updates another model" in second.reason
     for scheduled in (second, first):
         scheduled.close()
     again = schedule_training(models[1], sgd, plan, replan=False)

@@ -85,6 +85,14 @@ def plans_that_do_not_fit() -> None:
     assert "step hooks" in reason(model, sgd, plan)
     handle.remove()
     assert "ranks" in reason(model, sgd, replace(plan, num_ranks=5))
+    assert "is for jax" in reason(model, sgd, replace(plan, framework="jax"))
+    assert "section fusion of the plan is not supported" in reason(
+        model, sgd, replace(plan, fusion={})
+    )
+    assert "no communication section" in reason(model, sgd, replace(plan, communication=None))
+    assert "parameters of other sizes" in reason(
+        model, sgd, replace(plan, parameters_digest="0" * 64)
+    )
     assert "different plans" in reason(
         model, sgd, plan_of(model, kind="urgent", slice_bytes=4096 >> dist.get_rank())
     )

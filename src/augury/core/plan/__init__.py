@@ -1,1 +1,1 @@
-"""The scheduling problem, the Plan, its rules, its file and its status in a run."""
+"""The scheduling problem, the Plan, its specification, its file and its status in a run."""

@@ -1,4 +1,4 @@
-"""When pieces of a plan left and arrived in recorded steps, as the runtime saw it.
+"""The log of pieces in recorded steps: when the runtime sent, received and awaited each one.
 
 Torch's profiler does not see messages between two ranks, and collectives of a plan run from step
 to step. The runtime publishes this log in the training process; the recorder stores it with the
@@ -14,7 +14,7 @@ import msgspec
 
 MAX_PIECES = 1 << 18
 MAX_LOGGED = 1 << 20
-"""Times of one kind in a log: beyond that, steps are left out."""
+"""Most times of one kind in a log; further steps are left out."""
 
 _Wall = Annotated[int, msgspec.Meta(ge=0, le=3_000_000_000_000_000_000)]
 _Size = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
@@ -26,26 +26,26 @@ UNSEEN = -1
 
 
 class SwappedStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One step in which two ranks swapped their shares: times of each piece, in ns from the start
-    of backward; UNSEEN where nothing was noted."""
+    """One step in which two ranks exchanged their shares directly: times of each piece, in ns from
+    the start of backward; UNSEEN where no time is known."""
 
     start_ns: _Wall
-    """Of backward, on the wall clock of the rank."""
+    """Start of backward, on the wall clock of the rank."""
     order: Annotated[int, msgspec.Meta(ge=0, le=MAX_PIECES)]
-    """Row of ``orders``."""
+    """Index into ``orders``."""
     watched_ns: _SinceStart
-    """From when on arrivals were watched: what came before is noted then."""
+    """Time from which arrivals were observed. Earlier arrivals have this time."""
     issued_ns: _Times
     """When this rank sent its share."""
     arrived_ns: _Times
-    """When the other rank's share was there."""
+    """When the share of the other rank arrived."""
     waited_from_ns: _Times
-    """When the training thread began to wait for it, and when it went on."""
+    """When the training thread began to wait for the piece, and when it continued."""
     waited_until_ns: _Times
 
 
 class PieceLog(msgspec.Struct, frozen=True, kw_only=True):
-    """What one rank noted of its recorded steps under a plan."""
+    """The recorded steps of one rank under a plan."""
 
     groups: Annotated[list[_Name], msgspec.Meta(max_length=1000)] = []
     """Names of the process groups that carried pieces."""
@@ -53,12 +53,12 @@ class PieceLog(msgspec.Struct, frozen=True, kw_only=True):
         list[Annotated[list[_Size], msgspec.Meta(max_length=MAX_PIECES)]],
         msgspec.Meta(max_length=1000),
     ] = []
-    """Bytes of the pieces of each order that was followed."""
+    """Sizes of the pieces of each order that was followed."""
     steps: Annotated[list[SwappedStep], msgspec.Meta(max_length=MAX_LOGGED)] = []
 
 
 class TimedPieces(Protocol):
-    """One step while it goes on; times as in SwappedStep."""
+    """A step in progress; times as in SwappedStep."""
 
     watched_ns: int
     issued_ns: list[int]
@@ -68,7 +68,7 @@ class TimedPieces(Protocol):
 
 @dataclass(slots=True)
 class PieceNotes:
-    """Collects what becomes a PieceLog. The steps that are added may still be filled in."""
+    """Collects the steps of a PieceLog. Added steps may still be in progress."""
 
     groups: list[str] = field(default_factory=list)
     _orders: list[tuple[int, ...]] = field(default_factory=list)
@@ -80,7 +80,7 @@ class PieceNotes:
             self.groups.append(name)
 
     def add_step(self, start_ns: int, sizes_bytes: tuple[int, ...], timed: TimedPieces) -> None:
-        """``start_ns``: of backward, on the wall clock."""
+        """``start_ns``: start of backward, on the wall clock."""
         self._num_logged += len(sizes_bytes)
         if self._num_logged > MAX_LOGGED:
             return
@@ -89,12 +89,12 @@ class PieceNotes:
         self._steps.append((start_ns, self._orders.index(sizes_bytes), timed))
 
     def forget(self, begin_ns: int, end_ns: int) -> None:
-        """Steps whose backward began within that time."""
+        """Drops steps whose backward began within that time."""
         self._steps = [step for step in self._steps if not begin_ns <= step[0] < end_ns]
         self._num_logged = sum(len(self._orders[order]) for _, order, _ in self._steps)
 
     def told(self) -> dict[str, Any] | None:
-        """As the record has it; None where no plan was followed."""
+        """Returns the log as the record stores it; None where no plan was followed."""
         if not self.groups:
             return None
         log = PieceLog(

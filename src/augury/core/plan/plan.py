@@ -1,12 +1,18 @@
-"""The Plan: what to change in a run, and what is foretold of it. The same pieces drive replay and
-the runtime."""
+"""The Plan: sections that change a training run, and the predicted effect of each section.
+
+The pieces of the communication section drive the replay and the runtime alike.
+"""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from augury.core.enums import OpKind
+from augury.core.errors import InputError
 from augury.core.graph.graph import NONE
 from augury.core.plan.problem import Problem
 
@@ -18,17 +24,20 @@ PIECE_OPS = (
     OpKind.PULL,
 )
 FIRST_OPS = (OpKind.ALL_REDUCE, OpKind.REDUCE_SCATTER, OpKind.PUSH)
-"""They take gradients as backward made them."""
+"""Operations that take gradients as backward computed them."""
 LAST_OPS = (OpKind.ALL_REDUCE, OpKind.ALL_GATHER, OpKind.PULL)
-"""After them gradients can be applied."""
+"""Operations after which gradients can be applied."""
 HALF_MESSAGE_BYTES = 1 << 19
-"""Of an exchange in halves. All-reduces cut what they send by themselves; of shares, one large
-message each way at a time is slowed by the other one's: what acknowledges it queues behind that."""
+"""Largest message of a reduce-scatter or all-gather. All-reduces split their messages themselves.
+One large message in each direction at a time would be slowed by the other one, because its
+acknowledgements queue behind that."""
+TORCH = "torch"
+FRAMEWORKS = (TORCH, "tensorflow", "jax", "mxnet")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """A part of a gradient, which goes by its place in the Problem."""
+    """A part of a gradient. The gradient is given by its index in the Problem."""
 
     gradient: int
     offset_bytes: int
@@ -37,15 +46,14 @@ class Slice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """One message: slices of gradients, sent together once all of them are there."""
+    """One message: slices of gradients, sent together once all of them are released."""
 
     op: OpKind
     slices: tuple[Slice, ...]
     after: int = NONE
-    """Of a PULL or an ALL_GATHER: the place in the list of what it completes, with the same
-    slices."""
+    """For a PULL or an ALL_GATHER: index of the piece that it completes, with the same slices."""
     not_before_ns: int = 0
-    """From the start of backward: keeps the link free for what is about to come."""
+    """Earliest start, from the start of backward: keeps the link free for an urgent piece."""
 
     @property
     def size_bytes(self) -> int:
@@ -54,41 +62,81 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What a policy compiles a Problem into. Pieces go over their link strictly in this order:
-    pulls have a link of their own, all others share one. Every byte of every gradient is in
-    exactly one first piece (FIRST_OPS) and one last piece (LAST_OPS)."""
+    """The pieces that a policy compiles a Problem into, in the order in which they are sent.
+
+    Pieces take their link strictly in this order: pulls have a link of their own, all others share
+    one. Every byte of every gradient is in exactly one first piece (FIRST_OPS) and in exactly one
+    last piece (LAST_OPS)."""
 
     policy: str
     pieces: tuple[Piece, ...]
     has_barrier: bool
-    """Nothing is updated before everything has arrived, and no forward begins before everything
-    is updated; else a module's forward waits for its own parameters only."""
+    """Whether updates wait for all pieces and the next forward waits for all updates. Otherwise
+    the forward of a module waits only for its own parameters."""
     window_bytes: int | None = None
-    """A piece leaves only while fewer bytes than this are under way on its link; none: as soon as
+    """A piece is sent only while fewer bytes than this are in flight on its link; None: as soon as
     the link is free."""
     lanes: int = 1
-    """How many pieces the runtime has under way at once, if they are called for: they share the
-    link, so that what one waits for is hidden behind the other, but urgent ones come later.
-    Policies reckon with one; replay and runtime do what this says."""
+    """Number of pieces that the runtime keeps in flight at once, if enough of them are ready. They
+    share the link, so the latency of one is hidden behind another, but urgent pieces arrive later.
+    Policies assume one lane; replay and runtime use this number."""
 
 
 class Mode(StrEnum):
+    """How the communication section is applied."""
+
     PIECES = "pieces"
     """The order of pieces, without DDP's own reduction."""
     DDP_BUCKETS = "ddp-buckets"
     """Stock DDP with another list of bucket sizes."""
 
 
+class PlanSection(StrEnum):
+    """The sections of a plan: each one changes the training in one way."""
+
+    COMMUNICATION = "communication"
+    FUSION = "fusion"
+    RECOMPUTE = "recompute"
+    PRECISION = "precision"
+    COMPRESSION = "compression"
+    LOADER = "loader"
+    THREADS = "threads"
+    ACCUMULATE = "accumulate"
+    SHARDING = "sharding"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Foretold:
-    """What is predicted of a Plan, for the run that it was made from."""
+class CommunicationSection:
+    """The order in which gradients are sent, with the problem that it solves.
+
+    The problem gives gradients the names of their parameters. The runtime re-plans from it when
+    the network differs from the one that it states."""
+
+    mode: Mode
+    problem: Problem
+    order: Order
+    bucket_caps_bytes: tuple[int, ...] = ()
+    """Sizes of DDP's buckets: the n-th for the n-th bucket, the last for all further ones."""
+    family: str = ""
+    """Family of candidates that the order was chosen from."""
+    replay_ratios: dict[str, float] = field(default_factory=dict)
+    """Replayed over evaluated step, for each family of candidates. A search without replay ranks
+    candidates by the evaluated step times this ratio."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanPrediction:
+    """The predicted step under a Plan, for the run that the plan was made from."""
 
     baseline_ns: int
-    """The step as it was recorded, replayed."""
+    """The recorded step, replayed."""
     step_ns: int
+    """The step with all sections applied."""
     interval_ns: tuple[int, int]
     bound_ns: int
     """Lower bound on the predicted step of any order."""
+    without_ns: dict[PlanSection, int] = field(default_factory=dict)
+    """The predicted step with one section left out, for each section."""
 
     @property
     def gain_pct(self) -> float:
@@ -97,24 +145,83 @@ class Foretold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """``problem`` is what the order was made for: gradients go by the names of their parameters,
-    and the runtime re-plans from it when the network is no longer what it says."""
+    """Changes of one training run, each in a section of its own.
 
-    mode: Mode
+    Sections other than ``communication`` are part of the schema, but not supported yet: the
+    runtime refuses a plan that has one."""
+
     num_ranks: int
-    problem: Problem
-    order: Order
-    bucket_caps_bytes: tuple[int, ...] = ()
-    """Of DDP's buckets, the n-th for the n-th, the last for all further ones."""
-    foretold: Foretold | None = None
-    family: str = ""
-    """Of the candidates that the order was chosen from: which kind it is."""
-    replay_ratios: dict[str, float] = field(default_factory=dict)
-    """For each family of candidates, the replayed over the evaluated step: a search without a
-    replay ranks by the evaluated step times this."""
+    """World size."""
+    parameters_digest: str
+    """Fingerprint of the trained parameters: see ``parameters_digest``."""
+    framework: str = TORCH
+    """One of FRAMEWORKS."""
+    run_digest: str = ""
+    """Digest of the run that the plan was made from; empty where it was made from a graph or a
+    stated problem."""
+    communication: CommunicationSection | None = None
+    fusion: dict[str, Any] | None = None
+    recompute: dict[str, Any] | None = None
+    precision: dict[str, Any] | None = None
+    compression: dict[str, Any] | None = None
+    loader: dict[str, Any] | None = None
+    threads: dict[str, Any] | None = None
+    accumulate: dict[str, Any] | None = None
+    sharding: dict[str, Any] | None = None
+    applied: tuple[PlanSection, ...] = (PlanSection.COMMUNICATION,)
+    """The sections of this plan in the order in which they are applied."""
+    prediction: PlanPrediction | None = None
+
+    @property
+    def sections(self) -> tuple[PlanSection, ...]:
+        """The sections that this plan has."""
+        return tuple(one for one in PlanSection if getattr(self, one.value) is not None)
+
+
+def communication_plan(
+    section: CommunicationSection,
+    *,
+    num_ranks: int,
+    run_digest: str = "",
+    prediction: PlanPrediction | None = None,
+) -> Plan:
+    """Returns a plan for PyTorch that changes only communication."""
+    return Plan(
+        num_ranks=num_ranks,
+        parameters_digest=parameters_digest(problem_parameters(section.problem)),
+        run_digest=run_digest,
+        communication=section,
+        prediction=prediction,
+    )
+
+
+def communication_of(plan: Plan) -> CommunicationSection:
+    """Returns the communication section. Raises InputError where the plan has none."""
+    if plan.communication is None:
+        raise InputError(
+            "the plan has no communication section",
+            remedy="make one with `augury schedule RUN -o plan.json`",
+        )
+    return plan.communication
+
+
+def parameters_digest(parameters: Iterable[tuple[str, int, int]]) -> str:
+    """Returns the fingerprint of parameters, given as (name, size in bytes, item size in bytes).
+
+    Recorded runs state no shapes, so sizes stand for them. The order of the parameters does not
+    matter."""
+    found = hashlib.sha256()
+    for name, size_bytes, item_bytes in sorted(parameters):
+        found.update(f"{name}\0{size_bytes}\0{item_bytes}\n".encode(errors="surrogatepass"))
+    return found.hexdigest()
+
+
+def problem_parameters(problem: Problem) -> list[tuple[str, int, int]]:
+    """Returns the parameters of a problem as ``parameters_digest`` takes them."""
+    return [(one.name, one.size_bytes, one.item_bytes) for one in problem.gradients]
 
 
 def is_swapped(order: Order, num_ranks: int) -> bool:
-    """Whether ranks send each other their shares and add up what comes, instead of summing by
-    collectives: two do that, unless the order wants the two rounds of a sum apart."""
+    """Whether ranks send each other their shares and add the received ones, instead of using
+    collectives: two ranks do, unless the order has the two halves of all-reduces apart."""
     return num_ranks == 2 and all(piece.op is OpKind.ALL_REDUCE for piece in order.pieces)

@@ -1,7 +1,7 @@
-"""Where runtime and recorder of one process meet without knowing each other.
+"""State that the runtime and the recorder of one process share without importing each other.
 
-The runtime says what became of the plan; the recorder opens its windows only while no trial runs,
-and says while one is open, so that the runtime changes nothing within it.
+The runtime publishes the status of the plan. The recorder opens its windows only while no trial
+runs, and publishes that one is open, so that the runtime changes nothing during it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ class PlanBoard:
     status: PlanStatus | None = None
     """None: the job was given no plan."""
     is_trial_due: bool = False
-    """A trial runs, or is about to: windows wait."""
+    """Whether a trial runs or is about to: recording windows wait for it."""
     is_recording: bool = False
-    """A window is open: no change of mode."""
+    """Whether a recording window is open: the mode must not change."""
     pieces: PieceNotes = field(default_factory=PieceNotes)
-    """What the runtime notes of recorded steps."""
+    """Times of pieces in recorded steps."""
     refusals: Callable[[Sequence[Any], Sequence[Any]], list[str]] | None = None
-    """Says, of models and optimizers, why the runtime would follow no plan of pieces there."""
+    """Returns, for models and optimizers, the reasons why the runtime would follow no plan."""
 
 
 board = PlanBoard()

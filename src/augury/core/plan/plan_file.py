@@ -1,23 +1,25 @@
-"""Plans as JSON files. A file may come from anywhere: nothing in it is believed unchecked."""
+"""Reads and writes plans as JSON files, with every field validated."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from augury.core.enums import OpKind
-from augury.core.errors import FileFormatError, InputError
+from augury.core.errors import FileFormatError
 from augury.core.files import load_whole, new_file
-from augury.core.plan.plan import Mode, Plan
-from augury.core.plan.plan_spec import verify_order
+from augury.core.plan.plan import Plan
+from augury.core.plan.plan_spec import verify_plan
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 MAX_FILE_BYTES = 256 << 20
-MAX_RANKS = 1 << 20
-_REMEDY = "make it anew with augury schedule -o"
+_REMEDY = "run `augury schedule RUN -o plan.json` again"
+_FIELDS = frozenset(field.name for field in fields(Plan))
 
 
 def save_plan(plan: Plan, path: Path, *, force: bool = False) -> None:
@@ -37,7 +39,7 @@ def encode_plan(plan: Plan) -> bytes:
 
 
 def plan_digest(plan: Plan) -> str:
-    """Tells plans apart, wherever their files lie and however those are written."""
+    """Returns a digest of the plan's content, equal for files that differ only in layout."""
     return hashlib.sha256(encode_plan(plan)).hexdigest()
 
 
@@ -46,36 +48,47 @@ def decode_plan(content: bytes) -> Plan:
         document = msgspec.json.decode(content)
         if not isinstance(document, dict) or document.get("kind") != "augury-plan":
             raise FileFormatError("this is not a plan", remedy=_REMEDY)
-        if document.get("schema_version") != SCHEMA_VERSION:
-            raise FileFormatError(
-                f"a plan of schema {document.get('schema_version')!r}", remedy=_REMEDY
-            )
+        _require_version(document.get("schema_version"))
+        _require_known_fields(document.get("plan"))
         plan = msgspec.convert(_with_numbers(document.get("plan")), Plan)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise FileFormatError(f"this is not a plan: {error}", remedy=_REMEDY) from error
-    if not 1 <= plan.num_ranks <= MAX_RANKS:
-        raise InputError(f"a plan for {plan.num_ranks} ranks", remedy=_REMEDY)
-    if plan.mode is Mode.DDP_BUCKETS and not (
-        plan.bucket_caps_bytes and min(plan.bucket_caps_bytes) > 0
-    ):
-        raise InputError("a plan for DDP's buckets without their sizes", remedy=_REMEDY)
-    verify_order(plan.order, plan.problem)
+    verify_plan(plan)
     return plan
 
 
+def _require_version(version: object) -> None:
+    if version == SCHEMA_VERSION:
+        return
+    is_older = type(version) is int and version < SCHEMA_VERSION
+    by = "an older Augury" if is_older else "another version of Augury"
+    raise FileFormatError(f"schema version {version!r}: made by {by}", remedy=_REMEDY)
+
+
+def _require_known_fields(plan: object) -> None:
+    """Refuses sections that this version does not know: they would be dropped silently."""
+    unknown = sorted(set(plan) - _FIELDS) if isinstance(plan, dict) else []
+    if unknown:
+        raise FileFormatError(f"the plan has an unknown field {unknown[0]!r:.80}", remedy=_REMEDY)
+
+
 def _with_labels(plan: Plan) -> Any:
-    """Kinds of operations by name: numbers mean nothing to who reads the file."""
+    """Returns the plan as builtins, with the kinds of operations by name."""
     document = msgspec.to_builtins(plan)
-    for piece in document["order"]["pieces"]:
+    for piece in _pieces(document):
         piece["op"] = OpKind(piece["op"]).label
     return document
 
 
 def _with_numbers(document: Any) -> Any:
-    order = document.get("order") if isinstance(document, dict) else None
-    pieces = order.get("pieces") if isinstance(order, dict) else None
-    for piece in pieces if isinstance(pieces, list) else []:
+    for piece in _pieces(document):
         if isinstance(piece, dict) and isinstance(piece.get("op"), str):
             kind = OpKind.__members__.get(piece["op"].upper())
             piece["op"] = int(kind) if kind is not None else -1
     return document
+
+
+def _pieces(document: Any) -> Sequence[Any]:
+    for name in ("communication", "order", "pieces"):
+        document = document.get(name) if isinstance(document, dict) else None
+    return document if isinstance(document, list | tuple) else ()

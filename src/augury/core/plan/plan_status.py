@@ -1,4 +1,4 @@
-"""Whether a run followed its Plan: from which step, why not, and what the trial in the job said.
+"""The status of a Plan in a run: followed from which step, or why not, and the trial's outcome.
 
 The runtime publishes the status inside the training process; the recorder stores it with the
 rank's record. Steps are exchanges of gradients, counted from 1; ``settled_step`` alone counts steps
@@ -12,7 +12,7 @@ from typing import Annotated
 
 import msgspec
 
-from augury.core.plan.plan import Mode, Plan
+from augury.core.plan.plan import Mode, Plan, communication_of
 
 MAX_STEP = 1 << 40
 MAX_REASON_CHARS = 2000
@@ -37,8 +37,9 @@ class TrainingMode(StrEnum):
 
 
 def mode_of(plan: Plan) -> TrainingMode:
-    """The mode of training that follows this plan."""
-    return TrainingMode.PLANNED if plan.mode is Mode.PIECES else TrainingMode.BUCKETS
+    """Returns the mode of training that follows this plan."""
+    is_pieces = communication_of(plan).mode is Mode.PIECES
+    return TrainingMode.PLANNED if is_pieces else TrainingMode.BUCKETS
 
 
 class ModeTime(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,23 +50,23 @@ class ModeTime(msgspec.Struct, frozen=True, kw_only=True):
     step_ns: _Time
     """Median over its blocks of each block's median step."""
     gain_pct: _Share = 0.0
-    """Of the stock step; positive: faster than stock. From neighbouring blocks, so it need not be
-    the ratio of the two medians. 0 for stock itself."""
+    """Gain over the stock step; positive: faster than stock. It is the mean over neighbouring
+    blocks, so it may differ from the ratio of the two medians. 0 for stock itself."""
     interval_pct: tuple[_Share, _Share] = (0.0, 0.0)
-    """Of the gain, 90 %."""
+    """90 % interval of the gain."""
 
 
 class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A trial in the job: blocks of steps in alternating modes."""
+    """Outcome of a trial in the job: blocks of steps in alternating modes."""
 
     first_step: _Step
     last_step: _Step
     is_decided: bool
-    """Whether an interval excluded zero. A tie, or a job that ended before, keeps stock."""
+    """Whether an interval excluded zero. Otherwise stock DDP stays."""
     winner: TrainingMode
     times: Annotated[list[ModeTime], msgspec.Meta(max_length=16)] = []
     digest: _Digest = ""
-    """Of the plan that was tried."""
+    """Digest of the plan that was tried."""
 
 
 class Replan(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,23 +75,23 @@ class Replan(msgspec.Struct, frozen=True, kw_only=True):
     step: _Step
     reason: _Text
     digest: _Digest = ""
-    """Of the new plan; empty where the search found no better one."""
+    """Digest of the new plan; empty where the search found no better one."""
 
 
 class PlanStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the plan that a job was given."""
+    """The status of the plan that a job was given."""
 
     digest: _Digest = ""
-    """Of the plan as given: ``plan_digest``; empty where it could not be read."""
+    """``plan_digest`` of the plan as given; empty where it could not be read."""
     mode: TrainingMode = TrainingMode.STOCK
     """The mode in force."""
     is_followed: bool = False
-    """Whether that is what the plan says, and not only for a block of a trial."""
+    """Whether that mode is the plan's own, and not only for a block of a trial."""
     from_step: _Step | None = None
-    """The first step that is followed for good."""
+    """The first step that follows the plan permanently."""
     settled_step: _Step | None = None
-    """The first step of the optimizer that is trained in the mode that was kept; None: the mode
-    never changed, or the recorder did not say."""
+    """The first step of the optimizer in the mode that was kept; None: the mode never changed, or
+    the recorder did not note it."""
     reason: _Text | None = None
     """Why the plan is not followed."""
     is_on_trial: bool = False
@@ -102,7 +103,7 @@ class PlanStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WindowMode(msgspec.Struct, frozen=True, kw_only=True):
-    """The mode that a recorded window of steps saw; ``first + 1`` to ``last`` are inside."""
+    """The mode during a recorded window; steps ``first + 1`` to ``last`` are inside."""
 
     first: _Step
     last: _Step

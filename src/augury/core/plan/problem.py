@@ -1,5 +1,8 @@
-"""What communication scheduling is about: gradients that come one after the other while backward
-runs, a network that carries them, and a forward that needs them back in another order."""
+"""The scheduling Problem: gradients with release times and needs, and the network between.
+
+Backward releases gradients one after the other, a network carries them, and the next forward needs
+them in another order.
+"""
 
 from __future__ import annotations
 
@@ -21,18 +24,18 @@ class Scheme(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """A message of s bytes holds its link for ``overhead_ns + ns_per_byte * s`` and is there
+    """A message of s bytes holds its link for ``overhead_ns + ns_per_byte * s`` and arrives
     ``latency_ns`` after that. With all-reduce that is the whole exchange, on one link; with a
-    parameter server it is one way, and both ways can be under way at once."""
+    parameter server it is one direction, and both directions can be busy at once."""
 
     scheme: Scheme = Scheme.ALL_REDUCE
     overhead_ns: int = 0
     ns_per_byte: float
     latency_ns: int = 0
     server_ns_per_byte: float = 0.0
-    """What the server takes between a push and its pull."""
+    """Time of the server between a push and its pull."""
     spread: float = 0.0
-    """How far single transfers lie from this: one standard deviation, as a share."""
+    """Standard deviation of single transfers, as a share of their time."""
 
     def __post_init__(self) -> None:
         for name in ("overhead_ns", "latency_ns"):
@@ -43,57 +46,57 @@ class Network:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gradient:
-    """Of one parameter. A slice of it is a whole number of items."""
+    """The gradient of one parameter. A slice of it is a whole number of items."""
 
     name: str
     size_bytes: int
     item_bytes: int = 4
     release_ns: int
-    """When backward has made it, from the start of backward."""
+    """When backward has computed it, from the start of backward."""
     spread_ns: int = 0
-    """How far single steps lie from that: one standard deviation."""
+    """Standard deviation of the release time over steps."""
     need_ns: int
-    """When the next forward would need it, from the start of forward, if nothing were waited for
-    and no update took time."""
+    """When the next forward needs it, from the start of forward, if forward never waits and updates
+    take no time."""
     update_ns: int = 0
-    """What the optimizer takes for it."""
+    """Time of the optimizer for this parameter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One step from the start of backward to the end of the next forward. What is needed first
-    comes first among the gradients: its place is its priority."""
+    """One step from the start of backward to the end of the next forward. Gradients are listed in
+    the order in which forward needs them: the index is the priority."""
 
     gradients: tuple[Gradient, ...]
     backward_ns: int
     between_ns: int = 0
-    """What the program does between backward and forward besides updates."""
+    """Time between backward and forward, without updates."""
     forward_ns: int
     network: Network
 
     def __post_init__(self) -> None:
         _require(bool(self.gradients), "there are no gradients")
-        for name in ("backward_ns", "between_ns", "forward_ns"):
-            _require(0 <= getattr(self, name) <= MAX_NS, f"{name} is {getattr(self, name)}")
+        for field in ("backward_ns", "between_ns", "forward_ns"):
+            _require(0 <= getattr(self, field) <= MAX_NS, f"{field} is {getattr(self, field)}")
         before_ns = 0
         for gradient in self.gradients:
-            who = f"gradient {gradient.name!r}"
+            name = f"gradient {gradient.name!r}"
             _require(
                 1 <= gradient.item_bytes <= gradient.size_bytes <= MAX_BYTES
                 and gradient.size_bytes % gradient.item_bytes == 0,
-                f"{who} has {gradient.size_bytes} bytes in items of {gradient.item_bytes}",
+                f"{name} has {gradient.size_bytes} bytes in items of {gradient.item_bytes}",
             )
             _require(
                 0 <= gradient.release_ns <= self.backward_ns,
-                f"{who} is released outside of backward",
+                f"{name} is released outside of backward",
             )
             _require(
                 before_ns <= gradient.need_ns <= self.forward_ns,
-                f"{who} is not needed in the order of the list, or outside of forward",
+                f"{name} is needed outside of forward, or not in the order of the list",
             )
             _require(
                 0 <= gradient.update_ns <= MAX_NS and 0 <= gradient.spread_ns <= MAX_NS,
-                f"{who} takes {gradient.update_ns} ns to apply, +- {gradient.spread_ns} ns to come",
+                f"{name} has update_ns {gradient.update_ns} and spread_ns {gradient.spread_ns}",
             )
             before_ns = gradient.need_ns
 
@@ -103,16 +106,18 @@ class Problem:
 
     @property
     def compute_ns(self) -> int:
-        """What a step would take if communication took no time."""
+        """The step if communication took no time."""
         updates_ns = sum(gradient.update_ns for gradient in self.gradients)
         return self.backward_ns + self.between_ns + self.forward_ns + updates_ns
 
     @property
     def ratio(self) -> float:
-        """Communication to compute: whether scheduling can matter at all."""
+        """Ratio of communication to compute."""
         return self.size_bytes * self.network.ns_per_byte / max(1, self.compute_ns)
 
 
 def _require(is_fine: bool, cause: str) -> None:
     if not is_fine:
-        raise InputError(f"no scheduling problem: {cause}", remedy="check where it comes from")
+        raise InputError(
+            f"invalid scheduling problem: {cause}", remedy="check the source of the problem"
+        )

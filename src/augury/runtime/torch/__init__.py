@@ -1,1 +1,1 @@
-"""Follows a Plan inside PyTorch training."""
+"""Applies a Plan inside PyTorch training."""

@@ -1,7 +1,7 @@
-"""Lets a program follow a plan that knows nothing of it: ``augury run --plan``.
+"""Applies a plan to an unchanged program: ``augury run --plan``.
 
-Runs before the program's first line, and only waits for torch to come. A program that it cannot
-help it leaves alone, and says why.
+It runs before the program's first line and waits until torch is imported. Where a plan cannot be
+followed, the program stays unchanged and the reason is printed.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -20,18 +21,18 @@ from augury.runtime.say import say
 
 if TYPE_CHECKING:
     from augury.core.plan.plan import Plan
-    from augury.runtime.torch.exchange_counter import Turns
-    from augury.runtime.torch.readiness import Muster
+    from augury.runtime.torch.ranks.exchange_counter import ExchangeCounter
+    from augury.runtime.torch.ranks.readiness import ReadinessVote
     from augury.runtime.torch.training import Scheduled
 
 VARIABLE = "AUGURY_PLAN"
-"""Where the launcher tells its processes of the plan's file."""
+"""Environment variable with the path of the plan."""
 TRIAL_VARIABLE = "AUGURY_PLAN_TRIAL"
-"""``0``: the plan is followed without a trial."""
+"""Environment variable; ``0``: the plan is followed without a trial."""
 
 
 def arrange(path: str | None = None) -> None:
-    """For the plan in that file, or the one that the launcher told of, if any."""
+    """Prepares to follow the plan in that file, or the one that the launcher set, if any."""
     path = path or os.environ.get(VARIABLE)
     if path:
         has_trial = os.environ.get(TRIAL_VARIABLE) != "0"
@@ -47,9 +48,10 @@ class Follower:
         self._plan: Plan | None = None
         self._is_read = False
         self._models: list[weakref.ref[Any]] = []
-        self._muster: Muster | None = None
+        self._readiness: ReadinessVote | None = None
         self._optimizer: Any = None
-        """Kept: the program may replace it before all ranks are ready."""
+        """The model's optimizer, kept because the program may replace it before all ranks are
+        ready."""
         self._hook: Any = None
         self._reason: str | None = None
         """Why this rank cannot follow the plan."""
@@ -58,7 +60,7 @@ class Follower:
         board.is_trial_due = True
 
     def on_ddp(self, module: ModuleType) -> None:
-        """Ranks wrap their models together, so this is where they can agree."""
+        """Ranks wrap their models together, so they can agree at this point."""
         kind = module.DistributedDataParallel
         was = kind.__init__
 
@@ -78,17 +80,17 @@ class Follower:
 
     def _on_model(self, model: Any) -> None:
         from augury.core.plan.plan_file import load_plan, plan_digest  # noqa: PLC0415
-        from augury.runtime.torch.compatibility import why_no_model, why_not  # noqa: PLC0415
-        from augury.runtime.torch.consensus import agree_in_time  # noqa: PLC0415
-        from augury.runtime.torch.control import Control  # noqa: PLC0415
-        from augury.runtime.torch.groups import ControlGroup  # noqa: PLC0415
-        from augury.runtime.torch.readiness import Muster  # noqa: PLC0415
+        from augury.runtime.torch.program.compatibility import why_no_model, why_not  # noqa: PLC0415
+        from augury.runtime.torch.ranks.consensus import agree_in_time  # noqa: PLC0415
+        from augury.runtime.torch.ranks.control import Control  # noqa: PLC0415
+        from augury.runtime.torch.ranks.groups import ControlGroup  # noqa: PLC0415
+        from augury.runtime.torch.ranks.readiness import ReadinessVote  # noqa: PLC0415
 
         if self._is_read:
-            return  # which of several models is trained is seen later
+            return  # which of several models is trained is known later
         reason = why_no_model(model)
         if reason is not None and not model_of_all(model):
-            self._refuse(reason)  # ranks that are not of its group know nothing of it
+            self._refuse(reason)  # ranks outside of its group do not take part
             return
         self._is_read = True
         try:
@@ -98,10 +100,10 @@ class Follower:
             reason = str(error)
         reason = agree_in_time("plan", reason, self._plan)
         if reason is not None or self._plan is None:
-            self._refuse(reason or "it could not be read")
+            self._refuse(reason or "the plan could not be read")
             return
         board.status = PlanStatus(has_trial=self._has_trial, digest=plan_digest(self._plan))
-        self._muster = Muster(
+        self._readiness = ReadinessVote(
             model,
             Control(ControlGroup(model)),
             on_ready=functools.partial(self._follow, weakref.ref(model)),
@@ -109,14 +111,14 @@ class Follower:
         )
 
     def _before_step(self, optimizer: Any, _args: Any, _options: Any) -> None:
-        """By then the program is what it is going to be."""
+        """At the first optimizer step the program is set up completely."""
         models = [model for one in self._models if (model := one()) is not None]
         parameters = {id(p) for group in optimizer.param_groups for p in group["params"]}
         trained = [m for m in models if any(id(p) in parameters for p in m.parameters())]
         if models and not trained:
-            return  # another optimizer's step may come
+            return  # the step of another optimizer may follow
         self._hook.remove()
-        if self._muster is None:
+        if self._readiness is None:
             if not models:
                 self._refuse("no model is trained by DistributedDataParallel")
             return
@@ -128,25 +130,25 @@ class Follower:
             self._reason = reason
             say(f"the plan is not followed: {reason}", rank=_rank())
             self._refuse(reason)
-            self._muster.refuse()
+            self._readiness.refuse()
         else:
             self._optimizer = optimizer
-            self._muster.be_ready()
+            self._readiness.be_ready()
 
     def _why_not(self, trained: list[Any], optimizer: Any) -> str | None:
-        from augury.runtime.torch.compatibility import why_never, why_not  # noqa: PLC0415
+        from augury.runtime.torch.program.compatibility import why_never, why_not  # noqa: PLC0415
 
         if len(trained) != 1 or self._models[0]() is not trained[0]:
             return "several models are trained by DistributedDataParallel"
         assert self._plan is not None
         return why_never(trained[0], optimizer) or why_not(trained[0], self._plan)
 
-    def _follow(self, model: weakref.ref[Any], turns: Turns) -> None:
-        """All ranks are at the same exchange of gradients."""
+    def _follow(self, model: weakref.ref[Any], counter: ExchangeCounter) -> None:
+        """Takes the plan: all ranks are at the same exchange of gradients."""
         from augury.runtime.torch.training import Scheduled  # noqa: PLC0415
         from augury.runtime.trial import TrialRules  # noqa: PLC0415
 
-        assert self._muster is not None
+        assert self._readiness is not None
         assert self._plan is not None
         wrapped, optimizer = model(), self._optimizer
         assert wrapped is not None
@@ -155,16 +157,41 @@ class Follower:
             wrapped,
             optimizer,
             trial=TrialRules() if self._has_trial else None,
-            turns=turns,
-            control=self._muster.control,
+            counter=counter,
+            control=self._readiness.control,
         )
         self.scheduled.adopt(self._plan)
 
     def _refuse(self, reason: str) -> None:
-        from augury.runtime.torch.training import refuse_plan  # noqa: PLC0415
+        from augury.runtime.plan_reports import refuse_plan  # noqa: PLC0415
 
-        # All ranks hear of a refusal; the one that refused has said why, and keeps that.
+        # All ranks learn of a refusal; the rank that refused has printed its own reason.
         refuse_plan(self._reason or reason, is_said=self._reason is None and _rank() == 0)
+
+
+def tell_refusals() -> None:
+    """Lets the recorder of this process ask why no plan would be followed. Imports no framework
+    before the recorder asks."""
+    board.refusals = _refusals
+
+
+def _refusals(models: Sequence[Any], optimizers: Sequence[Any]) -> list[str]:
+    """Returns the reasons why no plan of pieces would be followed; ``models``: those wrapped by
+    DistributedDataParallel."""
+    from augury.runtime.torch.program.compatibility import why_never  # noqa: PLC0415
+
+    if len(models) != 1:
+        number = "several models are" if models else "no model is"
+        return [f"{number} trained by DistributedDataParallel"]
+    model = models[0]
+    own = {id(parameter) for parameter in model.parameters()}
+    training = [
+        optimizer
+        for optimizer in optimizers
+        if any(id(p) in own for group in optimizer.param_groups for p in group["params"])
+    ]
+    found = [why_never(model, optimizer) for optimizer in training[:1]]
+    return [reason for reason in found if reason is not None]
 
 
 def model_of_all(model: Any) -> bool:
@@ -174,8 +201,8 @@ def model_of_all(model: Any) -> bool:
 
 
 def no_gain(plan: Plan) -> str | None:
-    is_useless = plan.foretold is not None and plan.foretold.gain_pct <= 0
-    return "it predicts no gain" if is_useless else None
+    is_useless = plan.prediction is not None and plan.prediction.gain_pct <= 0
+    return "the plan predicts no gain" if is_useless else None
 
 
 def _rank() -> int:

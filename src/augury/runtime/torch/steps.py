@@ -1,129 +1,113 @@
-"""The steps of a training that follows a plan.
+"""Reacts to the program's gradients, backward passes, optimizer steps and forwards under a plan.
 
-Backward ends with gradients in flight. ``step`` says that updates are due. Until the next forward
-of the model begins, a read of a parameter or a gradient waits for everything; in forward, it waits
-for what is read. When forward ends nothing is in flight.
+Backward ends with gradients in flight. ``step`` makes updates due. Until the next forward of the
+model begins, an access to a parameter or a gradient waits for everything; in forward, it waits for
+the accessed parameter only. When forward ends nothing is in flight.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from enum import Enum, auto
 from typing import Any
 
 import torch
 
-from augury.runtime.access_pattern import Habits
-from augury.runtime.say import say
-from augury.runtime.torch.access_guard import Watch
-from augury.runtime.torch.aliases import Aliases
-from augury.runtime.torch.compatibility import has_step_hooks, is_plain_step
-from augury.runtime.torch.exchange import GradientExchange, own_gradient
-from augury.runtime.torch.exchange_counter import NoSync, Turns, announces_exchange
-from augury.runtime.torch.hooks import GradientHooks, ModuleHooks
-from augury.runtime.torch.updates import Updates, undisturbed
-
-
-class ExchangePhase(Enum):
-    """Where an exchange of gradients is."""
-
-    IDLE = auto()
-    """Nothing is in flight."""
-    FILLING = auto()
-    """Backward makes gradients, and pieces leave."""
-    SENT = auto()
-    """All gradients were made; the optimizer has not stepped."""
-    DUE = auto()
-    """The optimizer has stepped; parameters are updated as their gradients arrive."""
-    INCOMPLETE = auto()
-    """Backward failed on this rank, or did not make all gradients: as with stock DDP, training
-    cannot go on."""
-    BROKEN = auto()
-    """Waiting failed: another rank has failed or died."""
-
-
-LOST = (ExchangePhase.INCOMPLETE, ExchangePhase.BROKEN)
-IN_FLIGHT = (ExchangePhase.FILLING, ExchangePhase.SENT, ExchangePhase.DUE)
+from augury.runtime.torch.exchange_driver import ExchangeDriver
+from augury.runtime.torch.pieces.exchange import GradientExchange, own_gradient
+from augury.runtime.torch.pieces.updates import Updates, undisturbed
+from augury.runtime.torch.program.access_guard import AccessPattern
+from augury.runtime.torch.program.aliases import Aliases
+from augury.runtime.torch.program.compatibility import has_step_hooks, is_plain_step
+from augury.runtime.torch.program.hooks import GradientHooks, ModuleHooks
+from augury.runtime.torch.ranks.exchange_counter import ExchangeCounter, NoSync, announces_exchange
+from augury.runtime.torch.step_states import (
+    BEFORE_STEP,
+    COMPUTED,
+    FLUSHABLE,
+    IN_FLIGHT,
+    LOST,
+    ExchangePhase,
+    ProgramState,
+)
 
 
 class PlannedSteps:
-    """One training under one plan at a time: ``exchange`` is None while stock DDP runs."""
+    """The steps of one training under one plan at a time."""
 
     def __init__(
-        self, model: Any, optimizer: Any, updates: Updates, turns: Turns, rank: int
+        self, model: Any, optimizer: Any, updates: Updates, counter: ExchangeCounter, rank: int
     ) -> None:
         self._model, self._optimizer = model, optimizer
-        self._updates, self._turns = updates, turns
-        self._rank = rank
-        self._watch = Watch(self._on_touch)
-        self._exchange: GradientExchange | None = None
+        self._updates = updates
+        self._driver = ExchangeDriver(model, counter, rank, self._on_access)
+        self._states, self._guard = self._driver.states, self._driver.guard
         self._aliases = Aliases()
-        self.phase = ExchangePhase.IDLE
-        self._why_lost = ""
-        self._is_expected = False
-        self._is_backward_seen = False
-        """The running backward was called by a function that tells when it has ended."""
         self._began_ns = 0
         self._task = -1
-        """The backward at whose end ``_end_backward`` is called."""
-        self._is_in_forward = False
+        """Id of the backward at whose end ``_end_backward`` is called."""
         self._asked_to_sync = True
-        self._is_stepping = False
-        self._is_partly_updated = False
-        self._habits = Habits(rank)
+        self._accesses = AccessPattern(rank)
         self.gradient_hooks: GradientHooks | None = None
         self.module_hooks: ModuleHooks | None = None
 
     @property
-    def is_filling(self) -> bool:
-        return self.phase is ExchangePhase.FILLING
+    def phase(self) -> ExchangePhase:
+        return self._states.phase
+
+    def flush(self) -> None:
+        """Waits for everything in flight and applies due updates: see ExchangeDriver."""
+        self._driver.flush()
+
+    def require_whole(self) -> None:
+        """Brings all parameters to the same step. Raises where that is impossible."""
+        self._driver.require_whole()
 
     @property
     def is_expected(self) -> bool:
-        """A forward has announced an exchange that has not begun."""
-        return self._is_expected
+        """Whether a forward has announced an exchange that is not complete."""
+        return self._states.is_announced
 
     def expect(self) -> None:
         """The gradients of the next backward are exchanged."""
-        self._is_expected = True
+        self._states.enter(ProgramState.ANNOUNCED)
         if self.gradient_hooks is not None:
             self.gradient_hooks.keep_last()
 
     def follow(self, exchange: GradientExchange | None) -> None:
-        """From now on; nothing may be in flight."""
-        self._exchange = exchange
-        self._is_expected = self._is_in_forward = False
-        self._watch.stop()
+        """Uses an exchange from now on; None: stock DDP. Nothing may be in flight."""
+        self._driver.exchange = exchange
+        self._states.leave(ProgramState.ANNOUNCED | ProgramState.FORWARD)
+        self._guard.stop()
         if exchange is not None:
-            _ = self._watch.call_ns  # measured now
+            _ = self._guard.call_ns  # measured while nothing is in flight
             self._aliases = Aliases(exchange.parameters)
 
     # --- backward
 
     def on_gradient(self, parameter: Any) -> None:
-        exchange = self._exchange
+        exchange = self._driver.exchange
         if exchange is None:
             return
-        if not self._is_expected:
+        if not self._states.is_announced:
             self._refuse_late(exchange, parameter)
             exchange.note_used(parameter)
             return
         if self.phase is ExchangePhase.IDLE:
             self._queue_end()
-            self._begin(exchange)
-        # Between layers, whose data is what caches hold, every call of ours is a slow one.
+            is_seen = self._states.is_in_backward
+            self._driver.begin(exchange, self._began_ns if is_seen else None)
+        # Between layers the caches hold the layers' data, so every call here is slow.
         if exchange.meter.is_counting:
             exchange.meter.own(self._put, exchange, parameter)
         else:
             self._put(exchange, parameter)
         if not exchange.sender.waiting_for and self._task != torch._C._current_graph_task_id():
-            self._queue_end()  # the first gradient was another backward's, or of one inside it
+            self._queue_end()  # the first gradient came from another backward, or a nested one
 
     def _refuse_late(self, exchange: GradientExchange, parameter: Any) -> None:
-        """A second backward of one forward brings a gradient that was taken for unused: stock DDP
-        fails as well."""
+        """Raises where a second backward computes a gradient that counted as unused, as stock DDP
+        does."""
         if exchange.was_filled(parameter):
             raise RuntimeError(
                 "a parameter got its gradient after the exchange of this step: run one backward "
@@ -131,142 +115,95 @@ class PlannedSteps:
             )
 
     def _queue_end(self) -> None:
-        """``_end_backward`` is called when the backward that runs now has ended."""
+        """Calls ``_end_backward`` when the running backward has ended."""
         self._task = torch._C._current_graph_task_id()
         torch.autograd.Variable._execution_engine.queue_callback(self._end_backward)
 
     def _put(self, exchange: GradientExchange, parameter: Any) -> None:
         number = exchange.number_of[id(parameter)]
         if number not in exchange.sender.waiting_for:
-            name = exchange.plan.problem.gradients[number].name
+            name = exchange.section.problem.gradients[number].name
             raise RuntimeError(
                 f"Expected to mark a variable ready only once: {name} got its gradient a second "
                 "time since the last forward of the model"
             )
         exchange.put(number, own_gradient(parameter, self._model.gradient_as_bucket_view))
 
-    def _begin(self, exchange: GradientExchange) -> None:
-        self._wait(self._turns.begin)
-        self.phase = ExchangePhase.FILLING
-        exchange.begin(self._began_ns if self._is_backward_seen else time.perf_counter_ns())
-
     def _end_backward(self) -> None:
-        """Autograd has done everything that it could do."""
-        exchange = self._exchange
+        """Autograd has finished a backward."""
+        exchange = self._driver.exchange
         if exchange is None or self.phase is not ExchangePhase.FILLING:
             return
         exchange.meter.end_backward()
-        is_seen = self._is_backward_seen
+        is_seen = self._states.is_in_backward
         if exchange.sender.waiting_for and (is_seen or not self._model.find_unused_parameters):
             return
-        self._fill(exchange)
+        self._driver.fill(exchange)
         if not is_seen:
-            self.flush()  # nothing can be watched from here
+            self._driver.flush()  # accesses cannot be observed from here
 
     def before_backward(self) -> None:
-        if self.phase in (ExchangePhase.SENT, ExchangePhase.DUE):
-            self.flush()  # it may add to gradients that are not the means yet
-        if self._is_expected and self.gradient_hooks is not None:
+        if self.phase in FLUSHABLE:
+            self._driver.flush()  # backward may add to gradients that are not averaged yet
+        if self._states.is_announced and self.gradient_hooks is not None:
             self.gradient_hooks.keep_last()
-        self._is_backward_seen = True
+        self._states.enter(ProgramState.BACKWARD)
         self._began_ns = time.perf_counter_ns()
 
     def failed_backward(self) -> None:
-        """Without a gradient nothing has happened. With some, other ranks count on the rest."""
-        self._is_backward_seen = False
-        exchange = self._exchange
+        """Gives the exchange up if it has begun: other ranks wait for the missing gradients."""
+        self._states.leave(ProgramState.BACKWARD)
+        exchange = self._driver.exchange
         if exchange is not None and self.phase is ExchangePhase.FILLING:
-            self._give_up(exchange, "backward failed")
+            self._driver.give_up(exchange, "backward failed")
 
     def after_backward(self) -> None:
-        self._is_backward_seen = False
-        exchange = self._exchange
-        if exchange is None or self.phase not in (ExchangePhase.FILLING, ExchangePhase.SENT):
+        self._states.leave(ProgramState.BACKWARD)
+        exchange = self._driver.exchange
+        if exchange is None or self.phase not in BEFORE_STEP:
             return
         if exchange.sender.waiting_for:
             if not self._model.find_unused_parameters:
-                exchange.end_part()  # another backward may bring the others
+                exchange.end_part()  # another backward may compute the others
                 return
-            # Whether an unused parameter has a gradient is for all ranks to say.
-            self._fill(exchange)
-            self.flush()
+            # All ranks together decide whether an unused parameter has a gradient.
+            self._driver.fill(exchange)
+            self._driver.flush()
             return
         if self.phase is ExchangePhase.FILLING:
-            self._fill(exchange)  # this backward was the last of several
-        if self._habits.barrier == "backward" or exchange.has_aliases():
-            self.flush()
+            self._driver.fill(exchange)  # this backward was the last of several
+        if self._accesses.barrier == "backward" or exchange.has_aliases():
+            self._driver.flush()
         else:
-            exchange.meter.own(self._look_out, exchange)
-
-    def _fill(self, exchange: GradientExchange) -> None:
-        """Every rank sends its whole list."""
-        self._is_expected = False
-        exchange.fill(agree=self._model.find_unused_parameters)
-        exchange.meter.own(exchange.sender.advance, True)
-        self.phase = ExchangePhase.SENT
-        self._turns.end()
-
-    def _give_up(self, exchange: GradientExchange, why: str) -> None:
-        """No rank can take this step, and none waits for this one."""
-        self._is_expected = False
-        self.phase = ExchangePhase.INCOMPLETE
-        self._watch.stop()
-        missing = [exchange.plan.problem.gradients[n].name for n in exchange.sender.waiting_for]
-        names = f"{', '.join(sorted(missing)[:8])}{', ...' if len(missing) > 8 else ''}"
-        self._why_lost = f"{why}; no gradient of {names}" if missing else why
-        say(f"{why}: this step cannot be completed on any rank", rank=self._rank)
-        with suppress(Exception):  # the program is to see what failed first
-            exchange.spoil(self._why_lost)
-
-    def _lost(self) -> RuntimeError:
-        if self.phase is ExchangePhase.INCOMPLETE:
-            return RuntimeError(
-                "Expected to have finished reduction in the prior iteration before starting a new "
-                f"one: {self._why_lost}. If parameters are meant to be unused, pass "
-                "find_unused_parameters=True to DistributedDataParallel"
-            )
-        return RuntimeError(f"an exchange of gradients has failed before: {self._why_lost}")
+            exchange.meter.own(self._driver.watch, exchange)
 
     # --- between backward and forward
 
-    def _look_out(self, exchange: GradientExchange, parameters: bool = True) -> None:
-        gradients = exchange.gradients()
-        self._watch.may_be_zeroed = gradients.keys()
-        self._watch.watched = exchange.watched(gradients, parameters=parameters)
-        self._watch.start()
-        self._meter_watch(exchange)
-
-    def _meter_watch(self, exchange: GradientExchange) -> None:
-        """What watching has cost since this was called last."""
-        num_calls, self._watch.num_calls = self._watch.num_calls, 0
-        if exchange.meter.is_counting:
-            exchange.meter.note_own(num_calls * self._watch.call_ns)
-
-    def _on_touch(self, unit: int) -> bool:
-        exchange = self._exchange
+    def _on_access(self, unit: int) -> bool:
+        exchange = self._driver.exchange
         if exchange is None:
             return True
-        if self._is_in_forward:
-            self._wait(exchange.wait_units, (unit,))
+        if self._states.is_in_forward:
+            self._driver.wait(exchange.wait_units, (unit,))
             if not exchange.left:
-                self._watch.stop()
+                self._guard.stop()
             return True
         if torch._C._current_graph_task_id() != -1:
-            return False  # backward itself may
-        self._habits.note("step" if self.phase is ExchangePhase.DUE else "backward")
-        self.flush()
+            return False  # an access of backward itself
+        self._accesses.note("step" if self.phase is ExchangePhase.DUE else "backward")
+        self._driver.flush()
         return True
 
     def on_step(
         self, previous: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
     ) -> Any:
-        exchange = self._exchange
+        exchange = self._driver.exchange
         if exchange is None or self.phase not in IN_FLIGHT:
-            self._watch.stop()
+            self._guard.stop()
             return previous(*args, **options)
         if self.phase is ExchangePhase.FILLING:
             # As with stock DDP, gradients stay on this rank, and the next forward fails.
-            self._give_up(exchange, "backward did not make all gradients")
+            self._driver.give_up(exchange, "backward did not compute all gradients")
             return previous(*args, **options)
         if (
             self.phase is ExchangePhase.DUE
@@ -276,11 +213,11 @@ class PlannedSteps:
             or not is_plain_step(self._optimizer, previous)
             or exchange.meter.own(exchange.was_edited)
         ):
-            self.flush()
+            self._driver.flush()
             return previous(*args, **options)
         if (
-            exchange.plan.order.has_barrier
-            or self._habits.barrier is not None
+            exchange.section.order.has_barrier
+            or self._accesses.barrier is not None
             or not self._updates.has_state
             or exchange.meter.own(self._aliases.are_there)
         ):
@@ -289,27 +226,27 @@ class PlannedSteps:
         return None
 
     def _step_now(self, exchange: GradientExchange, previous: Callable[..., Any]) -> Any:
-        self._wait(exchange.drop)
-        self._watch.stop()
+        self._driver.wait(exchange.drop)
+        self._guard.stop()
         with undisturbed():
             kept = exchange.swap_in()
-        self._is_stepping = True
+        self._states.begin_stepping()
         try:
             result = exchange.meter.work(previous)
         finally:
-            self._is_stepping = False
+            self._states.end_stepping()
             with undisturbed():
                 exchange.swap_out(kept)
-        self.phase = ExchangePhase.DUE
-        # Parameters are up to date; gradients are given their means when they are read.
-        self._look_out(exchange, parameters=False)
+        self._states.make_due()
+        # Parameters are up to date; gradients are set to the means when they are read.
+        self._driver.watch(exchange, parameters=False)
         return result
 
     def _step_later(self, exchange: GradientExchange) -> None:
         with self._updates.announced():
-            # Hooks of the program may have looked at gradients, or changed them.
+            # Hooks of the program may have read or changed gradients.
             if self.phase is not ExchangePhase.SENT or exchange.was_edited():
-                self.flush()
+                self._driver.flush()
                 self._updates.step_whole()
                 return
             with undisturbed():
@@ -317,46 +254,21 @@ class PlannedSteps:
                 others = self._updates.others(exchange.number_of)
                 if others:
                     self._updates.apply(others, [parameter.grad for parameter in others])
-                self._watch.watched.update(self._updates.states(exchange.unit_of))
-            self.phase = ExchangePhase.DUE
+                self._guard.watched.update(self._updates.states(exchange.unit_of))
+            self._states.make_due()
 
     def on_zero_grad(
         self, previous: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
     ) -> Any:
-        """Asks for every ``grad``, which does no harm: spared the watching."""
+        """Calls ``zero_grad`` without the guard: it reads every ``grad``, which is harmless."""
         with torch._C.DisableTorchFunction():
             return previous(*args, **options)
-
-    def flush(self) -> None:
-        """Waits for what is in flight and applies what is due: parameters and gradients are then
-        as stock DDP would have left them."""
-        exchange = self._exchange
-        if (
-            exchange is None
-            or self._is_stepping
-            or self.phase not in (ExchangePhase.SENT, ExchangePhase.DUE)
-        ):
-            return
-        if self.phase is ExchangePhase.DUE:
-            self._wait(exchange.wait_all, False)
-        else:
-            self._wait(exchange.drop)
-        exchange.give_back_all()
-        self._rest()
-
-    def require_whole(self) -> None:
-        """Parameters may be read: all of them are of one step."""
-        if self.phase is ExchangePhase.BROKEN and self._is_partly_updated:
-            raise RuntimeError(
-                f"parameters are only partly updated: {self._why_lost}. Resume from a checkpoint"
-            )
-        self.flush()
 
     # --- forward
 
     def before_forward(self, model: Any, _inputs: Any) -> None:
-        self._is_in_forward = False
-        exchange = self._exchange
+        self._states.leave(ProgramState.FORWARD)
+        exchange = self._driver.exchange
         if exchange is None or model._join_config.enable:
             return
         exchange.forget_filled()
@@ -367,94 +279,72 @@ class PlannedSteps:
             self.module_hooks.attach()
         is_wanted = announces_exchange(model)
         if self.phase is ExchangePhase.FILLING and is_wanted:
-            self._give_up(exchange, "backward did not make all gradients")
-        if self.phase in LOST and (is_wanted or self._is_partly_updated):
-            raise self._lost()
+            self._driver.give_up(exchange, "backward did not compute all gradients")
+        if self.phase is ExchangePhase.PARTLY_UPDATED or (is_wanted and self.phase in LOST):
+            raise self._driver.lost_error()
         if self.phase is ExchangePhase.SENT:
-            self.flush()
+            self._driver.flush()
         if self.phase is ExchangePhase.DUE:
             if not exchange.left:
                 exchange.give_back_all()
-                self._rest()
-            elif not self._watch.watched:
-                exchange.meter.own(self._look_out, exchange)
-        self._habits.end_step()
-        self._is_in_forward = True
+                self._driver.finish()
+            elif not self._guard.watched:
+                exchange.meter.own(self._driver.watch, exchange)
+        self._accesses.end_step()
+        self._states.enter(ProgramState.FORWARD)
         self._asked_to_sync = model.require_backward_grad_sync
         model.require_backward_grad_sync = NoSync(self._asked_to_sync)
 
     def before_module(self, parameter_ids: list[int], _module: Any, _inputs: Any) -> None:
-        exchange = self._exchange
+        exchange = self._driver.exchange
         if exchange is None:
             return
-        if not (self._is_in_forward or torch.is_grad_enabled()):
+        if not (self._states.is_in_forward or torch.is_grad_enabled()):
             self._step_aside()
             return
-        if self.phase not in (ExchangePhase.SENT, ExchangePhase.DUE):
+        if self.phase not in COMPUTED:
             return
-        if not self._is_in_forward:
+        if not self._states.is_in_forward:
             if self.phase is ExchangePhase.DUE and not exchange.left:
                 return
-            self._habits.note("step" if self.phase is ExchangePhase.DUE else "backward")
-            self.flush()
+            self._accesses.note("step" if self.phase is ExchangePhase.DUE else "backward")
+            self._driver.flush()
             return
         if exchange.left:
             exchange.meter.own(self._wait_for, exchange, parameter_ids)
 
     def _step_aside(self) -> None:
-        """An evaluation: it is to be computed as without a plan. The next training forward takes
-        it up again."""
-        if self._is_partly_updated:
-            raise self._lost()
-        if self.phase in (ExchangePhase.SENT, ExchangePhase.DUE):
-            self._habits.note("step" if self.phase is ExchangePhase.DUE else "backward")
-            self.flush()
-        self._watch.stop()  # a mode that noticed something itself is put on again behind that
+        """Removes hooks for an evaluation, which runs as without a plan. The next training forward
+        attaches them again."""
+        if self.phase is ExchangePhase.PARTLY_UPDATED:
+            raise self._driver.lost_error()
+        if self.phase in COMPUTED:
+            self._accesses.note("step" if self.phase is ExchangePhase.DUE else "backward")
+            self._driver.flush()
+        self._guard.stop()  # torch re-enters a mode after its own callback
         if self.module_hooks is not None:
             self.module_hooks.remove()
 
     def _wait_for(self, exchange: GradientExchange, parameter_ids: list[int]) -> None:
-        unit_of, watched = exchange.unit_of, self._watch.watched
+        unit_of, watched = exchange.unit_of, self._guard.watched
         units = {unit_of[one] for one in parameter_ids}
         if not units.isdisjoint(exchange.left):
-            self._wait(exchange.wait_units, units)
+            self._driver.wait(exchange.wait_units, units)
             if not exchange.left:
-                self._watch.stop()
+                self._guard.stop()
         for one in parameter_ids:
             watched.pop(one, None)
 
     def after_forward(self, model: Any, _inputs: Any, output: Any) -> None:
-        if not self._is_in_forward:
+        if not self._states.is_in_forward:
             return
-        self._is_in_forward = False
+        self._states.leave(ProgramState.FORWARD)
         is_wanted = self._asked_to_sync and torch.is_grad_enabled()
         model.require_backward_grad_sync = self._asked_to_sync
         model.require_forward_param_sync = is_wanted
-        exchange = self._exchange
+        exchange = self._driver.exchange
         if exchange is not None and self.phase is ExchangePhase.DUE:
-            exchange.meter.own(self._wait, exchange.wait_all, True)
-            self._rest()
+            exchange.meter.own(self._driver.wait, exchange.wait_all, True)
+            self._driver.finish()
         if is_wanted and output is not None:
             self.expect()
-
-    # ---
-
-    def _wait(self, action: Callable[..., None], *args: Any) -> None:
-        """What cannot be waited for now never can: a rank has died, or was interrupted."""
-        exchange = self._exchange
-        try:
-            action(*args)
-        except BaseException as error:
-            self._is_partly_updated = exchange is not None and exchange.is_partly_updated
-            self._why_lost = str(error) or type(error).__name__
-            self.phase = ExchangePhase.BROKEN
-            self._watch.stop()
-            if exchange is not None and isinstance(error, Exception):
-                exchange.require_sound()  # a connection that ends is not the cause
-            raise
-
-    def _rest(self) -> None:
-        if self._exchange is not None:
-            self._meter_watch(self._exchange)
-        self.phase = ExchangePhase.IDLE
-        self._watch.stop()

@@ -1,4 +1,4 @@
-"""Our own policy."""
+"""The policy `augury`: a search over orders that takes message overhead into account."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from augury.schedule.search.search import Search
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Augury:
-    """While backward runs, messages of the most urgent bytes end when more urgent ones come; which
-    gaps they fill, and which they bridge, is found by dynamic programming with what a message
-    costs. What is left when backward is over goes by priority, in as few messages as the step
-    allows. With a parameter server messages are small enough to be pulled while others are pushed,
-    and the urgent ones are pulled first. No barrier. The best of several such orders is improved
-    by small changes.
+    """While backward runs, messages of the most urgent bytes end when more urgent gradients are
+    released; dynamic programming over the cost of messages finds the gaps that they fill or bridge.
+    The rest is sent by priority after backward, in as few messages as the step allows. With a
+    parameter server messages are small enough to be pulled while others are pushed, and the urgent
+    ones are pulled first. There is no barrier. The best of several such orders is improved by small
+    changes.
 
-    Orders of the same step may differ much in what they come to if the network is slower than
-    foretold: some leave a margin in gaps, and what would be counts a little. Where times are known
-    to be spread, the mean over what may happen decides.
+    Orders with the same predicted step may differ much if the network is slower than assumed: some
+    leave a margin in gaps, and such cases have a small weight. Where the spread of times is known,
+    the mean over scenarios decides.
 
-    Never worse than another policy, as foretold: unless ours is so near the bound that no order
-    can be better by more than ``near``, the others' are compiled too, and the best is taken.
+    The predicted step is never longer than that of another policy: unless the order is within
+    ``near`` of the bound, the other policies are compiled too, and the best order is taken.
     """
 
     name: str = "augury"

@@ -1,4 +1,4 @@
-"""The policies that others published."""
+"""The published policies, for comparison with our own."""
 
 from __future__ import annotations
 

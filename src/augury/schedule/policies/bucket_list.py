@@ -1,4 +1,4 @@
-"""The best list of bucket sizes for stock DDP: what can be had without a change to how it works."""
+"""The policy `ddp-list`: the best list of bucket sizes for stock DDP."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from augury.schedule.order_parts import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketList:
-    """DDP fills buckets as gradients come, and takes a size for each of them. Of all ways to cut
-    that sequence, the one whose last bucket ends first; of those that end together, the one with
-    the fewest buckets. Exact: buckets leave in order, so what ends earlier never delays what
-    follows."""
+    """DDP fills buckets in the order of release and accepts a size for each of them. Of all ways to
+    cut that sequence, this takes the one whose last bucket ends first; among equals, the one with
+    the fewest buckets. It is exact: buckets are sent in order, so an earlier end never delays
+    later buckets."""
 
     name: str = "ddp-list"
 
@@ -38,7 +38,7 @@ class BucketList:
         reach_bytes = [0]
         for size_bytes in sizes_bytes:
             reach_bytes.append(reach_bytes[-1] + size_bytes)
-        # Of the first n gradients: when they have left, in how many buckets, where the last began.
+        # For the first n gradients: end of sending, number of buckets, start of the last bucket.
         best = [(0, 0, 0)]
         for end in range(1, len(coming) + 1):
             released_ns = problem.gradients[coming[end - 1]].release_ns
@@ -63,7 +63,7 @@ class BucketList:
 
 
 def bucket_caps(problem: Problem, order: Order) -> tuple[int, ...] | None:
-    """The list of sizes that makes stock DDP send this order; None, where none does."""
+    """Returns the list of sizes that makes stock DDP send this order; None where there is none."""
     if not order.has_barrier or any(piece.op != OpKind.ALL_REDUCE for piece in order.pieces):
         return None
     caps = tuple(size_of(piece.slices) for piece in order.pieces)

@@ -1,4 +1,4 @@
-"""ByteScheduler: partitions, credit, and both tuned."""
+"""The policy `bytescheduler`: partitions and credit, both tuned."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class ByteScheduler:
         serves = problem.network.scheme is Scheme.PARAMETER_SERVER
         credits_bytes = self.push_credits_bytes if serves else self.reduce_credits_bytes
         if not problem.network.latency_ns:
-            credits_bytes = credits_bytes[:1]  # what has left has arrived: credit is never short
+            credits_bytes = credits_bytes[:1]  # sent pieces have arrived: credit never runs out
         largest = max(gradient.size_bytes for gradient in problem.gradients)
-        # What cuts nothing is tried once.
+        # Partition sizes that cut nothing are tried once.
         partitions = [size for size in self.partitions_bytes if size < largest]
         partitions += self.partitions_bytes[len(partitions) : len(partitions) + 1]
         trials = (

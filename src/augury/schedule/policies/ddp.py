@@ -1,4 +1,4 @@
-"""Buckets of PyTorch's DistributedDataParallel, as they are by default and as they are at best."""
+"""The policies `ddp` and `ddp-best`: DDP's buckets, by default and with the best single size."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from augury.schedule.order_parts import MEBIBYTE, buckets_as_released, exchanged
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ddp:
-    """Published: buckets of 25 MiB, the first of 1 MiB, filled as gradients come (DDP looks once
-    and then rebuilds them so); each leaves when it is full and those before it have left; the
-    optimizer waits for all. Assumed: with a parameter server, a bucket is pushed and pulled like
-    one tensor."""
+    """Published: buckets of 25 MiB, the first of 1 MiB, filled in the order of release (DDP
+    observes it once and rebuilds its buckets); each is sent when it is full and the ones before it
+    were sent; the optimizer waits for all. Assumed: with a parameter server, a bucket is pushed and
+    pulled like one tensor."""
 
     name: str = "ddp"
     bucket_caps_bytes: tuple[int, ...] = (MEBIBYTE, 25 * MEBIBYTE)
@@ -26,8 +26,8 @@ class Ddp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DdpBest:
-    """DDP with the best single bucket size: what a user who tries these sizes would end up with.
-    Of sizes that are equally good, the largest: fewer messages."""
+    """DDP with the best single bucket size, as a user who tries these sizes would find. Among
+    equals the largest size wins: fewer messages."""
 
     name: str = "ddp-best"
     sizes_bytes: tuple[int, ...] = tuple(

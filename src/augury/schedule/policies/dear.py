@@ -1,4 +1,4 @@
-"""DeAR: decoupled all-reduce."""
+"""The policy `dear`: decoupled all-reduce (DeAR)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""First come, first served."""
+"""The policy `fifo`: first come, first served."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from augury.schedule.order_parts import exchanged, release_order, whole
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fifo:
-    """Every gradient by itself, whole, in the order in which backward makes them.
+    """Sends every gradient by itself, whole, in the order of release.
 
     With a parameter server that is MXNet's default: pulls follow their pushes, and a layer's
     forward waits for its own parameters only. With all-reduce it is data parallelism without
-    buckets, where the optimizer steps once everything is there: a barrier.
+    buckets, where the optimizer steps once everything has arrived: a barrier.
     """
 
     name: str = "fifo"

@@ -1,4 +1,4 @@
-"""MG-WFBP: merged-gradient wait-free backpropagation."""
+"""The policy `mg-wfbp`: merged-gradient wait-free backpropagation."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from augury.schedule.order_parts import Message, exchanged, release_order, whole
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MgWfbp:
-    """Published: a message of s bytes takes ``alpha + beta s``. Gradients are walked through as
-    backward makes them; one is merged into the next if the next is there before its transfer
+    """Published: a message of s bytes takes ``alpha + beta s``. Gradients are taken in the
+    order of release; one is merged into the next if the next is released before its transfer
     could start, or less than alpha after that: then waiting costs less than a second message.
     First come first served, with a barrier.
 
-    Assumed: alpha is what a message holds the link for beyond its bytes, for latency does not
-    keep the next one waiting; layers are single gradients; with a parameter server the rule looks
-    at pushes, and pulls follow them.
+    Assumed: alpha is the time that a message holds the link beyond its bytes, since latency does
+    not delay the next one; layers are single gradients; with a parameter server the rule is
+    applied to pushes, and pulls follow them.
     """
 
     name: str = "mg-wfbp"

@@ -1,4 +1,4 @@
-"""P3: priority-based parameter propagation."""
+"""The policy `p3`: priority-based parameter propagation (P3)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from augury.schedule.order_parts import by_priority, cut
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class P3:
-    """Published: slices of at most 40,000 parameters, a queue by priority, one slice under way at
+    """Published: slices of at most 40,000 parameters, a queue by priority, one slice in flight at
     a time; the next forward waits layer by layer. Assumed: four bytes to a parameter, whatever
-    its type; "under way" ends when a slice has arrived; the server's answers go by priority too;
-    the queue's decisions are those that it would make if all came as foretold."""
+    its type; a slice is in flight until it has arrived; the server answers by priority
+    too; the queue decides as if all times were as predicted."""
 
     name: str = "p3"
     slice_bytes: int = 160_000

@@ -1,4 +1,4 @@
-"""What a policy is: a compiler from Problems to Orders."""
+"""The protocol of a policy: a compiler from Problems to Orders."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ class Policy(Protocol):
     def name(self) -> str: ...
 
     def compile(self, problem: Problem) -> Order:
-        """The same Order whenever it is asked: ranks that compile alike send alike."""
+        """Returns the Order for a Problem. It is deterministic, so that all ranks send alike."""
         ...

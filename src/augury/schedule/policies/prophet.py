@@ -1,4 +1,4 @@
-"""Prophet as it was published."""
+"""The policy `prophet`, as published."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from augury.schedule.order_parts import Message, cut, exchanged, gather, release
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prophet:
-    """Published: gradients come in bursts (a gap of more than twice the mean gap lies between
-    two). When burst k is there, the most urgent of what waits leaves as one block, as much as the
-    known bandwidth carries until burst k + 1 comes; what does not fit waits below it. When the
-    last burst is there, the one with the most urgent gradient, the rest leaves by priority, in
-    blocks. Only
-    pushes are scheduled, pulls follow them; forward waits layer by layer; messages cost nothing
-    beyond their bytes.
+    """Published: gradients are released in bursts, separated by gaps of more than twice the mean
+    gap. After burst k, the most urgent waiting bytes are sent as one block, as many as the known
+    bandwidth carries until burst k + 1; the rest waits. After the last burst, which has the most
+    urgent gradient, the rest is sent by priority, in blocks. Only pushes are scheduled, pulls
+    follow them; forward waits layer by layer; messages cost nothing beyond their bytes.
 
     Assumed: tensors are cut at 4,096,000 bytes, as BytePS, on which it was built, does; a block
     is one message and ends before the first partition that does not fit; blocks of the last phase
@@ -58,7 +56,7 @@ class Prophet:
         )
 
     def bursts(self, problem: Problem) -> list[list[int]]:
-        """Places of gradients, as they come."""
+        """Returns bursts of gradients in the order of release."""
         coming = release_order(problem)
         releases_ns = [problem.gradients[place].release_ns for place in coming]
         whole_ns = releases_ns[-1] - releases_ns[0]
@@ -70,7 +68,7 @@ class Prophet:
         return bursts
 
     def _with(self, problem: Problem, burst: list[int], waiting: list[Slice]) -> list[Slice]:
-        """All that waits now, the most urgent first."""
+        """Returns all waiting slices, the most urgent first."""
         come = [part for place in burst for part in cut(problem, place, self.partition_bytes)]
         return sorted([*come, *waiting], key=lambda part: (part.gradient, part.offset_bytes))
 

@@ -1,4 +1,4 @@
-"""All policies there are."""
+"""The registry of all policies."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ def find_policy(name: str) -> Policy:
         if policy.name == name:
             return policy
     raise UsageError(
-        f"there is no policy {name!r}",
+        f"unknown policy {name!r}",
         remedy=f"choose one of {', '.join(policy.name for policy in POLICIES)}",
     )

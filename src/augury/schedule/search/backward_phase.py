@@ -1,9 +1,9 @@
-"""What to send while backward runs: messages that fill the gaps between releases.
+"""Chooses messages while backward runs: dynamic programming over gaps between releases.
 
-Nothing is gained by a message that starts between two releases: let it start at the one before,
-and the message before it end there; what that no longer carries, this one can. So messages start
-at releases and end at releases, and carry the most urgent bytes that are there; which releases,
-is found by dynamic programming from the first to the last one.
+A message that starts between two releases gains nothing: it can start at the release before, with
+the message before it ending there, and carry the bytes that this one no longer carries. So messages
+start and end at releases and carry the most urgent released bytes. Dynamic programming from the
+first to the last release chooses these points.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ MAX_POINTS = 32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Filled:
-    """Up to some point of time: what messages have been sent, and what that promises."""
+    """Messages sent up to some time, with the step that they allow."""
 
     promise_ns: float
-    """No step is shorter from here on, if one message carries all that is left."""
+    """Shortest possible step, if one message carries all that is left."""
     left_ns: float
     rest_ns: Floats
     messages: tuple[tuple[float, float], ...]
-    """Start, and the most time that bytes may take."""
+    """Start of each message, and the most time that its bytes may take."""
 
 
 def start_points(problem: Problem, terms: Terms) -> Floats:
-    """Releases at which messages may start: ends of bursts, and whatever else lies further apart
-    than a message's overhead makes worth while; in the end the last one."""
+    """Returns releases at which messages may start: ends of bursts, other releases whose distance
+    is worth the overhead of a message, and the last one."""
     releases = np.unique(terms.release_ns)[::-1].tolist()
     ends = {float(burst.end_ns) for burst in find_bursts(problem)}
     apart_ns = terms.overhead_ns / 4
@@ -59,8 +59,8 @@ def fill_gaps(
     early_ns: float = 0.0,
     width: int = 2,
 ) -> list[Filled]:
-    """The ``width`` best ways up to the last release, best first. Messages are to be done by the
-    next release even if that comes early, and if the network is slower."""
+    """Returns the ``width`` best ways up to the last release, best first. Messages must end by the
+    next release even if that is early by ``early_ns`` and the network is slower."""
     beside_ns = tail_ns + terms.overhead_ns + terms.latency_ns
     ways: list[list[Filled]] = [[] for _ in points_ns]
     ways[0].append(Filled(bound_ns, float(terms.work_ns.sum()), terms.work_ns, ()))
@@ -75,7 +75,7 @@ def fill_gaps(
             np.clip(room_ns[useful, None] - before_ns, 0.0, there_ns, out=sent_ns[1:])
             rest_ns = way.rest_ns - sent_ns
             left_ns = np.cumsum(rest_ns, axis=1)
-            # In the first row nothing is sent until the next release.
+            # The first row sends nothing until the next release.
             targets = np.concatenate([[0], useful]) + here + 1
             promises_ns = (left_ns + beside_ns).max(axis=1) + points_ns[targets]
             for row, target in enumerate(targets.tolist()):
@@ -90,7 +90,7 @@ def fill_gaps(
 
 
 def _useful(room_ns: Floats, there_ns: float) -> I8:
-    """Gaps that anything fits into. Of those that all fits into, the first is as good as any."""
+    """Returns gaps into which some bytes fit. Of gaps into which all fit, only the first counts."""
     if there_ns == 0.0:
         return np.arange(0)
     too_small = int(np.searchsorted(room_ns, 0.0, side="right"))

@@ -1,5 +1,7 @@
-"""Gradients come in bursts, whatever makes them: bulk execution, a compiled backward graph,
-buckets, units of FSDP. Finding them in release times alone."""
+"""Finds bursts of gradients in their release times.
+
+Bursts come from bulk execution, a compiled backward graph, buckets or units of FSDP.
+"""
 
 from __future__ import annotations
 
@@ -13,30 +15,30 @@ from augury.core.plan.problem import Problem
 from augury.schedule.order_parts import release_order
 
 LEAST_GAP_NS = 1_000
-"""Shorter gaps are all the same: nobody measures them."""
+"""Shorter gaps cannot be measured and count as equal."""
 LEAST_SHARE = 0.8
-"""Of the variance of gaps, on a logarithmic scale, that two kinds of gaps must explain. The best
-cut through one normal distribution explains 0.64 of it, through a uniform one 0.75."""
+"""Share of the variance of gaps, on a logarithmic scale, that two kinds of gaps must explain. The
+best cut through one normal distribution explains 0.64 of it, through a uniform one 0.75."""
 LEAST_RATIO = 5.0
-"""Between the geometric means of the two kinds."""
+"""Least ratio of the geometric means of the two kinds."""
 LEAST_JUMP = 4.0
 LEAST_BELOW = 0.3
-"""Where bursts are few, their gaps explain little; but no gap is then between the kinds, over a
-factor like this, and within bursts lie at least so many of all gaps."""
+"""Where bursts are few, their gaps explain little variance. Then the two kinds must differ by this
+factor, with no gap in between, and at least this share of gaps must lie within bursts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Burst:
     gradients: tuple[int, ...]
-    """Their places in the Problem, as they come."""
+    """Indices of the gradients in the Problem, in the order of release."""
     begin_ns: int
     end_ns: int
 
 
 def find_bursts(problem: Problem) -> tuple[Burst, ...]:
-    """A cut wherever the gap is of the longer of two kinds; every gradient by itself where gaps
-    are all of one kind. Unlike a multiple of the mean gap, this minds neither one very long gap
-    nor that many gradients make a burst."""
+    """Returns the bursts: cut at gaps of the longer of two kinds; every gradient by itself where
+    all gaps are of one kind. Unlike a multiple of the mean gap, this is robust to one very long gap
+    and to bursts of many gradients."""
     coming = release_order(problem)
     release_ns = [problem.gradients[place].release_ns for place in coming]
     spread_ns = [problem.gradients[place].spread_ns for place in coming]
@@ -54,7 +56,7 @@ def find_bursts(problem: Problem) -> tuple[Burst, ...]:
 
 
 def _longest_within(gaps_ns: NDArray[np.float64], *, noise_ns: float) -> float:
-    """The cut through the logarithms of the gaps that explains most of their variance."""
+    """Returns the cut through the logarithms of gaps that explains most of their variance."""
     floor_ns = max(LEAST_GAP_NS, noise_ns)
     logs = np.sort(np.log(np.maximum(gaps_ns, floor_ns)))
     number = len(logs)

@@ -1,4 +1,4 @@
-"""An order of messages as one line of bytes with cuts in it: what a search makes and changes."""
+"""An order of messages as one line of bytes with cuts, the representation of the search."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from augury.schedule.order_parts import exchanged
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Line:
-    """All bytes, in the order in which they leave: runs of one gradient each."""
+    """All bytes in the order of sending: runs of one gradient each."""
 
     gradient: I4
     end_bytes: I8
-    """Where each run ends, from the start of the line."""
+    """End of each run, from the start of the line."""
     item_bytes: I8
-    """Of each run's gradient."""
+    """Item size of the gradient of each run."""
 
     def aligned(self, positions: I8) -> I8:
-        """The nearest cuts at or before these that lie between items: rising, the end of the line
-        among them, its start not."""
+        """Returns the nearest cuts at or before these positions that lie between items: rising,
+        with the end of the line, without its start."""
         last = self.end_bytes[-1]
         inside = positions[(positions > 0) & (positions < last)]
         run = np.searchsorted(self.end_bytes, inside, side="left")
@@ -36,7 +36,7 @@ class Line:
         return cuts
 
     def chopped(self, cuts: I8, most_bytes: float) -> I8:
-        """Every message in equal parts of at most this size."""
+        """Returns cuts that split every message into equal parts of at most this size."""
         begin = np.concatenate([[0], cuts[:-1]])
         size = cuts - begin
         parts = np.ceil(size / max(1.0, most_bytes)).astype(np.int64)
@@ -45,7 +45,7 @@ class Line:
         return self.aligned(np.concatenate([inner.astype(np.int64), cuts]))
 
     def parts(self, cuts: I8) -> tuple[I4, I4, I8]:
-        """Slices by message: where each message's begin, and their gradients and sizes."""
+        """Returns slices by message: the first slice of each message, gradients and sizes."""
         ends = np.union1d(self.end_bytes, cuts)
         gradient = self.gradient[np.searchsorted(self.end_bytes, ends, side="left")]
         first = np.zeros(len(cuts) + 1, np.int32)

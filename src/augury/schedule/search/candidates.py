@@ -1,5 +1,8 @@
-"""Orders to choose from for our own policy. The search's model of a step is a simple one, so it is
-asked under several assumptions; a replay, or a trial in the job, decides between its answers."""
+"""Candidate orders of the policy `augury`, shared by `augury schedule` and the re-plan in the job.
+
+The search uses a simple model of a step, so it runs under several assumptions. A replay, or a trial
+in the job, chooses among the candidates.
+"""
 
 from __future__ import annotations
 
@@ -14,26 +17,25 @@ from augury.schedule.policies.policy import Policy
 from augury.schedule.policies.registry import find_policy
 
 PIECE_COSTS = (1, 2, 5)
-"""How many times as much a piece might cost as the model says: fewer and larger ones then."""
+"""Factors on the overhead of a piece: a larger one gives fewer and larger pieces."""
 LEAST_OVERHEAD_NS = 100_000
 FORWARD_TIMES = (1.0, 1.6)
-"""How many times as long forward may take as it does alone: communication takes processors too,
-and the earlier forward can begin the better."""
+"""Factors on the time of forward: communication uses processors too, so forward may be slower."""
 LANES = (1, 2)
-"""Two in flight hide what one waits for."""
+"""With two pieces in flight, one hides the latency of the other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateOrder:
     family: str
-    """The assumptions that it was made under."""
+    """The assumptions that the order was made under."""
     order: Order
 
 
 def piece_candidates(
     problem: Problem, num_ranks: int, ours: Policy | None = None
 ) -> Iterator[CandidateOrder]:
-    """Orders of pieces, which the runtime follows without DDP's reduction."""
+    """Yields orders of pieces, which the runtime follows without DDP's reduction."""
     ours = ours or Augury()
     for forward in FORWARD_TIMES:
         for cost in PIECE_COSTS:
@@ -44,7 +46,7 @@ def piece_candidates(
 
 
 def stock_candidates(problem: Problem, ours: Policy | None = None) -> Iterator[CandidateOrder]:
-    """What stock DDP can do, under our policy's name."""
+    """Yields orders that stock DDP can follow, under the name of our policy."""
     name = (ours or Augury()).name
     for stock in (BucketList(), find_policy("ddp-best"), find_policy("ddp")):
         order = replace(stock.compile(problem), policy=name)

@@ -1,4 +1,4 @@
-"""Small changes to an order: cuts left out, cuts moved, pulls in another order."""
+"""Improves an order by small changes: removes cuts, moves cuts, reorders pulls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from augury.schedule.search.byte_line import flat_line
 from augury.schedule.search.robust_cost import Judge, ScoredOrder
 
 MOVES = (-0.5, 0.5, -0.2, 0.2)
-"""Of the message that becomes shorter."""
+"""Moves of a cut, as shares of the message that becomes shorter."""
 
 
 def better(one: ScoredOrder, other: ScoredOrder) -> ScoredOrder:
@@ -23,7 +23,7 @@ def better(one: ScoredOrder, other: ScoredOrder) -> ScoredOrder:
 def improve(
     judge: Judge, best: ScoredOrder, *, good_enough_ns: float, most_tries: int
 ) -> ScoredOrder:
-    """Leaves out every cut that is of no use; as long as that is not good enough, moves cuts."""
+    """Removes every useless cut; then moves cuts until the order is good enough."""
     tries = most_tries
     for nth in reversed(range(len(best.cuts) - 1)):
         if tries <= 0:

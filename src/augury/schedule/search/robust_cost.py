@@ -1,5 +1,8 @@
-"""What an order is worth: its step as foretold, and a little what it would be were the network
-other than foretold; or, where times are known to be spread, the mean over what may happen."""
+"""The robust cost of an order: its predicted step, weighted with steps under other conditions.
+
+Steps under a slower or faster network have a small weight. Where the spread of times is known, the
+cost is the mean over scenarios.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,14 @@ from augury.schedule.search.bursts import find_bursts
 from augury.schedule.search.byte_line import Line
 
 MISTAKEN = (1.25, 1.6, 0.75)
-"""How much slower than foretold a network may turn out."""
+"""Factors by which the network may be slower than assumed."""
 MISTAKEN_WEIGHT = 0.01
-"""Of each of these beside the step as foretold: a safer order may cost little."""
+"""Weight of each factor beside the predicted step: a safer order may cost little."""
 SCENARIOS = ((0.0, 0.0), (1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, -1.0), (1.0, 1.0))
-"""By how many standard deviations transfers are slower, and every other burst comes late, the
-others early."""
+"""Scenarios, in standard deviations: how much slower transfers are, and how late every other burst
+is, the others being early."""
 MESSAGE_WEIGHT = 1e-5
-"""What share of a step a message more has to gain."""
+"""Share of a step that an additional message must gain."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,15 +32,19 @@ class ScoredOrder:
     cuts: I8
     back: I8 | None
     step_ns: int
-    """As foretold."""
+    """The predicted step."""
     cost_ns: float
-    """What decides."""
+    """The robust cost, by which orders are compared."""
 
 
 class Judge:
+    """Computes the robust cost of many lines under one Problem."""
+
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self._weighed = [(Evaluator(may_be), weight) for may_be, weight in what_may_be(problem)]
+        self._weighed = [
+            (Evaluator(scenario), weight) for scenario, weight in scenarios_of(problem)
+        ]
         self._total_weight = sum(weight for _, weight in self._weighed)
 
     def judged(self, line: Line, cuts: I8, back: I8 | None = None) -> ScoredOrder:
@@ -54,10 +61,10 @@ class Judge:
 
 
 def expected_ns(problem: Problem, order: Order) -> float:
-    """The step that an order is believed to come to."""
+    """Returns the expected step of an order over scenarios."""
     if not is_spread(problem):
         return step_ns(problem, order)
-    steps_ns = [step_ns(may_be, order) for may_be, _ in what_may_be(problem)]
+    steps_ns = [step_ns(scenario, order) for scenario, _ in scenarios_of(problem)]
     return sum(steps_ns) / len(steps_ns)
 
 
@@ -65,8 +72,8 @@ def is_spread(problem: Problem) -> bool:
     return problem.network.spread > 0 or any(gradient.spread_ns for gradient in problem.gradients)
 
 
-def what_may_be(problem: Problem) -> tuple[tuple[Problem, float], ...]:
-    """With weights; the Problem as it is comes first."""
+def scenarios_of(problem: Problem) -> tuple[tuple[Problem, float], ...]:
+    """Returns problems with weights; the Problem as it is comes first."""
     if not is_spread(problem):
         mistaken = tuple((_slower(problem, factor), MISTAKEN_WEIGHT) for factor in MISTAKEN)
         return ((problem, 1.0), *mistaken)

@@ -1,4 +1,4 @@
-"""A Problem in the terms of a search: what is urgent by how much, and how long bytes take."""
+"""The inputs of the search: a Problem as arrays of releases, work, tails and costs."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from augury.core.plan.problem import Problem, Scheme
 
 Floats = NDArray[np.float64]
 _LEAST_NS_PER_BYTE = 1e-9
-"""Where bytes take no time, only the number of messages matters; sizes stay finite."""
+"""Lower limit, so that sizes stay finite where bytes take no time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Terms:
-    """Floats: what they lead to is evaluated exactly afterwards."""
+    """Arrays of floats; the resulting orders are evaluated exactly afterwards."""
 
     release_ns: Floats
     size_bytes: I8
     item_bytes: I8
     work_ns: Floats
-    """What each gradient holds a link for, beside its message's overhead."""
+    """Time that each gradient holds a link, without the overhead of its message."""
     forward_ns: Floats
-    """From each gradient's need on."""
+    """Forward from the need of each gradient on."""
     update_ns: Floats
     ns_per_byte: float
     overhead_ns: float
     latency_ns: float
     server_share: float
-    """What the server takes, as a share of the transfer."""
+    """Time of the server, as a share of the transfer."""
     is_served: bool
     spread: float
-    """Of transfers, as a share."""
+    """Spread of transfers, as a share."""
     spread_ns: float
-    """Of releases."""
+    """Spread of releases."""
 
     def tail_ns(self, share_behind: float) -> Floats:
-        """What is to come after each arrival: its update, this share of the updates of all
-        gradients behind it (the others will have been done while waiting), forward. A gradient's
-        tail is no shorter than that of those behind it, which leave later."""
+        """Returns the time from each arrival to the end of the step: its update, this share of the
+        updates of all later gradients (the others were done while waiting), and forward. A tail
+        is no shorter than those of later gradients, which are sent later."""
         behind_ns = np.cumsum(self.update_ns[::-1])[::-1] - self.update_ns
         tail_ns = self.forward_ns + self.update_ns + share_behind * behind_ns
         return np.maximum.accumulate(tail_ns[::-1])[::-1]

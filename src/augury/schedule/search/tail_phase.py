@@ -1,8 +1,8 @@
-"""What is left when backward is over: sent by priority, in as few messages as a step allows.
+"""Cuts the bytes left after backward into as few messages as a step allows, by priority.
 
-With a step in mind every gradient has a deadline. Each message is then as long as the deadline
-of the first gradient that it completes lets it be: any other choice leaves less time or more
-bytes to those behind. The least step for which all deadlines hold is found by bisection.
+For a given step every gradient has a deadline. Each message is as long as the deadline of the first
+gradient that it completes allows: any other choice leaves less time or more bytes to later ones.
+Bisection finds the least step for which all deadlines hold.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def cut_rest(
     between_ns: tuple[float, float],
     most_ns: float = inf,
 ) -> list[float] | None:
-    """Sizes of messages, as the time that their bytes take, none above ``most_ns``, for the least
-    step of those between; None if there is none."""
+    """Returns the sizes of messages, as the time of their bytes, none above ``most_ns``, for the
+    least step within ``between_ns``; None if there is none."""
     places = np.flatnonzero(rest_ns > 0)
     ends_ns = np.cumsum(rest_ns[places]).tolist()
     late_ns = (tail_ns[places] + terms.latency_ns).tolist()

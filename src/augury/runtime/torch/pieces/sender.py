@@ -1,9 +1,9 @@
-"""Sends the pieces of an Order, strictly in its order, as soon as their gradients are there.
+"""Sends the pieces of an Order, strictly in its order, as soon as their gradients are released.
 
-All ranks follow one list, so whoever calls, collectives are issued in the same order everywhere.
-What is under way at once is what gloo's threads take on. The list's second halves (ALL_GATHER)
-can only be issued once the first have arrived, which a thread of gloo's notices. Two ranks do
-without collectives (``torch_swap.py``).
+All ranks follow one list, so collectives are issued in the same order on all of them, whichever
+thread issues them. Gloo's threads limit the number of pieces in flight. A second half (ALL_GATHER)
+is issued once its first half has arrived, by the thread of gloo that completes it. Two ranks use
+no collectives (``p2p_exchange.py``).
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from typing import Any
 import torch
 
 from augury.core.enums import OpKind
-from augury.core.plan.plan import FIRST_OPS, LAST_OPS, Order, Plan
+from augury.core.plan.plan import FIRST_OPS, LAST_OPS, CommunicationSection, Order
 from augury.runtime.meter import Meter
-from augury.runtime.torch.buffers import PieceBuffers
-from augury.runtime.torch.groups import PieceGroup
-from augury.runtime.torch.p2p_exchange import Swap
+from augury.runtime.torch.pieces.buffers import PieceBuffers
+from augury.runtime.torch.pieces.p2p_exchange import PeerExchange
+from augury.runtime.torch.ranks.groups import PieceGroup
 
 LOOK_AHEAD = 4
-"""How many pieces that have not arrived are asked whether they have: gloo works on two."""
+"""Number of pending pieces that are polled: gloo works on two at a time."""
 
 
 class Sender:
     def __init__(
         self,
-        plan: Plan,
+        section: CommunicationSection,
         buffers: PieceBuffers,
         group: PieceGroup,
         meter: Meter,
@@ -40,17 +40,16 @@ class Sender:
         epoch: int,
     ) -> None:
         """``on_issue`` is called with the gradients whose shares a piece is about to take from the
-        buffers; ``on_arrival`` by the main thread, with what a piece has brought and the gradients
-        that have arrived with it; ``epoch``: how many there have been before, the same on all
-        ranks."""
-        self._order: Order = plan.order
+        buffers; ``on_arrival`` by the main thread, with the arrived piece and the gradients that
+        it completes; ``epoch``: number of earlier senders, the same on all ranks."""
+        self._order: Order = section.order
         self._buffers = buffers
         self._group = group
-        self._swap = Swap(group, buffers, epoch) if buffers.is_apart else None
+        self._peer = PeerExchange(group, buffers, epoch) if buffers.is_apart else None
         self._meter = meter
         self._on_issue, self._on_arrival = on_issue, on_arrival
         pieces = self._order.pieces
-        num_gradients = len(plan.problem.gradients)
+        num_gradients = len(section.problem.gradients)
         members = [sorted({part.gradient for part in piece.slices}) for piece in pieces]
         self._members = members
         self._first_pieces: list[list[int]] = [[] for _ in range(num_gradients)]
@@ -70,11 +69,11 @@ class Sender:
         self._reset(0)
 
     def begin(self, start_ns: int) -> None:
-        """A new backward: nothing is there yet."""
+        """Begins a step: no gradient is released yet."""
         self.finish()
         self._reset(start_ns)
-        if self._swap is not None:
-            self._meter.work(self._swap.begin, self._meter.arrivals())
+        if self._peer is not None:
+            self._meter.work(self._peer.begin, self._meter.arrivals())
 
     def _reset(self, start_ns: int) -> None:
         self._start_ns = start_ns
@@ -85,12 +84,12 @@ class Sender:
         self._is_summed: set[int] = set()
         self._open = list(range(len(self._order.pieces)))
         self.waiting_for = set(range(len(self._left)))
-        """Gradients that backward has not made yet."""
+        """Gradients that backward has not computed yet."""
 
     @property
-    def tells(self) -> bool:
-        """Whether what is under way can be asked; else only who waits is told."""
-        return self._swap is None
+    def can_poll(self) -> bool:
+        """Whether pending pieces can be polled; otherwise only waiting shows their arrival."""
+        return self._peer is None
 
     @property
     def is_done(self) -> bool:
@@ -98,12 +97,12 @@ class Sender:
 
     @property
     def unsent(self) -> list[int]:
-        """First pieces that have not left."""
+        """First pieces that were not sent."""
         pieces = self._order.pieces
         return [n for n in range(self._next, len(pieces)) if pieces[n].op in FIRST_OPS]
 
     def put(self, gradient: int) -> None:
-        """Backward has made it."""
+        """Backward has computed a gradient."""
         self.waiting_for.discard(gradient)
         for number in self._first_pieces[gradient]:
             self._missing[number] -= 1
@@ -111,18 +110,18 @@ class Sender:
             self.advance()
 
     def lay_down(self, gradients: Sequence[int]) -> None:
-        """The shares of these, whether their pieces can leave or not."""
+        """Stores the shares of these gradients, whether their pieces can be sent or not."""
         with self._lock:
             self._on_issue(gradients)
 
     def lay_down_rest(self) -> None:
-        """The shares of all pieces that have not left."""
+        """Stores the shares of all pieces that were not sent."""
         with self._lock:
             for number in self.unsent:
                 self._on_issue(self._members[number])
 
     def advance(self, at_once: bool = False) -> None:
-        """Issues what may be issued; ``at_once``: whatever its mark says."""
+        """Issues all pieces that may be issued; ``at_once``: ignores ``not_before_ns``."""
         pieces = self._order.pieces
         with self._lock:
             while self._next < len(pieces) and not self._missing[self._next]:
@@ -130,8 +129,8 @@ class Sender:
                 if piece.op is OpKind.ALL_GATHER and piece.after not in self._is_summed:
                     return
                 if piece.not_before_ns and not at_once and self._is_early(piece.not_before_ns):
-                    return  # the next gradient asks again
-                # Counted first: a piece may arrive while it is issued, which leads here again.
+                    return  # checked again at the next gradient
+                # Counted first: a piece may arrive while it is issued, which calls this again.
                 self._next += 1
                 self._issue(number, piece.op)
 
@@ -141,9 +140,9 @@ class Sender:
     def _issue(self, number: int, op: OpKind) -> None:
         if op in FIRST_OPS:
             self._meter.work(self._on_issue, self._members[number])
-        if self._swap is not None:
+        if self._peer is not None:
             self._meter.note_issue(number)
-            self._works[number] = [self._meter.work(self._swap.send, number)]
+            self._works[number] = [self._meter.work(self._peer.send, number)]
             return
         if op is OpKind.ALL_REDUCE:
             works = [self._group.all_reduce(self._buffers.pieces[number])]
@@ -177,7 +176,7 @@ class Sender:
             self.advance(not self.waiting_for)
 
     def poll(self) -> None:
-        """Notices what has arrived, without waiting; only if ``tells``."""
+        """Handles arrived pieces without waiting; only if ``can_poll``."""
         for number in self._open[:LOOK_AHEAD]:
             works = self._works[number]
             if not works:
@@ -186,7 +185,7 @@ class Sender:
                 self._arrive(number)
 
     def wait_next(self) -> None:
-        """For the first piece of the list that has not arrived. Everything must have been put."""
+        """Waits for the first pending piece of the list. All gradients must have been put."""
         number = self._open[0]
         if not self._works[number]:
             self.advance(True)
@@ -194,7 +193,7 @@ class Sender:
 
     def _arrive(self, number: int) -> None:
         for work in self._works[number]:
-            self._meter.wait(number, work.wait)  # raises what went wrong
+            self._meter.wait(number, work.wait)  # raises the error of the work
         if self._order.pieces[number].op is OpKind.REDUCE_SCATTER:
             self._sum(number)
         elif self._order.pieces[number].op in LAST_OPS:
@@ -206,23 +205,23 @@ class Sender:
         self._open.remove(number)
 
     def finish(self) -> None:
-        """When all has arrived: until what was sent may be written over."""
-        if self._swap is not None:
-            self._meter.work(self._swap.end)
+        """Waits until the memory of sent pieces may be reused, after all pieces have arrived."""
+        if self._peer is not None:
+            self._meter.work(self._peer.end)
 
 
 def has_ended(work: Any) -> bool:
     """Whether a communication is over, without waiting.
 
     ``work.is_completed()`` takes the work's lock and keeps the interpreter's. Under a profiler, the
-    thread that ends the work holds the first and may need the second: neither would go on.
+    thread that ends the work holds the first and may need the second: a deadlock.
     """
     return bool(work.get_future().done())
 
 
 def _when_all(works: Sequence[Any], actions: Sequence[Callable[[], None]]) -> None:
-    """By the thread that completes the last of them: with several lanes, messages of one piece
-    overtake each other. Nothing is done where one has failed: whoever waits for it is told."""
+    """Runs actions in the thread that completes the last of the works: with several lanes, messages
+    of one piece overtake each other. After a failure nothing runs: waiting raises the error."""
     lock = threading.Lock()
     left = len(works)
 

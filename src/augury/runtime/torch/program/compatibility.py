@@ -1,4 +1,4 @@
-"""Whether a Plan can be followed by a given training; and if not, why not."""
+"""Checks whether a given training can follow a Plan, and states why not."""
 
 from __future__ import annotations
 
@@ -12,35 +12,43 @@ from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
 from augury.core.enums import OpKind
-from augury.core.plan.plan import Mode, Plan
-from augury.core.plan.plan_spec import wrong_with
-from augury.runtime.torch.parameter_names import matched, trained_parameters
-from augury.runtime.torch.updates import PART_OF
+from augury.core.plan.plan import (
+    TORCH,
+    Mode,
+    Plan,
+    PlanSection,
+    communication_of,
+    parameters_digest,
+)
+from augury.core.plan.plan_spec import order_errors
+from augury.runtime.torch.pieces.updates import PART_OF
+from augury.runtime.torch.program.parameter_names import matched, trained_parameters
 
 GOVERNED = "_augury_governed"
 """Marks an optimizer whose steps a plan governs."""
 _OTHER_STEPS = {"LBFGS", "SparseAdam"}
-"""They evaluate the model within a step, or take sparse gradients."""
+"""Optimizers that evaluate the model within a step, or take sparse gradients."""
 
 
 def why_no_model(model: Any) -> str | None:
-    """Whatever the plan and the optimizer."""
+    """Returns the first reason that holds for every plan and optimizer."""
     return next(_against_model(model), None)
 
 
 def why_never(model: Any, optimizer: Any) -> str | None:
-    """Whatever the plan: the first reason, as the end of a sentence."""
+    """Returns the first reason that holds for every plan."""
     return why_no_model(model) or next(_against_optimizer(model, optimizer), None)
 
 
 def why_not(model: Any, plan: Plan) -> str | None:
+    """Returns the first reason why the model cannot follow this plan."""
     return next(_against_plan(model, plan), None)
 
 
 def planned_parameters(model: Any, plan: Plan) -> list[Any]:
-    """In the order of the Problem's gradients."""
+    """Returns the parameters in the order of the Problem's gradients."""
     here = trained_parameters(model)
-    names = [gradient.name for gradient in plan.problem.gradients]
+    names = [gradient.name for gradient in communication_of(plan).problem.gradients]
     known = matched(list(here), names)
     assert known is not None
     return [here[known[name]] for name in names]
@@ -57,22 +65,22 @@ def _against_model(model: Any) -> Iterator[str]:
     if any(p.device.type != "cpu" for p in model.parameters()):
         yield "only training on CPUs is supported"
     if model.static_graph:
-        yield "it was told of a static graph"
+        yield "DDP was given static_graph=True"
     if getattr(model, "mixed_precision", None) is not None:
         yield "DDP's own mixed precision is on"
     if getattr(model, "_comm_hooks", None):
-        yield "it has a communication hook"
+        yield "the model has a communication hook"
     if getattr(model, "_delay_all_reduce_params", None) or getattr(
         model, "_use_python_reducer", False
     ):
-        yield "DDP's reduction is not its usual one"
+        yield "DDP does not use its default reducer"
     for module in model.modules():
         if isinstance(module, torch.jit.ScriptModule):
             yield "part of the model is scripted"
         if getattr(module, "sparse", False) is True and hasattr(module, "embedding_dim"):
-            yield "it has sparse gradients"
+            yield "the model has sparse gradients"
     if _is_compiled(model):
-        yield "it is compiled"
+        yield "the model is compiled"
 
 
 def _is_compiled(model: Any) -> bool:
@@ -88,7 +96,7 @@ def _is_compiled(model: Any) -> bool:
 
 
 def _living(kind: type) -> list[Any]:
-    """All there are in the program. By type: asking an instance may run code of the program's."""
+    """Returns all instances in the program. ``isinstance`` could run code of the program."""
     kinds: set[type] = set()
     new = {kind}
     while new:
@@ -106,20 +114,20 @@ def _against_optimizer(model: Any, optimizer: Any) -> Iterator[str]:
         yield f"{kind.__name__} is not one of torch's optimizers"
         return
     if kind.__name__ in _OTHER_STEPS:
-        yield f"{kind.__name__} does not take gradients one by one"
+        yield f"{kind.__name__} cannot update parameters one by one"
     if kind.__name__ == "Adafactor" and any(
         len({p.dtype for p in group["params"]}) > 1 for group in optimizer.param_groups
     ):
-        # Torch takes the epsilon of a group's first parameter for all of them.
-        yield "Adafactor does not take parameters of several types one by one"
+        # Torch uses the epsilon of the first parameter of a group for all of them.
+        yield "Adafactor cannot update parameters of several types one by one"
     if has_step_hooks(optimizer):
         yield "the optimizer has step hooks"
     if GOVERNED in vars(optimizer):
-        yield "the optimizer steps another model that follows a plan"
+        yield "the optimizer also updates another model that follows a plan"
     own = {id(p) for group in optimizer.param_groups for p in group["params"]}
     exchanged = {id(p) for p in trained_parameters(model).values()}
     if not own & exchanged:
-        yield "the optimizer has none of its parameters"
+        yield "the optimizer has no parameters of the model"
     rivals = [
         other
         for other in _living(torch.optim.Optimizer)
@@ -128,7 +136,7 @@ def _against_optimizer(model: Any, optimizer: Any) -> Iterator[str]:
         and any(id(p) in exchanged for group in _groups(other) for p in group["params"])
     ]
     if rivals:
-        yield "several optimizers share it"
+        yield "several optimizers update the model"
 
 
 def _groups(optimizer: Any) -> list[dict[str, Any]]:
@@ -138,7 +146,7 @@ def _groups(optimizer: Any) -> list[dict[str, Any]]:
 
 def is_plain_step(optimizer: Any, step: Any) -> bool:
     """Whether a method is the optimizer's own ``step``, wrapped by learning-rate schedulers at
-    most: what else a program has put there must run in every step."""
+    most. Other wrappers of the program must run in every step."""
     function = getattr(step, "__func__", step)
     if getattr(function, "_wrapped_by_lr_sched", False):
         function = getattr(function, "__wrapped__", None)
@@ -152,27 +160,43 @@ def has_step_hooks(optimizer: Any) -> bool:
 def _against_plan(model: Any, plan: Plan) -> Iterator[str]:
     num_ranks = model.process_group.size()
     if plan.num_ranks != num_ranks:
-        yield f"the plan is for {plan.num_ranks} ranks, here are {num_ranks}"
-    for wrong in wrong_with(plan.order, plan.problem):
-        yield f"the plan is broken: {wrong}"
+        yield f"the plan is for {plan.num_ranks} ranks, this job has {num_ranks}"
+    if plan.framework != TORCH:
+        yield f"the plan is for {plan.framework}, not for PyTorch"
+    for name in plan.sections:
+        if name is not PlanSection.COMMUNICATION:
+            yield f"section {name} of the plan is not supported yet"
+    section = plan.communication
+    if section is None:
+        yield "the plan has no communication section"
+        return
+    for error in order_errors(section.order, section.problem):
+        yield f"the plan is invalid: {error}"
         return
     here = trained_parameters(model)
-    gradients = plan.problem.gradients
+    gradients = section.problem.gradients
     known = matched(list(here), [gradient.name for gradient in gradients])
     if known is None:
         yield f"the plan's {len(gradients)} gradients are not the model's {len(here)}"
         return
-    if plan.mode is Mode.DDP_BUCKETS:
+    if section.mode is Mode.PIECES:
+        for gradient in gradients:
+            parameter = here[known[gradient.name]]
+            if parameter.nbytes != gradient.size_bytes:
+                yield f"{gradient.name} has {parameter.nbytes} bytes, not {gradient.size_bytes}"
+            # A record does not state item sizes, so an item of a plan may be several elements.
+            elif gradient.item_bytes % parameter.element_size():
+                yield f"{gradient.name} cannot be cut into items of {gradient.item_bytes} bytes"
+                return
+    found = parameters_digest(
+        (gradient.name, here[known[gradient.name]].nbytes, gradient.item_bytes)
+        for gradient in gradients
+    )
+    if found != plan.parameters_digest:
+        yield "the plan was made for parameters of other sizes"
+    if section.mode is Mode.DDP_BUCKETS:
         return
-    for gradient in gradients:
-        parameter = here[known[gradient.name]]
-        if parameter.nbytes != gradient.size_bytes:
-            yield f"{gradient.name} has {parameter.nbytes} bytes, not {gradient.size_bytes}"
-        # A record does not tell elements, so that a plan's items may be several of them.
-        elif gradient.item_bytes % parameter.element_size():
-            yield f"{gradient.name} cannot be cut into items of {gradient.item_bytes} bytes"
-            return
-    for piece in plan.order.pieces:
+    for piece in section.order.pieces:
         if piece.op in (OpKind.PUSH, OpKind.PULL):
             yield "the plan is for a parameter server"
             return

@@ -1,8 +1,7 @@
-"""Process groups of the runtime's own, beside those of the program.
+"""Process groups of the runtime, separate from those of the program.
 
-Gloo's groups work with two threads each, so that two collectives share the link; a group here has
-as many threads as pieces may be in flight. Torch offers no option for it, only the group's own
-class takes one.
+Gloo's groups have two threads each, so two collectives share the link; a group here has one thread
+per lane. Torch has no option for it, only the class of the group does.
 """
 
 from __future__ import annotations
@@ -20,12 +19,13 @@ from torch.distributed import distributed_c10d
 
 _GATHER = getattr(distributed, "all_gather_single", None) or distributed.all_gather_into_tensor
 _numbers = count(1)
-"""Ranks make groups together, so a number means the same group on all of them."""
+"""Ranks create groups together, so a number means the same group on all of them."""
 
 
 class ControlGroup:
-    """All ranks of the job. Made directly, not by ``new_group``: it neither counts among the
-    program's groups nor ends with them. Only the main thread uses it. Calls return works."""
+    """All ranks of the job. It is created directly, not by ``new_group``, so it is not one of the
+    program's groups and does not end with them. Only the main thread uses it. Calls return
+    works."""
 
     def __init__(self, model: Any) -> None:
         self.rank, self.size = distributed.get_rank(), distributed.get_world_size()
@@ -38,20 +38,20 @@ class ControlGroup:
         return self._backend.allreduce([tensor], self._summed)
 
     def broadcast(self, tensor: Any) -> Any:
-        """From rank 0."""
+        """Broadcasts from rank 0."""
         return self._backend.broadcast([tensor], distributed.BroadcastOptions())
 
     def abandon(self) -> None:
-        """Something is pending that will never be completed."""
+        """Abandons the group while an operation is pending that will never complete."""
         _keep_for_ever(self._backend)
 
 
 class PieceGroup:
-    """Carries the pieces of plans; some are issued by threads of gloo's. A group of torch's, so
-    that its profiler and the recorder see what goes on."""
+    """Carries the pieces of plans; gloo's threads issue some of them. It is a group of torch, so
+    that its profiler and the recorder see the pieces."""
 
     def __init__(self, model: Any, num_threads: int) -> None:
-        """DDP's own group would make its broadcasts queue behind gradients."""
+        """In DDP's own group broadcasts would queue behind gradients."""
         with _threads(num_threads):
             self._group: Any = distributed.new_group(backend="gloo", timeout=_timeout(model))
         self.rank, self.size = self._group.rank(), self._group.size()
@@ -60,7 +60,7 @@ class PieceGroup:
         self._summed = _summed()
 
     def all_reduce(self, tensor: Any) -> Any:
-        # What distributed.all_reduce comes to, at half the cost.
+        # The call behind distributed.all_reduce, at half the cost.
         return self._group.allreduce([tensor], self._summed)
 
     def all_to_all(self, received: Any, sent: Any) -> Any:
@@ -76,18 +76,18 @@ class PieceGroup:
         return self._group.recv([tensor], source, tag)
 
     def note_failure(self, reason: str) -> None:
-        """For all ranks to read, before anything that is sent from now on arrives."""
+        """Publishes a failure to all ranks before anything that is sent from now on arrives."""
         self._store.set("failed", reason)
-        self._store.get("failed")  # answered behind the line above
+        self._store.get("failed")  # returns only after the write above
 
     def failure(self) -> str | None:
-        """What a rank has noted."""
+        """Returns the failure that a rank has published."""
         if not self._store.check(["failed"]):
             return None
         return bytes(self._store.get("failed")).decode(errors="replace")
 
     def close(self, *, is_lost: bool) -> None:
-        """``is_lost``: what is pending will never be completed."""
+        """Ends the group; ``is_lost``: a pending operation will never complete."""
         if is_lost:
             _keep_for_ever(self._group)
             return
@@ -97,7 +97,7 @@ class PieceGroup:
 
 
 def _keep_for_ever(group: Any) -> None:
-    """A group of gloo's that goes waits for what is pending, and cannot be told to give up."""
+    """Leaks a group: gloo's destructor waits for pending operations and cannot be cancelled."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
 
 
@@ -112,7 +112,7 @@ def _summed() -> Any:
 
 
 def _timeout(model: Any) -> Any:
-    """As patient as the model's own group."""
+    """Returns the timeout of the model's own group."""
     with suppress(Exception):
         return model.process_group._get_backend(torch.device("cpu")).options._timeout
     return None
@@ -124,7 +124,7 @@ def _options(num_threads: int, timeout: Any) -> Any:
     options._threads = num_threads
     if timeout is not None:
         options._timeout = timeout
-    # As torch chooses them where no options are given.
+    # The devices that torch chooses where no options are given.
     names = os.environ.get("GLOO_SOCKET_IFNAME")
     options._devices = (
         [kind.create_device(interface=name) for name in names.split(",")]
@@ -136,7 +136,7 @@ def _options(num_threads: int, timeout: Any) -> Any:
 
 @contextmanager
 def _threads(number: int) -> Iterator[None]:
-    """Groups made meanwhile have that many."""
+    """Groups created inside the block have that many threads."""
     kind = distributed_c10d.ProcessGroupGloo
 
     class Threaded(kind):  # type: ignore[misc, valid-type]

@@ -1,4 +1,4 @@
-"""Other bucket sizes in a live DistributedDataParallel: its reducer is made again."""
+"""Changes the bucket sizes of a live DistributedDataParallel by replacing its reducer."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _MIB = 1 << 20
 
 
 class LiveBuckets:
-    """Those that the program asked for, and how to change them between steps. A reducer that is
-    not used ignores gradients; it is kept, as a new one first arranges its buckets anew, for which
-    ranks wait for each other in a forward."""
+    """The buckets of a model, which can change between steps. Reducers that are not in use ignore
+    gradients. They are kept, because a new one first rebuilds its buckets, for which ranks wait
+    for each other in a forward."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -24,11 +24,11 @@ class LiveBuckets:
         self._configs: dict[tuple[int, ...] | None, Any] = {None: model._bucket_config}
         self._reducers: dict[tuple[int, ...] | None, Any] = {}
         self._is_new = False
-        """The reducer was made here, and has exchanged nothing yet."""
+        """Whether the reducer is new and has exchanged nothing yet."""
 
     def use(self, caps_bytes: tuple[int, ...] | None, *, is_renewed: bool = False) -> None:
-        """The n-th size for the n-th bucket, the last for all further ones; None: the program's.
-        ``is_renewed``: the reducer is made again in any case."""
+        """Sets the n-th size for the n-th bucket, the last for all further ones; None: the sizes of
+        the program. ``is_renewed``: the reducer is replaced in any case."""
         model = self._model
         if caps_bytes == self._caps and not is_renewed:
             return
@@ -50,7 +50,7 @@ class LiveBuckets:
     def _make_reducer(self) -> None:
         model, parameters = self._model, self._parameters
         frozen = [one for one in parameters if not one.requires_grad]
-        for one in frozen:  # since the model was wrapped: its reducer knows them all the same
+        for one in frozen:  # frozen after wrapping: the reducer has them all the same
             one.requires_grad_(True)
         try:
             model._ddp_init_helper(parameters, self._is_sparse, self._names, model.static_graph)
@@ -61,12 +61,12 @@ class LiveBuckets:
         self._is_new = True
 
     def arrange(self) -> None:
-        """Called by all ranks during the last gradients of an exchange. A new reducer arranges its
-        buckets anew after its first exchange. DDP would do so in the next forward, which the
-        program may run on one rank alone, and ranks wait for each other in it."""
+        """Rebuilds the buckets of a new reducer after its first exchange. All ranks call this
+        during the last gradients of an exchange. DDP would do so in the next forward, which the
+        program may run on one rank alone, while ranks wait for each other in it."""
         if self._is_new:
             self._is_new = False
-            # Behind the reducer's own end of the exchange, which is queued already.
+            # After the reducer's own end of the exchange, which is already queued.
             torch.autograd.Variable._execution_engine.queue_callback(self._rebuild)
 
     def _rebuild(self) -> None:
@@ -75,13 +75,14 @@ class LiveBuckets:
                 self._model._has_rebuilt_buckets = True
 
     def close(self) -> None:
-        """The program's buckets, and no other reducer."""
+        """Restores the buckets of the program and drops all other reducers."""
         self.use(None)
         self._reducers.clear()
 
 
 def why_no_buckets(model: Any) -> str | None:
-    """The inside of DistributedDataParallel differs between versions of torch."""
+    """Returns why buckets cannot be changed: internals of DistributedDataParallel differ between
+    versions of torch."""
     config = getattr(ddp, "_BucketCapacityConfig", None)
     parts = ("_bucket_config", "_build_params_for_reducer", "_ddp_init_helper")
     if config is None or not all(hasattr(model, name) for name in parts):
@@ -93,8 +94,3 @@ def _config(caps_bytes: tuple[int, ...]) -> Any:
     caps = [size_bytes / _MIB for size_bytes in caps_bytes]
     several = caps if len(caps) > 1 else None
     return ddp._BucketCapacityConfig.create(caps[-1], several, False)
-
-
-def shown(caps_bytes: tuple[int, ...]) -> str:
-    sizes = ", ".join(f"{size_bytes / _MIB:.3g}" for size_bytes in caps_bytes[:8])
-    return f"buckets of {sizes}{', ...' if len(caps_bytes) > 8 else ''} MiB"

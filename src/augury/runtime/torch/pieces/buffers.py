@@ -1,4 +1,4 @@
-"""The memory that gradients are sent from and arrive in."""
+"""The memory from which gradients are sent and in which they arrive."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from augury.runtime.piece_layout import PieceLayout, lay_out
 
 @dataclass(frozen=True, slots=True)
 class Half:
-    """A part of a piece, the shares of it that other ranks sent, and their sum: this rank's."""
+    """A part of a piece, the shares of all ranks of it, and their sum, which is this rank's own."""
 
     whole: Any
     shares: Any
@@ -24,8 +24,8 @@ class Half:
 
 
 class GradientMemory:
-    """One flat memory, laid out: as pieces, as gradients that lie in it as a whole, and as the
-    slices of those that do not."""
+    """One flat memory with views as pieces, as whole gradients where these are contiguous, and as
+    slices of the other gradients."""
 
     def __init__(self, layout: PieceLayout, order: Order, parameters: list[Any]) -> None:
         self._bytes = torch.zeros(layout.size_bytes, dtype=torch.uint8)
@@ -42,7 +42,7 @@ class GradientMemory:
             [] if whole is not None else self._slices(layout, n, parameters[n])
             for n, whole in enumerate(self.whole)
         ]
-        """From which item to which, and where they lie."""
+        """First and last item of each slice, and its view."""
 
     def _view(self, layout: PieceLayout, number: int, parameter: Any) -> Any:
         at = layout.whole_at(number)
@@ -66,11 +66,11 @@ class GradientMemory:
 
 
 class PieceBuffers:
-    """``pieces`` are flat tensors, one for each piece of the order; the second half of an
-    exchange has that of its first half. Gradients go by their place in the Problem.
+    """``pieces`` are flat tensors, one for each piece of the order; an all-gather has the tensor of
+    its reduce-scatter. Gradients are given by their index in the Problem.
 
-    Sums arrive where the shares lay; with ``apart``, in memory of their own, and the next step's
-    in other memory than this one's: they may come before this one's have been used."""
+    Sums arrive in the memory of the shares. With ``apart``, they have memory of their own, and
+    those of the next step have a third one: they may arrive before this step's sums are used."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class PieceBuffers:
         apart: bool = False,
     ) -> None:
         self.is_apart = apart
-        # DDP multiplies by this too, rather than to divide: results are to be the same bits.
+        # DDP multiplies by this too, instead of dividing: results must be equal to the bit.
         self._share = 1.0 / num_ranks
         layout = lay_out(problem, order, num_ranks)
         self._shares = GradientMemory(layout, order, parameters)
@@ -91,7 +91,7 @@ class PieceBuffers:
             self._sums = GradientMemory(layout, order, parameters)
             self._next = GradientMemory(layout, order, parameters)
         self.halves: dict[int, list[Half]] = {}
-        """Of a REDUCE_SCATTER and of its ALL_GATHER: the messages that it is made of."""
+        """The messages of a REDUCE_SCATTER and of its ALL_GATHER."""
         for number, piece in enumerate(order.pieces):
             if piece.op is OpKind.REDUCE_SCATTER:
                 self.halves[number] = _halves(self.pieces[number], num_ranks)
@@ -108,7 +108,7 @@ class PieceBuffers:
 
     @property
     def arriving(self) -> list[Any]:
-        """Pieces of this step, where they arrive."""
+        """Memory in which the pieces of this step arrive."""
         return self._sums.pieces
 
     @property
@@ -116,11 +116,11 @@ class PieceBuffers:
         return self._next.pieces
 
     def turn(self) -> None:
-        """The next step is this one."""
+        """Begins the next step: swaps the memories of arrivals."""
         self._sums, self._next = self._next, self._sums
 
     def put(self, number: int, gradient: Any) -> None:
-        """This rank's share of it."""
+        """Stores this rank's share of a gradient."""
         whole = self._shares.whole[number]
         if whole is not None:
             torch.mul(gradient, self._share, out=whole)
@@ -130,12 +130,13 @@ class PieceBuffers:
             torch.mul(flat[first:last], self._share, out=place)
 
     def spoil(self, pieces: Iterable[int]) -> None:
-        """Their sums are no numbers on any rank."""
+        """Makes the sums of these pieces NaN on all ranks."""
         for number in pieces:
             self.pieces[number].fill_(float("nan"))
 
     def reduced(self, number: int) -> Any:
-        """What has arrived, shaped like its parameter. Good until the next backward."""
+        """Returns the sum of a gradient in the shape of its parameter, valid until the next
+        backward."""
         whole = self._sums.whole[number]
         if whole is not None:
             return whole
@@ -167,7 +168,7 @@ def _halves(tensor: Any, num_ranks: int) -> list[Half]:
 
 
 def _strides(parameter: Any) -> tuple[int, ...]:
-    """Its own where it fills its memory, be it in another order; else plain rows."""
+    """Returns the strides of the parameter where it is dense, in any order; else row-major ones."""
     if torch.ops.aten.is_non_overlapping_and_dense(parameter):
         return tuple(parameter.stride())
     return tuple(torch.empty(parameter.size(), device="meta").stride())

@@ -1,8 +1,8 @@
-"""Updates of some parameters of an optimizer, later than its ``step`` was called.
+"""Deferred updates of some parameters of an optimizer, after its ``step`` was called.
 
-They are done by an optimizer of the same class that shares the user's state and differs in what
-it is to update; with the learning rates of the moment ``step`` was called, for schedulers change
-them right after it.
+An optimizer of the same class does them. It shares the state of the program's optimizer and has
+only the parameters to update, with the learning rates at the time of ``step``, since schedulers
+change them right after it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ _HOOKS = (
 _UNSEEN = nullcontext()
 
 PART_OF = "_augury_part_of"
-"""Tells such an optimizer from those that the program made."""
+"""Marks such an optimizer, as opposed to those of the program."""
 
 
 def undisturbed() -> AbstractContextManager[Any]:
-    """Work of ours amid the user's forward: modes that are meant for that do not concern it."""
+    """Returns a context for work of the runtime within the program's forward, without the modes
+    that are active there."""
     if not (torch.is_inference_mode_enabled() or torch.is_autocast_enabled("cpu")):
         plain: AbstractContextManager[Any] = torch._C.DisableTorchFunction()
         return plain
@@ -47,20 +48,20 @@ class Updates:
     def __init__(self, optimizer: Any) -> None:
         self._optimizer = optimizer
         kind = type(optimizer)
-        # Without what torch wraps around it: hooks that are for the user's calls of ``step``.
+        # Without torch's wrapper: its hooks are for the program's calls of ``step``.
         self._step = getattr(kind.step, "__wrapped__", kind.step)
         self.range_name = f"Optimizer.step#{kind.__name__}.step"
         self._part = object.__new__(kind)
         self._state: Any = {}
-        """The optimizer's, as it was when ``step`` was called."""
+        """The state of the optimizer when ``step`` was called."""
         self._groups: list[dict[str, Any]] = []
         self._group_of: dict[int, int] = {}
 
     @contextmanager
     def announced(self) -> Iterator[None]:
-        """For the program, and all who count steps, the optimizer steps now."""
+        """Runs the hooks of all optimizers and marks the step for profilers and schedulers."""
         optimizer = self._optimizer
-        optimizer._opt_called = True  # as learning-rate schedulers want to know
+        optimizer._opt_called = True  # learning-rate schedulers check it
         with self._seen():
             for hook in [*torch_optimizer._global_optimizer_pre_hooks.values()]:
                 hook(optimizer, (optimizer,), {})
@@ -69,12 +70,12 @@ class Updates:
                 hook(optimizer, (optimizer,), {})
 
     def _seen(self) -> AbstractContextManager[Any]:
-        """By a profiler of torch's, if there is one."""
+        """Returns a context that makes the step visible to torch's profiler, if one is active."""
         return record_function(self.range_name) if torch.autograd._profiler_enabled() else _UNSEEN
 
     @property
     def has_state(self) -> bool:
-        """Whether the optimizer has stepped before: its first step makes what it keeps."""
+        """Whether the optimizer has stepped before: its first step creates its state."""
         return bool(self._optimizer.state) or self._is_stateless()
 
     def _is_stateless(self) -> bool:
@@ -83,7 +84,7 @@ class Updates:
         )
 
     def states(self, unit_of: Mapping[int, int]) -> dict[int, int]:
-        """Units by the ``id`` of the tensors that the optimizer keeps for their parameters."""
+        """Returns units by the ``id`` of the state tensors of their parameters."""
         return {
             id(value): unit_of[id(parameter)]
             for parameter, kept in self._state.items()
@@ -93,13 +94,13 @@ class Updates:
         }
 
     def step_whole(self) -> None:
-        """The user's step, by the gradients as they are, without the hooks around it."""
+        """Steps with the gradients as they are, without the hooks around ``step``."""
         with torch._C.DisableTorchFunction():
             self._step(self._optimizer)
 
     def snapshot(self) -> None:
-        """``step`` was called: its settings of this moment count, and the state that it has: the
-        program may clear or replace that before the updates are done."""
+        """Keeps the settings and the state at the time of ``step``: the program may change, clear
+        or replace them before the updates are done."""
         groups = self._optimizer.param_groups
         self._groups = [
             {
@@ -119,7 +120,7 @@ class Updates:
         self._group_of = {id(p): n for n, group in enumerate(groups) for p in group["params"]}
 
     def others(self, known: Mapping[int, int]) -> list[Any]:
-        """Parameters of the optimizer's whose ids are not among those, and have a gradient."""
+        """Returns parameters with a gradient whose ids are not in ``known``."""
         if self._group_of.keys() <= known.keys():
             return []
         return [
@@ -130,7 +131,7 @@ class Updates:
         ]
 
     def apply(self, parameters: Sequence[Any], gradients: Sequence[Any]) -> None:
-        """By these gradients, whatever their own say; those they keep."""
+        """Updates parameters with these gradients. Their own ``grad`` stays as it is."""
         chosen: dict[int, list[Any]] = {}
         for parameter in parameters:
             group = self._group_of.get(id(parameter))

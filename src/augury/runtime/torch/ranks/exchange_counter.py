@@ -1,8 +1,8 @@
 """Counts exchanges of gradients: the steps of a training that all ranks take together.
 
-A rank may run as many forwards as it likes, and skip updates; but DistributedDataParallel reduces
-gradients on all ranks or hangs. So the first and the last gradient of such a backward are the
-points at which ranks can agree on anything, under stock DDP as under a plan.
+A rank may run any number of forwards and skip updates, but DistributedDataParallel reduces
+gradients on all ranks or hangs. So ranks can agree on a change only at the first and at the last
+gradient of such a backward, under stock DDP as under a plan.
 """
 
 from __future__ import annotations
@@ -12,25 +12,27 @@ from typing import Any, Protocol
 import torch
 
 
-class TakesTurns(Protocol):
+class ExchangeListener(Protocol):
     """Steps are exchanges, numbered from 1."""
 
     def begin_step(self, step: int) -> None:
-        """Its first gradient has been made."""
+        """The first gradient of the step was computed."""
 
     def end_step(self, step: int) -> None:
-        """All of its gradients have been made."""
+        """All gradients of the step were computed."""
 
 
-class Turns:
-    def __init__(self, model: Any, owner: TakesTurns) -> None:
+class ExchangeCounter:
+    """Numbers exchanges from 1 and reports their first and last gradient to its owner."""
+
+    def __init__(self, model: Any, owner: ExchangeListener) -> None:
         self._model = model
         self.owner = owner
         self.step = 0
-        """The last one that began."""
+        """Number of the last exchange that began."""
         self._is_open = False
         self.is_expected = False
-        """Under stock DDP: a forward has announced an exchange that has not begun."""
+        """Whether, under stock DDP, a forward has announced an exchange that has not begun."""
         self._hooks: list[Any] = []
 
     def begin(self) -> None:
@@ -46,8 +48,8 @@ class Turns:
     # --- under stock DDP
 
     def watch_stock(self, is_on: bool) -> None:
-        """Notice the exchanges of stock DDP. One parameter's gradient tells of each, unless some
-        may be unused."""
+        """Counts the exchanges of stock DDP. The gradient of one parameter marks each exchange,
+        unless parameters may be unused."""
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
@@ -60,7 +62,7 @@ class Turns:
         self._hooks = [p.register_post_accumulate_grad_hook(self._on_gradient) for p in parameters]
 
     def after_forward(self) -> None:
-        """Of the model, under stock DDP, if that announces an exchange."""
+        """A forward of the model under stock DDP has announced an exchange."""
         self.is_expected = True
 
     def _on_gradient(self, _parameter: Any) -> None:
@@ -71,8 +73,8 @@ class Turns:
 
 
 class NoSync:
-    """Stands for False in ``require_backward_grad_sync`` while a forward runs under a plan, and
-    knows what the program asked for: an interrupted forward leaves it there."""
+    """A false value for ``require_backward_grad_sync`` while a forward runs under a plan. It keeps
+    the program's own value, because an interrupted forward leaves it there."""
 
     def __init__(self, asked: bool) -> None:
         self.asked = asked
@@ -85,14 +87,14 @@ class NoSync:
 
 
 def restore_sync(model: Any) -> None:
-    """What the program asked for, where a forward was interrupted."""
+    """Restores the program's own value where a forward was interrupted."""
     flag = getattr(model, "require_backward_grad_sync", None)
     if isinstance(flag, NoSync):
         model.require_backward_grad_sync = flag.asked
 
 
 def announces_exchange(model: Any) -> bool:
-    """Whether the gradients of a forward that is run now will be reduced."""
+    """Whether DDP will reduce the gradients of a forward that runs now."""
     return bool(
         torch.is_grad_enabled()
         and model.require_backward_grad_sync

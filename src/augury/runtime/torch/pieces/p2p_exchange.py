@@ -1,9 +1,9 @@
-"""Between two ranks: each sends the other its share of a piece, and adds what comes.
+"""Direct exchange between two ranks: each sends its share of a piece and adds the other one.
 
-The bytes are those of an all-reduce, and so are the sums to the bit, but there is no second round
-and nobody takes turns: shares follow each other on one connection without a gap, in the order in
-which they are sent, and neither rank has to have its own ready to take the other's in. A gloo
-all-reduce costs some milliseconds beyond its bytes where ranks have few cores.
+The bytes and the sums are those of an all-reduce, to the bit, but there is no second round. Shares
+follow each other on one connection without a gap, in the order in which they are sent, and a rank
+can receive a share before its own is ready. A gloo all-reduce costs some milliseconds beyond its
+bytes where ranks have few cores.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any
 
 import torch
 
-from augury.runtime.torch.buffers import PieceBuffers
-from augury.runtime.torch.groups import PieceGroup
+from augury.runtime.torch.pieces.buffers import PieceBuffers
+from augury.runtime.torch.ranks.groups import PieceGroup
 
 MAX_PIECES = 1 << 18
 EPOCHS = 1 << 12
-"""Tags are numbers of 31 bits."""
+"""Tags have 31 bits."""
 
 
-class Swap:
-    """``epoch``: how many there have been on this group, the same on both ranks: what nobody sends
-    any more is not to be taken for what another one waits for."""
+class PeerExchange:
+    """``epoch``: number of earlier exchanges on this group, the same on both ranks. It keeps
+    receives of an earlier exchange, which will never match, apart from this one's."""
 
     def __init__(self, group: PieceGroup, buffers: PieceBuffers, epoch: int) -> None:
         self._group = group
@@ -38,9 +38,9 @@ class Swap:
         self._going: list[Any] = []
 
     def begin(self, note: Callable[[int], None] | None) -> None:
-        """A step. Takes in what comes from now on, of the next one too: a rank that is ahead would
-        have to wait for this one's sums to be used. ``note`` is told of each piece when it has
-        come, by another thread."""
+        """Begins a step. Posts receives for this step and the next, so that a rank that is ahead
+        need not wait until this rank has used its sums. Another thread calls ``note`` with each
+        piece that has arrived."""
         buffers = self._buffers
         if self._step:
             buffers.turn()
@@ -61,17 +61,17 @@ class Swap:
             ]
 
     def _tags_of(self, step: int) -> int:
-        """The first one. Two steps may be under way, no more."""
+        """Returns the first tag of a step. At most two steps are in flight."""
         return (2 * self._epoch + step % 2) * MAX_PIECES
 
-    def send(self, number: int) -> Coming:
+    def send(self, number: int) -> IncomingPiece:
         own = self._buffers.pieces[number]
         with unrecorded():
             self._going.append(self._group.send(own, self._other, self._first_tag + number))
-        return Coming(self._coming[number], self._buffers.arriving[number], own)
+        return IncomingPiece(self._coming[number], self._buffers.arriving[number], own)
 
     def end(self) -> None:
-        """Until everything has left, too."""
+        """Waits until everything is sent, too."""
         for work in self._going:
             work.wait()
         self._going.clear()
@@ -79,8 +79,8 @@ class Swap:
 
 @contextmanager
 def unrecorded() -> Iterator[None]:
-    """A message that a profiler of torch's has seen begin must end before that one does, or it
-    writes into memory that is gone; ours are under way from step to step."""
+    """Hides messages from torch's profiler. A message that the profiler has seen begin must end
+    before the profiler does, or it writes into freed memory; these messages span steps."""
     if not torch.autograd._profiler_enabled():
         yield
         return
@@ -91,8 +91,8 @@ def unrecorded() -> Iterator[None]:
         torch.autograd._enable_record_function(True)
 
 
-class Coming:
-    """To be waited for once, as for a work of torch's."""
+class IncomingPiece:
+    """A share in flight; ``wait`` is called once, as for a work of torch."""
 
     def __init__(self, work: Any, place: Any, own: Any) -> None:
         self._work, self._place, self._own = work, place, own
@@ -103,7 +103,7 @@ class Coming:
 
 
 class _Watched:
-    """What one thread waits for, for those who wait for that."""
+    """A work that another thread waits for; ``wait`` waits for that thread."""
 
     def __init__(self) -> None:
         self._is_there = threading.Event()
@@ -119,8 +119,8 @@ class _Watched:
 
 
 def watched(works: Sequence[Any], note: Callable[[int], None]) -> list[_Watched]:
-    """They cannot be asked whether they are done, and only one may wait for each: a thread of its
-    own, which sleeps in all of them, one after the other."""
+    """Starts a thread that waits for all works in order and calls ``note`` for each. Works cannot
+    be polled, and only one thread may wait for each."""
     found = [_Watched() for _ in works]
 
     def watch() -> None:

@@ -1,16 +1,16 @@
-"""What parameters are called: as recorded runs call them, so that plans made from those fit."""
+"""The names of parameters as recorded runs have them, so that plans made from runs match."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-# Wrappers in the midst of a path, which the program's author did not write.
+# Parts of a path that wrappers add.
 _WRAPPERS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
 
 
 def own_parameters(module: Any) -> dict[str, Any]:
-    """Each once, by its first name."""
+    """Returns every parameter once, by its first name."""
     found: dict[str, Any] = {}
     seen: set[int] = set()
     for path, inner in module.named_modules():
@@ -23,14 +23,14 @@ def own_parameters(module: Any) -> dict[str, Any]:
 
 
 def trained_parameters(model: Any) -> dict[str, Any]:
-    """Those whose gradients a DistributedDataParallel model exchanges, in its own order."""
+    """Returns the parameters whose gradients a DistributedDataParallel exchanges, in its order."""
     exchanged = {id(p) for p in model._module_parameters if p.requires_grad}
     return {name: p for name, p in own_parameters(model.module).items() if id(p) in exchanged}
 
 
 def matched(names: Sequence[str], planned: Sequence[str]) -> dict[str, str] | None:
-    """What each planned name is called here. A run in which this model was part of a larger one
-    has longer names, all with the same beginning."""
+    """Returns the name in the model for each planned name; None where they do not match. A run in
+    which this model was part of a larger one has longer names, all with the same prefix."""
     if len(names) != len(planned) or not planned:
         return None
     known = set(names)

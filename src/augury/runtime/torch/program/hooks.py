@@ -1,4 +1,4 @@
-"""Hooks on modules and optimizers that can be taken off, and that copies do not inherit."""
+"""Removable hooks on modules, gradients and optimizers that copies do not inherit."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from typing import Any
 
 
 class Hook(functools.partial[None]):
-    """A copied or unpickled model has something in its place that does nothing, and that needs
-    nothing of ours to be there."""
+    """A hook that copies and unpickles as a function that does nothing and does not need Augury."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return getattr, (nullcontext(), "__exit__")
 
 
-class Replaced:
-    """A method of one object, called as ``by(previous, args, options)``.
+class ReplacedMethod:
+    """Replaces a method of one object by ``by(previous, args, options)``.
 
-    It stays a method: learning-rate schedulers look into it.
+    It stays a bound method: learning-rate schedulers inspect it.
     """
 
     def __init__(self, owner: Any, name: str, by: Callable[..., Any]) -> None:
@@ -36,7 +35,7 @@ class Replaced:
         setattr(owner, name, self._method)
 
     def remove(self) -> None:
-        """Left where somebody else has wrapped it since."""
+        """Restores the method, unless another wrapper was put around it."""
         if vars(self._owner).get(self._name) is not self._method:
             return
         if self._was is None:
@@ -46,8 +45,8 @@ class Replaced:
 
 
 class ModuleHooks:
-    """Calls before the forwards of modules, with what each is given. They can be taken off for a
-    while: torch's attention evaluates by another kernel where modules have no hooks."""
+    """Calls a function before the forwards of modules, with one argument per module. The hooks can
+    be removed for a while: torch's attention uses another kernel where modules have no hooks."""
 
     def __init__(self, given: Iterable[tuple[Any, Any]], call: Callable[..., None]) -> None:
         self._given = [*given]
@@ -69,7 +68,7 @@ class ModuleHooks:
 
 
 class GradientHooks:
-    """One call for each gradient, behind all other hooks of its parameter, as DDP's own come."""
+    """Calls a function for each gradient, after all other hooks of its parameter, as DDP does."""
 
     def __init__(self, parameters: Iterable[Any], hook: Callable[[Any], None]) -> None:
         self._hook = hook
@@ -78,7 +77,7 @@ class GradientHooks:
         self.keep_last()
 
     def keep_last(self) -> None:
-        """Also behind those that were registered since, and of parameters that were frozen."""
+        """Moves the hooks behind hooks that were registered since, and skips frozen parameters."""
         for place, parameter in enumerate(self._parameters):
             handle = self._handles.get(place)
             if handle is not None:

@@ -1,6 +1,6 @@
-"""One step's gradients under a Plan: put in, sent, waited for, applied, given back.
+"""The exchange of one step's gradients: collected, sent, awaited, applied and given back.
 
-Parameters are updated in units, one for each module that owns some: numbered in the order in which
+Parameters are updated in units, one for each module that owns some, numbered in the order in which
 the next forward needs them.
 """
 
@@ -9,25 +9,26 @@ from __future__ import annotations
 import sys
 from bisect import insort
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from augury.core.plan.plan import Plan, is_swapped
+from augury.core.plan.plan import CommunicationSection, is_swapped
+from augury.core.plan.plan_board import board
 from augury.runtime.meter import Meter
-from augury.runtime.piece_recorder import announce
-from augury.runtime.torch.aliases import has_aliases
-from augury.runtime.torch.buffers import PieceBuffers
-from augury.runtime.torch.groups import ControlGroup, PieceGroup
-from augury.runtime.torch.sender import Sender
-from augury.runtime.torch.updates import Updates, undisturbed
+from augury.runtime.torch.pieces.buffers import PieceBuffers
+from augury.runtime.torch.pieces.sender import Sender
+from augury.runtime.torch.pieces.updates import Updates, undisturbed
+from augury.runtime.torch.program.aliases import has_aliases
+from augury.runtime.torch.ranks.groups import ControlGroup, PieceGroup
 
 _OWN_REFERENCES = 3
-"""To a gradient that nothing but an exchange holds: its list, a local name, an argument."""
+"""References to a gradient that only an exchange holds: a list, a local name, an argument."""
 BATCH_BYTES = 1 << 17
-"""Updates of less than this are done in one go with others that can be done: what an optimizer
-takes for each call would be most of it."""
+"""Smaller updates are done together with other possible ones, since the fixed cost of an optimizer
+call would dominate."""
 
 
 @dataclass(slots=True)
@@ -39,7 +40,7 @@ class Unit:
 class GradientExchange:
     def __init__(
         self,
-        plan: Plan,
+        section: CommunicationSection,
         model: Any,
         parameters: list[Any],
         updates: Updates,
@@ -48,29 +49,32 @@ class GradientExchange:
         *,
         epoch: int,
     ) -> None:
-        """``group`` carries pieces, some of them issued by threads of gloo's; ``control`` carries
-        what the main thread alone sends."""
-        self.plan = plan
+        """``group`` carries pieces, some of them issued by gloo's threads; ``control`` carries
+        messages of the main thread only."""
+        self.section = section
         self.parameters = parameters
-        self.meter = Meter(num_pieces=len(plan.order.pieces), num_gradients=len(parameters))
-        announce(self.meter, plan, group)
+        self.meter = Meter(num_pieces=len(section.order.pieces), num_gradients=len(parameters))
+        if is_swapped(section.order, group.size):
+            self.meter.swapped_bytes = tuple(piece.size_bytes for piece in section.order.pieces)
+        with suppress(Exception):  # a recording may do without it
+            board.pieces.add_group(group.name)
         self._model = model
         self._updates = updates
         self._group, self._control = group, control
         self._buffers = PieceBuffers(
-            plan.problem,
-            plan.order,
+            section.problem,
+            section.order,
             parameters,
             group.size,
-            apart=is_swapped(plan.order, group.size),
+            apart=is_swapped(section.order, group.size),
         )
         self.sender = Sender(
-            *(plan, self._buffers, group, self.meter),
+            *(section, self._buffers, group, self.meter),
             on_issue=self._lay_down,
             on_arrival=self._on_arrival,
             epoch=epoch,
         )
-        self._can_ask = self.sender.tells
+        self._can_ask = self.sender.can_poll
         self.units = _units(model, parameters)
         self.unit_of = {
             id(parameters[n]): unit for unit, one in enumerate(self.units) for n in one.members
@@ -78,31 +82,31 @@ class GradientExchange:
         self._unit_of = [self.unit_of[id(parameter)] for parameter in parameters]
         self.number_of = {id(parameter): n for n, parameter in enumerate(parameters)}
         self._given: list[tuple[Any, int]] = []
-        """Each parameter's ``grad`` when it was put, and its version."""
+        """The ``grad`` of each parameter when it was put, and its version."""
         self._is_laid_down: list[bool] = []
         """Gradients whose shares are in the buffers."""
         self._has_given: bool | None = None
-        """Whether parameters have their ``grad`` still: None until somebody asks."""
+        """Whether any parameter still has its ``grad``; None: not checked yet."""
         self._made_up: set[int] = set()
-        """Gradients that this rank has none of, and holds a place for."""
+        """Gradients that this rank did not compute and filled with zeros."""
         self._means: dict[int, Any] = {}
         self._used_before: set[int] = set()
         self._filled: set[int] = set()
-        """Gradients that were taken for unused on this rank."""
+        """Gradients that counted as unused on this rank."""
         self._used: Any = None
-        """Which gradients any rank has made, where not all need to be."""
+        """Gradients that any rank has computed, where parameters may be unused."""
         self._agreed: Any = None
         self.is_partly_updated = False
-        """Some parameters are of the next step, others are not."""
+        """Whether some parameters are updated and others are not."""
         self.left: set[int] = set()
         """Units that are not up to date."""
         self._num_members = [len(unit.members) for unit in self.units]
         self._num_missing: list[int] = []
         self._ready: list[int] = []
-        """Units of which everything has arrived, the one that is needed first first."""
+        """Units whose gradients have all arrived, in the order of need."""
 
     def begin(self, start_ns: int) -> None:
-        """A backward brings its first gradient; it started then."""
+        """Begins a step whose backward started at ``start_ns``."""
         self.meter.begin(start_ns)
         self.meter.own(self._begin, start_ns)
 
@@ -120,8 +124,8 @@ class GradientExchange:
         self._ready = []
 
     def put(self, number: int, gradient: Any) -> None:
-        """Backward has made a gradient. Little is done between its layers, whose data is what
-        caches hold: shares are laid down when they are sent."""
+        """Backward has computed a gradient. Shares are stored when they are sent: between layers,
+        the caches hold the layers' data."""
         self._given[number] = gradient, gradient._version
         if self.meter.is_on:
             self.meter.note_release(number)
@@ -135,26 +139,26 @@ class GradientExchange:
                 self._buffers.put(number, gradient.detach() if gradient.requires_grad else gradient)
 
     def was_filled(self, parameter: Any) -> bool:
-        """Since the last forward."""
+        """Whether the gradient counted as unused since the last forward."""
         return bool(self._filled) and self.number_of.get(id(parameter)) in self._filled
 
     def forget_filled(self) -> None:
         self._filled.clear()
 
     def note_used(self, parameter: Any) -> None:
-        """A pass without an exchange has made a gradient, which is for the next exchange."""
+        """A pass without an exchange has computed a gradient, which the next exchange sends."""
         self._used_before.add(self.number_of[id(parameter)])
 
     def end_part(self) -> None:
-        """A backward is over that has not made all gradients, and another one may make the rest.
-        The program may change gradients meanwhile: those that are there are laid down now."""
+        """A backward has ended without all gradients, and another one may compute the rest. The
+        program may change gradients in between, so their shares are stored now."""
         with undisturbed():
             self.sender.lay_down(
                 [number for number, (given, _) in enumerate(self._given) if given is not None]
             )
 
     def was_edited(self) -> bool:
-        """Whether the program has changed or replaced a gradient since backward made it."""
+        """Whether the program has changed or replaced a gradient since backward computed it."""
         with undisturbed():
             pairs = zip(self.parameters, self._given, strict=True)
             return any(p.grad is not given or given._version != v for p, (given, v) in pairs)
@@ -164,8 +168,8 @@ class GradientExchange:
         return has_aliases(given for given, _ in self._given if given is not None)
 
     def spoil(self, reason: str) -> None:
-        """Backward failed: what is left to send is no gradient, and every rank that gets it is to
-        fail too."""
+        """Backward failed: sends NaN instead of the missing gradients, so that every rank that
+        receives them fails too."""
         self._group.note_failure(reason)
         with undisturbed():
             self._is_laid_down = [True] * len(self.parameters)
@@ -175,22 +179,22 @@ class GradientExchange:
             self.sender.advance(True)
 
     def gradients(self) -> dict[int, int]:
-        """Units by the ``id`` of gradients as backward made them."""
+        """Returns units by the ``id`` of the gradients that backward computed."""
         pairs = zip(self._given, self._unit_of, strict=True)
         found = {id(given): unit for (given, _), unit in pairs}
         found.pop(id(None), None)
         return found
 
     def watched(self, gradients: dict[int, int], *, parameters: bool) -> dict[int, int]:
-        """What must not be looked at now: units by the ``id`` of tensors."""
+        """Returns the tensors that must not be accessed now: units by ``id``."""
         found = {**self.unit_of, **gradients} if parameters else gradients
         if not parameters or len(self.left) == len(self.units):
             return found
         return {one: unit for one, unit in found.items() if unit in self.left}
 
     def fill(self, *, agree: bool) -> None:
-        """Backward is over: what it did not make counts as nothing; ``agree``: on what no rank
-        has made."""
+        """Backward is over: missing gradients count as zero. ``agree``: ranks agree on the
+        gradients that no rank computed."""
         with undisturbed():
             missing = sorted(self.sender.waiting_for)
             for number in missing:
@@ -198,16 +202,16 @@ class GradientExchange:
                 if parameter.grad is None:
                     self._made_up.add(number)
                     parameter.grad = torch.zeros_like(parameter)
-                # As DDP does it: a gradient of an earlier step counts again.
+                # As in DDP, a gradient of an earlier step counts again.
                 gradient = own_gradient(parameter, self._model.gradient_as_bucket_view)
                 self._given[number] = gradient, gradient._version
                 self.sender.put(number)
-            # From now on the program may zero gradients, whether they have left or not.
+            # From now on the program may zero gradients, whether they were sent or not.
             self.sender.lay_down_rest()
             self._take_as_given()
             self.sender.advance(True)
             if agree:
-                # A gradient of this backward may still come for none of them.
+                # None of them may get a gradient from this backward any more.
                 self._filled.update(missing)
                 self._used = torch.ones(len(self.parameters), dtype=torch.int32)
                 self._used[[number for number in missing if number not in self._used_before]] = 0
@@ -215,22 +219,22 @@ class GradientExchange:
             self._used_before.clear()
 
     def _take_as_given(self) -> None:
-        """Gradients as they are when the last of them was made: only what the program does to them
-        from now on counts as an edit. Those that share memory share a count of changes."""
+        """Records the gradients as they are when the last one was computed: only later changes by
+        the program count as edits. Gradients that share memory share a version counter."""
         for number, parameter in enumerate(self.parameters):
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
             self._given[number] = parameter.grad, parameter.grad._version
 
     def drop(self) -> None:
-        """Waits until nothing is under way, for nothing."""
+        """Waits until nothing is in flight, without updates."""
         while not self.sender.is_done:
             self.sender.wait_next()
         self.sender.finish()
         self.left = set()
 
     def wait_units(self, units: Iterable[int]) -> None:
-        """Until their parameters are up to date; updates others while it waits."""
+        """Waits until the parameters of these units are up to date; updates others meanwhile."""
         with undisturbed():
             for unit in units:
                 while unit in self.left:
@@ -240,7 +244,7 @@ class GradientExchange:
                         self._update(unit)
 
     def wait_all(self, in_turn: bool) -> None:
-        """Until everything is up to date; ``in_turn``: updates are done as they arrive."""
+        """Waits until everything is up to date; ``in_turn``: updates as gradients arrive."""
         with undisturbed():
             while in_turn and self.left and not self.sender.is_done:
                 self._use_time()
@@ -251,11 +255,11 @@ class GradientExchange:
             self._apply(sorted(self.left))
 
     def _use_time(self) -> None:
-        """The updates that can be done; with none, waits."""
+        """Does the updates that are possible; waits where there are none."""
         if self._can_ask:
             self.sender.poll()
         if self._ready:
-            # All at once: whatever comes meanwhile, there is no less to do.
+            # All at once: later arrivals do not reduce this work.
             units, self._ready = self._ready, []
             self._apply(units)
         else:
@@ -263,7 +267,7 @@ class GradientExchange:
 
     def _on_arrival(self, piece: Any, gradients: Iterable[int]) -> None:
         first = piece[0].item()
-        if first != first:  # noqa: PLR0124 - not a number: a loss of the program's, or spoiled
+        if first != first:  # noqa: PLR0124 - NaN: from the program's loss, or from a failed rank
             self.require_sound()
         for number in gradients:
             unit = self._unit_of[number]
@@ -272,12 +276,12 @@ class GradientExchange:
                 insort(self._ready, unit)
 
     def require_sound(self) -> None:
-        """No rank has given up this step."""
+        """Raises if a rank has given up this step."""
         reason = self._group.failure()
         if reason is not None:
             raise RuntimeError(
                 f"another rank could not complete this step ({reason}): as with stock DDP, "
-                "training cannot go on"
+                "training cannot continue"
             )
 
     def _update(self, unit: int) -> None:
@@ -307,14 +311,14 @@ class GradientExchange:
         return None if number in self._made_up else self._given[number][0]
 
     def _mean(self, number: int) -> Any:
-        """The same tensor whenever it is asked for: optimizers may change gradients."""
+        """Returns the mean of a gradient, always the same tensor: optimizers may change it."""
         found = self._means.get(number)
         if found is None:
             found = self._means[number] = self._buffers.reduced(number)
         return found
 
     def swap_in(self) -> list[Any]:
-        """Give every parameter its reduced gradient; return what they had."""
+        """Gives every parameter its reduced gradient. Returns the previous gradients."""
         kept = [parameter.grad for parameter in self.parameters]
         for number, parameter in enumerate(self.parameters):
             parameter.grad = self._to_apply(number)
@@ -330,14 +334,14 @@ class GradientExchange:
             self._give_back(range(len(self.units)))
 
     def _give_back(self, units: Iterable[int]) -> None:
-        """As after DDP's reduction, gradients are the means: unless they were changed since
-        backward made them. Also those that the program has kept and taken from the parameters."""
+        """Sets gradients to the means, as DDP's reduction does, unless they were changed since
+        backward computed them; also gradients that only the program still holds."""
         if self._has_given is None:
             self._has_given = any(map(self._is_held, range(len(self.parameters))))
         if not self._has_given:
-            return  # as is usual: programs zero gradients by setting them to None
+            return  # the usual case: programs set gradients to None
         members = [number for unit in units for number in self.units[unit].members]
-        # All are looked at before any is written: gradients may share memory.
+        # All are checked before any is written: gradients may share memory.
         unchanged = [number for number in members if self._is_held_unchanged(number)]
         for number in unchanged:
             given = self._given[number][0]
@@ -349,7 +353,7 @@ class GradientExchange:
             self._given[number] = None, 0
 
     def _is_held(self, number: int) -> bool:
-        """Whether a gradient is still the parameter's, or the program has kept it."""
+        """Whether the parameter or the program still holds the gradient."""
         given = self._given[number][0]
         if given is None:
             return False
@@ -369,8 +373,8 @@ class GradientExchange:
 
 
 def own_gradient(parameter: Any, is_in_bucket: bool) -> Any:
-    """Its gradient; ``is_in_bucket``: apart from DDP's buckets, whose memory is not the
-    program's. Other views are, and stay."""
+    """Returns the gradient of a parameter; ``is_in_bucket``: copied out of DDP's buckets, whose
+    memory belongs to DDP. Other views belong to the program and stay."""
     gradient = parameter.grad
     if is_in_bucket and gradient._is_view():
         gradient = parameter.grad = gradient.detach().clone()

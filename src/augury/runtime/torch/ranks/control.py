@@ -1,9 +1,9 @@
-"""What rank 0 tells all ranks, beside their gradients.
+"""Control messages from rank 0 to all ranks.
 
-A word goes out behind the last piece of every few steps and is read when the next step's first
-gradient is there, so that no rank waits for it. Both are points that every rank passes once per
-exchange of gradients, whatever else its program does. The word is the size of the message that
-follows, or zero. The group carries nothing that other threads issue.
+The size of the next message, or zero, is broadcast after the last piece of every few steps. It is
+read when the first gradient of the next step is computed, so that no rank waits for it. Every rank
+passes both points once per exchange of gradients, whatever else its program does. Only the main
+thread uses the process group.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from augury.runtime.torch.groups import ControlGroup
+from augury.runtime.torch.ranks.groups import ControlGroup
 
 EVERY = 4
 
@@ -20,7 +20,7 @@ EVERY = 4
 class Control:
     def __init__(self, group: ControlGroup) -> None:
         self.group = group
-        self._word: Any = None
+        self._size: Any = None
         self._work: Any = None
         self._message = b""
 
@@ -29,30 +29,30 @@ class Control:
         return step % EVERY == 0
 
     def send(self, message: bytes) -> None:
-        """Once per due step, by all ranks; those other than 0 have nothing to say."""
+        """Broadcasts a message of rank 0. All ranks call this once per due step."""
         self._message = message
-        self._word = torch.tensor([len(message)])
-        self._work = self.group.broadcast(self._word)
+        self._size = torch.tensor([len(message)])
+        self._work = self.group.broadcast(self._size)
 
     def close(self, *, is_lost: bool) -> None:
         if is_lost:
             self.group.abandon()
         elif self._work is not None:
-            self._work.wait()  # all ranks have sent it
+            self._work.wait()  # all ranks have called it
         self._work = None
 
     def settle(self) -> None:
-        """Wait until the last word has arrived. All ranks have sent it, or are about to."""
+        """Waits for the last broadcast. All ranks have called it, or are about to."""
         if self._work is not None:
             self._work.wait()
 
     def receive(self) -> bytes:
-        """What was sent last, once; empty: nothing."""
+        """Returns the last message, once; empty: none."""
         if self._work is None:
             return b""
         self._work.wait()
         self._work = None
-        size_bytes = int(self._word.item())
+        size_bytes = int(self._size.item())
         if not size_bytes:
             return b""
         if self.group.rank == 0:
@@ -63,6 +63,6 @@ class Control:
         return bytes(content.numpy())
 
     def vote(self, number: int) -> Any:
-        """A sum over all ranks, to be waited for later."""
+        """Starts a sum over all ranks. Returns the total and the work to wait for."""
         total = torch.tensor([number])
         return total, self.group.all_reduce(total)

@@ -1,4 +1,4 @@
-"""All ranks follow a plan, and the same one, or none does."""
+"""Agreement of all ranks on one plan, or on none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import distributed
 
 from augury.core.plan.plan import Plan
 from augury.core.plan.plan_file import plan_digest
-from augury.runtime.torch.groups import default_store
+from augury.runtime.torch.ranks.groups import default_store
 
 COLLECTED_WITHIN = timedelta(seconds=15)
 DECIDED_WITHIN = timedelta(seconds=30)
@@ -19,8 +19,8 @@ DIFFERENT = "ranks were given different plans"
 
 
 def agree(reason: str | None, plan: Plan | None) -> str | None:
-    """The reason to stay out of the first rank that has one. Called by all ranks, which wait for
-    each other."""
+    """Returns the reason of the first rank that has one; None: all ranks follow the plan. All ranks
+    call this and wait for each other."""
     if not (distributed.is_available() and distributed.is_initialized()):
         return "torch.distributed is not initialised"
     said: list[Any] = [None] * distributed.get_world_size()
@@ -29,15 +29,15 @@ def agree(reason: str | None, plan: Plan | None) -> str | None:
 
 
 def agree_in_time(name: str, reason: str | None, plan: Plan | None) -> str | None:
-    """The same where ranks may be missing: through the job's store, by rank 0, within seconds.
-    ``name`` is that of what is agreed upon."""
+    """As ``agree``, where ranks may be missing: rank 0 decides within seconds, through the job's
+    store. ``name`` identifies the question."""
     rank, size = distributed.get_rank(), distributed.get_world_size()
     store = distributed.PrefixStore(f"augury/agree/{name}", default_store())
     own = [reason, "" if plan is None else plan_digest(plan)]
     try:
         store.set(f"{rank}", json.dumps(own))
         if rank == 0:
-            decided: str | None = "not all ranks were started with it"
+            decided: str | None = "not all ranks were started with a plan"
             with suppress(distributed.DistError, RuntimeError):
                 store.wait([f"{one}" for one in range(size)], COLLECTED_WITHIN)
                 decided = _decided([json.loads(store.get(f"{one}")) for one in range(size)])
@@ -46,7 +46,7 @@ def agree_in_time(name: str, reason: str | None, plan: Plan | None) -> str | Non
         store.wait(["decided"], DECIDED_WITHIN)
         found = json.loads(store.get("decided"))
     except (distributed.DistError, RuntimeError, ValueError) as error:
-        return f"ranks could not agree on it: {error}"
+        return f"ranks could not agree on the plan: {error}"
     return None if found is None else str(found)
 
 

@@ -1,7 +1,7 @@
-"""Waits, under stock DDP, until every rank knows which optimizer trains the model.
+"""A vote of all ranks, under stock DDP, on whether each knows the optimizer of the model.
 
-Ranks need not take their first optimizer step together: one may skip a batch. So at the end of each
-exchange of gradients they vote, and read the outcome at the start of the next.
+Ranks need not take their first optimizer step together: one may skip a batch. So they vote at the
+end of each exchange of gradients and read the outcome at the start of the next.
 """
 
 from __future__ import annotations
@@ -9,30 +9,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from augury.runtime.torch.control import Control
-from augury.runtime.torch.exchange_counter import Turns, announces_exchange
-from augury.runtime.torch.hooks import Hook
+from augury.runtime.torch.program.hooks import Hook
+from augury.runtime.torch.ranks.control import Control
+from augury.runtime.torch.ranks.exchange_counter import ExchangeCounter, announces_exchange
 
 REFUSES = 1 << 30
 MOST_STEPS = 50
-"""Exchanges without an optimizer's step on some rank: the plan is given up."""
+"""Number of exchanges without an optimizer step on some rank after which the plan is refused."""
 
 
-class Muster:
+class ReadinessVote:
+    """Calls ``on_ready`` once all ranks are ready, or ``on_refusal`` once a rank refuses."""
+
     def __init__(
         self,
         model: Any,
         control: Control,
         *,
-        on_ready: Callable[[Turns], None],
+        on_ready: Callable[[ExchangeCounter], None],
         on_refusal: Callable[[str], None],
     ) -> None:
         self.control = control
         self._on_ready, self._on_refusal = on_ready, on_refusal
         self._vote = 0
         self._count: Any = None
-        self._turns = Turns(model, self)
-        self._turns.watch_stock(True)
+        self._counter = ExchangeCounter(model, self)
+        self._counter.watch_stock(True)
         self._hook = model.register_forward_hook(Hook(self._after_forward))
 
     def be_ready(self) -> None:
@@ -43,7 +45,7 @@ class Muster:
 
     def _after_forward(self, model: Any, _inputs: Any, _output: Any) -> None:
         if announces_exchange(model):
-            self._turns.after_forward()
+            self._counter.after_forward()
 
     def end_step(self, _step: int) -> None:
         self._count = self.control.vote(self._vote)
@@ -56,13 +58,15 @@ class Muster:
         number = int(total.item())
         if number == self.control.group.size:
             self._leave()
-            self._on_ready(self._turns)
+            self._on_ready(self._counter)
         elif number >= REFUSES or step > MOST_STEPS:
             self._leave()
             self._on_refusal(
-                "a rank cannot follow it" if number >= REFUSES else "a rank takes no steps"
+                "another rank cannot follow the plan"
+                if number >= REFUSES
+                else "a rank takes no optimizer steps"
             )
 
     def _leave(self) -> None:
-        self._turns.watch_stock(False)
+        self._counter.watch_stock(False)
         self._hook.remove()

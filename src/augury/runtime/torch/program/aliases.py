@@ -1,7 +1,7 @@
-"""Tensors that share memory with others: views, arrays, ``detach()`` and ``data``.
+"""Finds tensors that share memory with others: views, arrays, ``detach()`` and ``data``.
 
-What is read through an alias cannot be noticed, so nothing may be in flight that an alias shows.
-Counting who holds a storage is cheap, and finds aliases of every kind.
+An access through an alias cannot be detected, so nothing that has an alias may be in flight. The
+reference count of a storage is cheap to read and shows aliases of every kind.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _holders = torch._C._storage_Use_Count
 
 
 class Aliases:
-    """Of these tensors, asked again and again."""
+    """Checks the same tensors repeatedly."""
 
     def __init__(self, tensors: Iterable[Any] = ()) -> None:
         self._tensors = [*tensors]
@@ -24,7 +24,7 @@ class Aliases:
         self._find_storages()
 
     def _find_storages(self) -> None:
-        with torch._C.DisableTorchFunction():  # nothing is read
+        with torch._C.DisableTorchFunction():  # no values are read
             self._storages = [one.untyped_storage() for one in self._tensors]
         self._addresses = [storage._cdata for storage in self._storages]
 
@@ -32,7 +32,7 @@ class Aliases:
         """Whether a storage is held by more than its tensor and this object."""
         if all(_holders(one) == 2 for one in self._addresses):
             return False
-        self._find_storages()  # a tensor may have got other memory
+        self._find_storages()  # a tensor may have new memory
         return any(_holders(one) != 2 for one in self._addresses)
 
 

@@ -1,10 +1,10 @@
-"""Notices when the program looks at parameters or gradients that are not there yet.
+"""Detects accesses of the program to parameters or gradients in flight, and repeated accesses.
 
-A mode of torch's sees every function of torch that Python calls, with its arguments; it costs
-about a microsecond a call and is set up only while something is under way.
+A torch function mode sees every torch function that Python calls, with its arguments. It costs
+about a microsecond per call and is active only while something is in flight.
 """
 
-# A class of a package that need not be there to lint.
+# The base class comes from a package that may be missing when linting.
 # mypy: disable-error-code="misc"
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import DeviceContext
+
+from augury.runtime.say import say
 
 _READ = (
     *("grad", "grad_fn", "shape", "device", "dtype", "layout", "requires_grad", "is_leaf"),
@@ -32,15 +34,16 @@ _CALL = (
 )
 
 _NUM_TRIES = 200
-
+ACCESSES_UNTIL_BARRIER = 3
+"""Consecutive steps with an access after which every step waits for everything at that point."""
 
 _ZEROING = frozenset({torch.Tensor.zero_, torch._foreach_zero_})
-"""Harmless for gradients: what is zeroed meanwhile keeps its zeros. A parameter that is zeroed
-after ``step`` must have been updated before."""
+"""Functions that are harmless for gradients: a gradient that is zeroed in flight keeps its zeros. A
+parameter that is zeroed after ``step`` must be updated before."""
 
 
 def _harmless() -> frozenset[Any]:
-    """Functions that tell nothing of a tensor's values."""
+    """Returns functions that do not read values of a tensor."""
     found: set[Any] = {torch.is_floating_point, torch.numel}
     for name in _READ:
         attribute = getattr(torch.Tensor, name, None)
@@ -51,16 +54,16 @@ def _harmless() -> frozenset[Any]:
     return frozenset(found)
 
 
-class Watch(TorchFunctionMode):
-    """``touched`` is called with the key of what the program is about to look at, until it says
-    that there is no need any more."""
+class AccessGuard(TorchFunctionMode):
+    """Calls ``on_access`` with the key of a watched tensor before the program accesses it, until
+    that returns True."""
 
-    def __init__(self, touched: Callable[[int], bool]) -> None:
+    def __init__(self, on_access: Callable[[int], bool]) -> None:
         super().__init__()
-        self._touched = touched
+        self._on_access = on_access
         self._harmless = _harmless()
         self.watched: dict[int, int] = {}
-        """Keys by the ``id`` of tensors, which must live as long."""
+        """Keys by the ``id`` of tensors, which must outlive the entry."""
         self.may_be_zeroed: Container[int] = ()
         """Ids of the watched tensors that are gradients."""
         self.num_calls = 0
@@ -79,14 +82,14 @@ class Watch(TorchFunctionMode):
             if id(arg) in watched:
                 if func in self._harmless or (func in _ZEROING and id(arg) in self.may_be_zeroed):
                     continue
-                if self._touched(watched[id(arg)]):
+                if self._on_access(watched[id(arg)]):
                     watched.pop(id(arg), None)
             elif type(arg) is list or type(arg) is tuple:
                 self._look(func, arg)
 
     def start(self) -> None:
-        """Below the modes of the program, which it takes off in the order it knows; but above
-        the one of a default device, which must lie at the bottom."""
+        """Enters the mode below those of the program, which leaves them in its own order, but above
+        the mode of a default device, which must be the lowest."""
         if not self._is_there():
             above = _take_off()
             if above and isinstance(above[-1], DeviceContext):
@@ -100,9 +103,9 @@ class Watch(TorchFunctionMode):
 
     @cached_property
     def call_ns(self) -> int:
-        """What one call costs more, about. To be asked first where nothing is under way: what the
-        system does for the network counts for whoever it interrupts."""
-        idle = Watch(self._touched)
+        """Approximate cost of the guard per call. It is measured while nothing is in flight, since
+        the kernel's network work counts for the thread that it interrupts."""
+        idle = AccessGuard(self._on_access)
         idle.watched = {0: 0}
         tensor = torch.zeros(1)
 
@@ -125,7 +128,7 @@ class Watch(TorchFunctionMode):
 
 
 def _take_off() -> list[Any]:
-    """The uppermost first."""
+    """Returns the modes, the uppermost first."""
     return [
         torch._C._pop_torch_function_stack() for _ in range(torch._C._len_torch_function_stack())
     ]
@@ -134,3 +137,34 @@ def _take_off() -> list[Any]:
 def _put_on(modes: list[Any]) -> None:
     for mode in reversed(modes):
         torch._C._push_on_torch_function_stack(mode)
+
+
+class AccessPattern:
+    """Whether the program accesses tensors in flight in every step, or only occasionally."""
+
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+        self._num_steps = 0
+        self._was_accessed = False
+        self.barrier: str | None = None
+        """The point after which every step waits for everything: ``backward`` or ``step``."""
+
+    def note(self, when: str) -> None:
+        """Notes an access after ``backward`` or ``step``."""
+        if self._was_accessed or self.barrier is not None:
+            return
+        self._was_accessed = True
+        self._num_steps += 1
+        if self._num_steps == ACCESSES_UNTIL_BARRIER:
+            self.barrier = when
+            what = "gradients" if when == "backward" else "parameters"
+            say(
+                f"the program reads {what} between steps: "
+                f"from now on every step waits for all gradients after {when}",
+                rank=self._rank,
+            )
+
+    def end_step(self) -> None:
+        if not self._was_accessed:
+            self._num_steps = 0
+        self._was_accessed = False

@@ -1,0 +1,179 @@
+"""Decides which mode of training a step uses: trials of a plan, their outcome, and re-planning.
+
+All ranks hold the same decision. Rank 0 makes it and sends it as a ControlMessage.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from augury.core.plan.plan import Plan, communication_of
+from augury.core.plan.plan_board import board
+from augury.core.plan.plan_file import decode_plan, encode_plan, plan_digest
+from augury.core.plan.plan_status import PlanStatus, Replan, TrainingMode, TrialResult, mode_of
+from augury.runtime.meter import Meter
+from augury.runtime.plan_reports import bucket_sizes, refuse_plan, trial_summary, why_dropped
+from augury.runtime.replan import Replanner
+from augury.runtime.say import say
+from augury.runtime.trial import Trial, TrialRules
+
+
+class ControlMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A decision of rank 0: the verdict of a trial, or the outcome of a search for a plan."""
+
+    verdict: TrialResult | None = None
+    plan: str = ""
+    """The new plan, as in its file; empty where the search found no better one."""
+    reason: str = ""
+    """Why there was a search."""
+
+
+class PlanDecision:
+    """The plan in use, its trial, and the mode of the next step. ``rules`` None: no trial."""
+
+    def __init__(
+        self, rank: int, rules: TrialRules | None, *, replan: bool, searches_here: bool
+    ) -> None:
+        self._rank, self._rules = rank, rules
+        self._may_replan, self._searches_here = replan, searches_here
+        self.plan: Plan | None = None
+        """The plan that is followed or on trial, whatever the current mode."""
+        self.caps_bytes: tuple[int, ...] = ()
+        """Bucket sizes of mode BUCKETS; empty where that mode is not available."""
+        self.target = TrainingMode.STOCK
+        """The mode from the next exchange on, unless a trial is running."""
+        self.trial: Trial | None = None
+        self._replanner: Replanner | None = None
+        self._outbox = b""
+
+    def mode_at(self, step: int) -> TrainingMode:
+        return self.target if self.trial is None else self.trial.mode_of(step)
+
+    def choose_stock(self) -> None:
+        self.trial, self.target = None, TrainingMode.STOCK
+
+    def refuse(self, reason: str) -> None:
+        self.plan = None
+        self.choose_stock()
+        refuse_plan(reason, is_said=self._rank == 0)
+
+    def close(self) -> None:
+        if self._replanner is not None:
+            self._replanner.close()
+        self.trial = self.plan = None
+
+    def take(self, plan: Plan, *, from_step: int, can_change_buckets: bool) -> None:
+        """Tries the plan, or follows it where there is no trial."""
+        self.plan, self.caps_bytes = plan, ()
+        if can_change_buckets:
+            self.caps_bytes = communication_of(plan).bucket_caps_bytes or best_caps(plan)
+        best = mode_of(plan)
+        status = board.status or PlanStatus()
+        if not status.digest:
+            status = msgspec.structs.replace(status, digest=plan_digest(plan))
+        if self._rules is None:
+            self.trial, self.target = None, best
+            self._publish(status, is_followed=True, from_step=from_step, has_trial=False)
+            self._report_followed()
+            self._observe()
+            return
+        modes = [TrainingMode.STOCK]
+        modes += [TrainingMode.PLANNED] if best is TrainingMode.PLANNED else []
+        modes += [TrainingMode.BUCKETS] if self.caps_bytes else []
+        self.trial = Trial(modes, from_step, self._rules, plan_digest(plan))
+        self.target = TrainingMode.STOCK
+        self._publish(status, is_followed=False, is_on_trial=True, has_trial=True)
+
+    def decide(self, step: int, meter: Meter) -> None:
+        """Called on rank 0 at the end of a step. Decisions wait for the next message."""
+        if self._rank:
+            return
+        if self.trial is not None:
+            self.trial.note_end(step, time.perf_counter_ns())
+            verdict = self.trial.verdict(step)
+            if verdict is not None:
+                self._outbox = msgspec.json.encode(ControlMessage(verdict=verdict))
+        elif self._replanner is not None and not self._outbox and not board.is_recording:
+            found = self._replanner.look(meter)
+            if found is not None:
+                content = "" if found.plan is None else encode_plan(found.plan).decode()
+                self._outbox = msgspec.json.encode(
+                    ControlMessage(plan=content, reason=found.reason)
+                )
+
+    def next_message(self) -> bytes:
+        """Returns the decision to send, once; empty: none."""
+        message, self._outbox = self._outbox, b""
+        return message
+
+    def receive(self, content: bytes, *, from_step: int) -> tuple[Plan, str] | None:
+        """Applies a message of rank 0. Returns a new plan and the reason for it, if there is one:
+        the caller checks whether it fits and calls ``note_new``."""
+        message = msgspec.json.decode(content, type=ControlMessage)
+        status = board.status or PlanStatus()
+        if message.verdict is not None:
+            self._apply_verdict(message.verdict, status, from_step)
+        elif not message.plan:
+            in_vain = Replan(step=from_step, reason=message.reason)
+            board.status = msgspec.structs.replace(status, replans=[*status.replans, in_vain])
+        else:
+            return decode_plan(message.plan.encode()), message.reason
+        return None
+
+    def note_new(self, plan: Plan, reason: str, *, from_step: int) -> None:
+        """A plan that was found in the job is taken."""
+        status = board.status or PlanStatus()
+        new = Replan(step=from_step, reason=reason, digest=plan_digest(plan))
+        board.status = msgspec.structs.replace(status, replans=[*status.replans, new])
+
+    def _apply_verdict(self, verdict: TrialResult, status: PlanStatus, from_step: int) -> None:
+        self.trial, self.target = None, verdict.winner
+        is_followed = self.plan is not None and self.target is mode_of(self.plan)
+        self._publish(
+            status,
+            is_followed=is_followed,
+            from_step=from_step if is_followed else None,
+            is_on_trial=False,
+            trials=[*status.trials, verdict],
+            reason=None if is_followed else why_dropped(verdict),
+        )
+        if self._rank == 0:
+            say(trial_summary(verdict))
+        self._observe()
+
+    def _observe(self) -> None:
+        """From now on, rank 0 checks whether conditions are still those of the plan."""
+        if self._may_replan and self._rank == 0 and self.target is TrainingMode.PLANNED:
+            assert self.plan is not None
+            self._replanner = self._replanner or Replanner(is_here=self._searches_here)
+            self._replanner.watch(self.plan)
+
+    def _report_followed(self) -> None:
+        if self._rank or self.plan is None:
+            return
+        if self.target is TrainingMode.BUCKETS:
+            say(f"follows the plan: {bucket_sizes(self.caps_bytes)}")
+        else:
+            order = communication_of(self.plan).order
+            say(f"follows the plan: {order.policy}, {len(order.pieces)} pieces a step")
+
+    def _publish(self, status: PlanStatus, *, reason: str | None = None, **changes: Any) -> None:
+        board.status = msgspec.structs.replace(status, mode=self.target, reason=reason, **changes)
+        board.is_trial_due = self.trial is not None
+
+
+def best_caps(plan: Plan) -> tuple[int, ...]:
+    """Returns the best list of bucket sizes for stock DDP; empty where it is DDP's default."""
+    from augury.schedule.policies.bucket_list import BucketList, bucket_caps  # noqa: PLC0415
+    from augury.schedule.policies.registry import find_policy  # noqa: PLC0415
+
+    with suppress(Exception):
+        problem = communication_of(plan).problem
+        best = BucketList().compile(problem)
+        if best.pieces != find_policy("ddp").compile(problem).pieces:
+            return bucket_caps(problem, best) or ()
+    return ()

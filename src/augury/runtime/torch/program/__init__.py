@@ -1,0 +1,1 @@
+"""The PyTorch program that a plan is applied to: its parameters, hooks and accesses."""

@@ -1,0 +1,1 @@
+"""Communication among ranks about a plan: agreement, control messages, counted exchanges."""
