@@ -15,35 +15,12 @@ from augury.core.enums import StepState
 from augury.core.errors import InputError
 from augury.core.files import DISK_IS_FULL, open_regular
 from augury.core.ledger import Anomaly, Ledger, Severity
+from augury.core.trace.rank_record import RankHeader
 
 MAX_RECORD_BYTES = 16 << 20
 MAX_PLACE_BYTES = 1 << 16
 MIN_FREE_BYTES = 1 << 16
 """With less than this no record of any length can be written."""
-
-
-class WindowRecord(msgspec.Struct, frozen=True):
-    first: int
-    last: int
-    mode: str
-    trace: str | None = None
-
-
-class PlanRecord(msgspec.Struct, frozen=True):
-    settled_step: int | None = None
-    """As in ``core.plan_status``."""
-
-
-class RankHeader(msgspec.Struct, frozen=True):
-    rank: int
-    world_size: int
-    host: str
-    step_end_ns: list[int]
-    job: str = ""
-    windows: list[WindowRecord] = []
-    resumed: list[tuple[int, int]] = []
-    trouble: str | None = None
-    plan: PlanRecord | None = None
 
 
 class RankSummary(msgspec.Struct, frozen=True, kw_only=True):

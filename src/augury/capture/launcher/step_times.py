@@ -15,7 +15,7 @@ from augury.core.trace.step_states import step_starts, step_states
 from augury.costs.prediction_interval import Representation, representation
 
 if TYPE_CHECKING:
-    from augury.capture.launcher.run_summary import RankHeader
+    from augury.core.trace.rank_record import RankHeader
 
 
 def durations_in(record: RankHeader, state: StepState) -> tuple[I4, I8]:
@@ -28,7 +28,7 @@ def durations_in(record: RankHeader, state: StepState) -> tuple[I4, I8]:
             StepState.DISTURBED
             if window.trace is None
             else StepState.DETAILED
-            if window.mode == "detail"
+            if window.is_detailed
             else StepState.TIMED,
         )
         for window in record.windows
@@ -37,7 +37,7 @@ def durations_in(record: RankHeader, state: StepState) -> tuple[I4, I8]:
     states = step_states(size, windows, [step for step, _ in record.resumed])
     ends = np.array(record.step_end_ns, dtype=np.int64)
     dur_ns = ends - step_starts(record.step_end_ns, record.resumed)
-    first = (record.plan.settled_step if record.plan is not None else None) or 0
+    first = (record.plan.settled_step if record.plan else None) or 0
     is_judged = np.arange(1, size + 1) >= first
     chosen = np.flatnonzero((states == state) & (dur_ns > 0) & is_judged)
     return (chosen + 1).astype(np.int32), dur_ns[chosen]

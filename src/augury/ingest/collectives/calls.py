@@ -15,8 +15,8 @@ import msgspec
 from augury.core.enums import OpKind
 from augury.core.graph.graph import NONE
 from augury.core.ledger import Ledger, Severity
+from augury.core.trace.rank_record import RankRecord, RecordedCall, RecordedDdp
 from augury.ingest.formats.kineto import Args
-from augury.ingest.formats.rank_record import RankRecord, RecordedCall, RecordedDdp
 from augury.ingest.rank.event_names import collective_kind, element_bytes
 
 _dims = msgspec.json.Decoder(list[list[int | list[int]]])

@@ -17,8 +17,8 @@ from itertools import pairwise
 import numpy as np
 
 from augury.core.enums import OpKind
+from augury.core.trace.rank_record import RankRecord, RecordedCall
 from augury.ingest.collectives.calls import Collective
-from augury.ingest.formats.rank_record import RankRecord, RecordedCall
 from augury.ingest.rank.event_names import collective_kind
 
 BLOCKED_NS = 20_000

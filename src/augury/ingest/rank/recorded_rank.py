@@ -13,6 +13,7 @@ from augury.core.enums import KIND_OF_PHASE, OpKind, Phase, StreamKind
 from augury.core.errors import InputError
 from augury.core.graph.graph import NONE
 from augury.core.ledger import Ledger, Severity
+from augury.core.trace.rank_record import RankRecord, RecordedCall, RecordedWindow
 from augury.ingest.collectives.calls import (
     Collective,
     in_order_of_calls,
@@ -32,7 +33,6 @@ from augury.ingest.collectives.launch_times import (
 from augury.ingest.collectives.p2p_exchanges import is_swap
 from augury.ingest.collectives.piece_collectives import is_piece, spans_of_unseen, step_of_piece
 from augury.ingest.formats.kineto import KinetoTrace, read_kineto
-from augury.ingest.formats.rank_record import RankRecord, RecordedCall, RecordedWindow
 from augury.ingest.rank.event_names import ACCUMULATE, collective_kind
 from augury.ingest.rank.layers import backward_nodes, layers
 from augury.ingest.rank.phases import phases

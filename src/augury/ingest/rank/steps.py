@@ -9,11 +9,11 @@ import numpy as np
 from augury.core.columns import I4, I8, U1
 from augury.core.enums import StepState
 from augury.core.graph.graph import NONE
+from augury.core.trace.rank_record import RankRecord, RecordedWindow
 from augury.core.trace.step_states import step_starts as starts_of
 from augury.core.trace.step_states import step_states
 from augury.core.trace.trace import Clock, Steps
 from augury.ingest.clocks.rank_clocks import to_common
-from augury.ingest.formats.rank_record import RankRecord, RecordedWindow
 
 
 def steps_of(records: list[RankRecord], clocks: Mapping[int, Clock]) -> Steps:
