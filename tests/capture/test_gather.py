@@ -133,7 +133,9 @@ JOB = """
 import os, sys
 from pathlib import Path
 import torch.distributed as dist
-from augury.capture.rendezvous.gather import gather
+from augury.capture.rendezvous.gather import FileGatherer
+from augury.capture.rendezvous.rendezvous import Rendezvous
+from augury.capture.torch.recorder import find_job_store
 
 dist.init_process_group("gloo")
 rank, folder = dist.get_rank(), Path(sys.argv[1])
@@ -141,12 +143,13 @@ own = folder / f"rank-{rank:05d}.json"
 assert [path.name for path in folder.iterdir() if rank] == []
 own.write_text("window")
 dist.barrier()
-gather(folder)
+gatherer = FileGatherer(Rendezvous(find_job_store), folder)
+gatherer.gather()
 dist.destroy_process_group()
 own.write_text("exit")
 if rank == 2:
     os._exit(1)  # as if killed
-gather(folder, at_exit=True)
+gatherer.gather(at_exit=True)
 for path in sorted(folder.iterdir()):
     print(path.name, path.read_text())
 """

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import atexit
-import gc
 import multiprocessing
 import os
 import shlex
 import sys
 from pathlib import Path
 
+from augury.capture.bootstrap import has_trained
 from augury.capture.launcher.in_process import arrange_here, is_rank
 from augury.capture.launcher.run_folder import prepare_folder
-from augury.capture.rank_record import own_rank
+from augury.capture.process_identity import own_rank
 from augury.capture.settings import Settings, parse_ranks, parse_windows
 from augury.core.errors import UsageError
 
@@ -37,7 +37,7 @@ def record(
     windows, chosen = parse_windows(steps), parse_ranks(ranks)
     if _is_arranged:
         raise UsageError("augury.record was called before", remedy="call it once")
-    if _has_trained():
+    if has_trained():
         raise UsageError(
             "training has begun before augury.record was called",
             remedy="call it in the first lines of the script",
@@ -53,21 +53,6 @@ def record(
         folder = Path(out).resolve()
     arrange_here(Settings(out=str(folder), windows=windows, calibrate=calibrate, ranks=chosen))
     _is_arranged = True
-
-
-def _has_trained() -> bool:
-    """As far as can be seen: gradients are there, or a learning-rate schedule knows."""
-    torch_optim = sys.modules.get("torch.optim.optimizer")
-    if torch_optim is None:
-        return False
-    optimizers = [
-        thing for thing in gc.get_objects() if issubclass(type(thing), torch_optim.Optimizer)
-    ]
-    return any(
-        getattr(optimizer, "_opt_called", False)
-        or any(p.grad is not None for group in optimizer.param_groups for p in group["params"])
-        for optimizer in optimizers
-    )
 
 
 def _tell(pid: int, folder: Path, out: str) -> None:

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
+
+from augury.core.plan.plan_status import TrainingMode
+from augury.core.trace.rank_record import RecordedWindow
 
 Mode = Literal["light", "detail"]
 
@@ -37,8 +40,18 @@ class StepWindow:
     trace: str | None = None
     dropped: bool = False
     """It was recorded, and its trace removed to make room for later windows."""
-    training_mode: str | None = None
-    """How gradients were exchanged, where the job was given a plan."""
+    training_mode: TrainingMode | None = None
+    """How gradients were exchanged; None if the job has no plan."""
+
+    def recorded(self) -> RecordedWindow:
+        return RecordedWindow(
+            first=self.first,
+            last=self.last,
+            mode=self.mode,
+            trace=self.trace,
+            dropped=self.dropped,
+            training_mode=self.training_mode,
+        )
 
 
 class WindowSchedule:
@@ -60,7 +73,7 @@ class WindowSchedule:
         self.windows.append(StepWindow(first, first + NUM_DETAIL_STEPS, "detail"))
         self.last_light = self.windows[-2]
         self.detail = self.windows[-1]
-        self._stride: int | None = None
+        self.stride: int | None = None
         self._edges = {step for one in self.windows for step in (one.first, one.last)}
 
     def is_edge(self, step: int) -> bool:
@@ -89,29 +102,29 @@ class WindowSchedule:
 
     def spread(self, stride: int) -> None:
         """Plan windows that begin ``stride`` steps apart, the first one after the detail."""
-        self._stride = max(MIN_STRIDE, stride)
-        self._plan(self.detail.first + self._stride)
+        self.stride = max(MIN_STRIDE, stride)
+        self._plan(self.detail.first + self.stride)
 
     def after(self, window: StepWindow) -> list[StepWindow]:
         """Plan the window after this spread one. Returns the windows that are dropped for it:
         by their number alone, so that all ranks drop the same."""
-        if self._stride is None or window is not self.windows[-1]:
+        if self.stride is None or window is not self.windows[-1]:
             return []
         kept = [one for one in self.windows if one.mode == "light" and not one.dropped]
         dropped = kept[1::2] if len(kept) >= MAX_WINDOWS else []
         for one in dropped:
             one.dropped = True
         if dropped:
-            self._stride *= 2
+            self.stride *= 2
         last = next(one for one in reversed(self.windows) if not one.dropped)
-        self._plan(last.first + self._stride)
+        self._plan(last.first + self.stride)
         return dropped
 
-    def told(self, num_steps: int) -> list[dict[str, Any]]:
-        """For the rank's record: without a spread window that a job of so many steps has not
-        reached."""
+    def recorded(self, num_steps: int) -> list[RecordedWindow]:
+        """Returns the windows for the rank's record, without spread windows that a job of
+        ``num_steps`` steps has not reached."""
         return [
-            asdict(window)
+            window.recorded()
             for window in self.windows
             if window.first < num_steps or window.first <= self.detail.first
         ]

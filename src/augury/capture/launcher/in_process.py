@@ -21,10 +21,9 @@ def is_python(command: Sequence[str]) -> bool:
 
 
 def arrange_here(settings: Settings) -> None:
-    from augury.capture.bootstrap import arrange
+    from augury.capture.bootstrap import arrange, set_defaults
 
-    # Else torch's profiler reports its starts and stops on the job's stderr.
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    set_defaults(os.environ)
     arrange(settings)
 
 

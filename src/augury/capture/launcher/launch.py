@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from augury.capture.bootstrap import set_defaults
 from augury.capture.launcher.in_process import is_python
 from augury.capture.settings import Settings
 from augury.capture.wire.pack import pack_left
@@ -58,6 +59,5 @@ def environment(settings: Settings) -> dict[str, str]:
     path = changed.get("PYTHONPATH")
     changed["PYTHONPATH"] = os.pathsep.join([str(INJECTED), *([path] if path else [])])
     changed[Settings.VARIABLE] = settings.to_environment()
-    # Else torch's profiler reports its starts and stops on the job's stderr.
-    changed.setdefault("KINETO_LOG_LEVEL", "99")
+    set_defaults(changed)
     return changed | wire_environment(settings)

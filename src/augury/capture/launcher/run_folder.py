@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from augury.capture.rank_record import own_rank, rank_name
+from augury.capture.process_identity import is_restarted, num_restarts, own_rank, rank_name
 from augury.core.errors import UsageError
 
 _LEFT_BY_RECORDERS = (
@@ -50,17 +50,6 @@ def prepare_folder(out: Path, *, force: bool, rank: int | None = None) -> Path:
             f"cannot write to {out}: {error.strerror}", remedy="give another --out"
         ) from error
     return out.resolve()
-
-
-def num_restarts() -> int:
-    """How often torchrun has started all ranks again after one had failed."""
-    text = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    return int(text) if text.isascii() and text.isdecimal() else 0
-
-
-def is_restarted() -> bool:
-    """What there is comes from an earlier start."""
-    return num_restarts() > 0
 
 
 def remove_earlier_start(out: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from augury.capture.launcher.wire_summary import WireSummary, summarize_wire
-from augury.capture.rank_record import rank_name
+from augury.capture.process_identity import rank_name
 from augury.capture.rendezvous.file_transfer import GATHERED
 from augury.core.enums import StepState
 from augury.core.errors import InputError

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from augury.capture.rank_record import rank_name
+from augury.capture.process_identity import rank_name
 from augury.capture.wire.pack import NAME, PACKED, RAW, WireHeader, wire_header_of
 from augury.core.ledger import Ledger, Severity
 

@@ -15,6 +15,8 @@ from datetime import timedelta
 from itertools import count
 from typing import Any
 
+from augury.core.trace.rank_record import CalibrationRecord
+
 TIMEOUT = timedelta(seconds=60)
 PATIENCE = timedelta(seconds=10)
 KIB, MIB = 1 << 10, 1 << 20
@@ -51,7 +53,7 @@ are there before somebody waits."""
 _attempts = count()
 
 
-def calibrate() -> list[dict[str, Any]]:
+def calibrate() -> list[CalibrationRecord]:
     """Empty where there is nothing to measure, or not all ranks came."""
     from torch import distributed
 
@@ -100,20 +102,20 @@ class _Samples:
         self.products_alone += done[0]
         self.alone_ns += done[1]
 
-    def row(self) -> dict[str, Any]:
+    def record(self) -> CalibrationRecord:
         rate = None
         if self.beside:
             alone = self.products_alone / self.alone_ns
             rate = self.products / self.computed_ns / alone
-        return {
-            "collective": self.collective,
-            "group": "0",
-            "size_bytes": self.size_bytes,
-            "concurrent": self.concurrent,
-            "beside_compute": self.beside,
-            "durations_ns": self.durations_ns,
-            "compute_rate": rate,
-        }
+        return CalibrationRecord(
+            collective=self.collective,
+            group="0",
+            size_bytes=self.size_bytes,
+            concurrent=self.concurrent,
+            beside_compute=self.beside,
+            durations_ns=self.durations_ns,
+            compute_rate=rate,
+        )
 
 
 class _Calibration:
@@ -130,7 +132,7 @@ class _Calibration:
         """Of messages, by their size."""
         self._matrix, self._product = torch.ones(96, 96), torch.empty(96, 96)
 
-    def run(self) -> list[dict[str, Any]]:
+    def run(self) -> list[CalibrationRecord]:
         for _ in range(2):  # connections are made, and what a rate limit lets through at once is
             first_ns = self._one("all_reduce", MIB, concurrent=1)
         guesses = [
@@ -144,7 +146,7 @@ class _Calibration:
             if samples.durations_ns and samples.collective == "send" and not samples.beside:
                 self._alone_ns[samples.size_bytes] = min(samples.durations_ns)
         self._group.barrier().wait()
-        return [samples.row() for samples in found if samples.durations_ns]
+        return [samples.record() for samples in found if samples.durations_ns]
 
     def _measure(self, samples: _Samples, repeats: int) -> None:
         """Without a pause between them, as in a step: after one, what a rate limit has saved up and

@@ -29,7 +29,7 @@ class ProfilerBusyError(RuntimeError):
     """The program profiles itself."""
 
 
-class TorchWindow:
+class TorchProfiler:
     """Open from the moment it is made. ``on_rival`` is called when the program starts a profiler
     of its own, which is to have its way: there can be only one."""
 

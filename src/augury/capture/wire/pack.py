@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
-from augury.capture.rank_record import rank_name
+from augury.capture.process_identity import rank_name
 
 PACKED = ".wire.gz"
 RAW = ".bin"
