@@ -149,7 +149,7 @@ def test_a_record_that_cannot_be_written_does_not_harm_training(tmp_path: Path):
     done = record(out, [sys.executable, str(script), "6"], "--steps", "3:5")
     assert len(losses(done.stdout)) == 1
     assert done.returncode == 1, "nothing was recorded"
-    assert "error: the folder of the record is gone" in done.stderr
+    assert "error: the folder of the run is gone" in done.stderr
     assert "no optimizer stepped" not in done.stderr
 
 
@@ -179,8 +179,8 @@ def test_a_full_disk_does_not_harm_training_and_is_named(tmp_path: Path, size: s
     done = start(command)
     assert done.returncode == (1 if is_empty else 0), done.stderr
     assert len(losses(done.stdout)) == 1
-    assert "error: there is no space left where the record goes" in done.stderr
-    assert "remedy: make space" in done.stderr
+    assert "error: no space is left on the disk of the run" in done.stderr
+    assert "remedy: free some space" in done.stderr
 
 
 def test_ranks_that_disagree_are_named(tmp_path: Path):
@@ -211,7 +211,7 @@ def test_ranks_are_chosen_by_number_and_range():
     assert parse_ranks(None) is None
     assert parse_ranks("0,3-5,4") == (0, 3, 4, 5)
     for text in ("", "a", "5-3", "-1", "1,", "1-", "9999999", "²"):
-        with pytest.raises(UsageError, match="does not name ranks"):
+        with pytest.raises(UsageError, match="is not a list of ranks"):
             parse_ranks(text)
 
 

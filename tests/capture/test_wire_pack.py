@@ -81,9 +81,9 @@ def test_what_is_not_whole_goes(tmp_path: Path):
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", "cut off"),
-        (b"\0" * 5000, "no record of the wire"),
-        (header(version=2), "no record of the wire"),
+        (b"", "truncated"),
+        (b"\0" * 5000, "not a record of TCP traffic"),
+        (header(version=2), "not a record of TCP traffic"),
         (header(max_events=1 << 40), "too large"),
         (header(max_connections=1 << 40), "too large"),
         (header(num_connections=1), "contradicts itself"),

@@ -108,7 +108,7 @@ def test_processes_that_are_ranks_already_begin_again(tmp_path: Path):
     assert {first.header["rank"].item(), second.header["rank"].item()} == {0, 1}
     near, far = addresses(first, "local", "peer"), addresses(second, "peer", "local")
     assert len(near.keys() & far.keys()) >= 2
-    assert "wire of 2 processes" in done[0].stderr
+    assert "TCP traffic of 2 processes" in done[0].stderr
     assert "error" not in done[0].stderr
 
 
@@ -129,8 +129,8 @@ def test_a_job_of_any_kind(tmp_path: Path):
     (written,) = (one for one in read_all(out))
     assert len(written.events) == 256
     assert sorted(path.name for path in out.iterdir()) == sorted(["mine.wire", written.path.name])
-    assert "wire of 1 processes, 2 connections: 256 events kept" in done.stderr
-    assert "later calls took the place of earlier ones" in done.stderr
+    assert "TCP traffic of 1 process, 2 connections: 256 events kept" in done.stderr
+    assert "later calls overwrote earlier ones" in done.stderr
     assert "only the wire was recorded" in done.stderr
 
 
@@ -141,7 +141,7 @@ def test_a_rank_that_left_nothing_is_named(tmp_path: Path):
     )
     (tmp_path / "job.py").write_text(script)
     done = record(tmp_path / "run", [sys.executable, str(tmp_path / "job.py")], "--wire")
-    assert "a rank left no record of the wire (rank 1)" in done.stderr
+    assert "a rank left no record of its TCP traffic (rank 1)" in done.stderr
 
 
 def test_a_missing_library_is_said_before_anything_is_done(
@@ -149,7 +149,7 @@ def test_a_missing_library_is_said_before_anything_is_done(
 ):
     done = record(tmp_path / "run", ["true"], "--wire", **{LIBRARY_VARIABLE: "/no/such.so"})
     assert done.returncode == 2
-    assert "the wire recorder is not there: /no/such.so" in done.stderr
+    assert "the library of the wire recorder does not exist: /no/such.so" in done.stderr
     assert not (tmp_path / "run").exists()
     odd = tmp_path / "a b.so"
     odd.touch()

@@ -1,4 +1,4 @@
-"""Recording the very process one is in: for a launcher that has started it as one rank already."""
+"""Recording of the current process, for launchers that have already started it as one rank."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def is_rank() -> bool:
 
 
 def is_python(command: Sequence[str]) -> bool:
-    """Rather than a program: ``train.py ...`` or ``-m package.train ...``."""
+    """Whether this is a script (``train.py ...``) or a module (``-m package.train ...``)."""
     return command[0] == "-m" or Path(command[0]).suffix == ".py"
 
 
@@ -28,7 +28,7 @@ def arrange_here(settings: Settings) -> None:
 
 
 def run_python(command: Sequence[str]) -> None:
-    """As ``python COMMAND...`` would, in this process: raises whatever it raises."""
+    """Runs the command in this process as ``python COMMAND...`` would; its exceptions propagate."""
     if command[0] == "-m":
         sys.argv[:] = command[1:]
         _lead_the_path(os.getcwd())
@@ -40,12 +40,12 @@ def run_python(command: Sequence[str]) -> None:
 
 
 def exit_code_of(end: SystemExit) -> int:
-    """As Python takes it: a message means failure."""
+    """Returns the exit code by Python's rules: a message means failure."""
     return end.code if isinstance(end.code, int) else int(end.code is not None)
 
 
 def tell_uncaught(error: Exception) -> None:
-    """What Python prints of it, without the part that leads from here to the program."""
+    """Prints the error as Python does, without the frames between here and the program."""
     trace = error.__traceback__
     while trace is not None and _is_ours(trace.tb_frame.f_globals.get("__name__", "")):
         trace = trace.tb_next

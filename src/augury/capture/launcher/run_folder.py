@@ -1,4 +1,4 @@
-"""The folder that a record goes to: nothing in it is replaced unless that was asked for."""
+"""The folder of a run: its creation, and removal of files that an earlier run left there."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ _RANK = re.compile(r"\.?rank-([0-9]{1,9})\.")
 
 
 def prepare_folder(out: Path, *, force: bool, rank: int | None = None) -> Path:
-    """Made if need be. ``rank`` is that of this process where every rank comes here by itself:
-    then only rank 0 judges the whole folder, for the others may find its files in it."""
+    """Creates the folder if necessary; refuses to overwrite unless ``force``. ``rank`` is given
+    where every rank calls this itself: then only rank 0 checks the whole folder, because the other
+    ranks may find its files there."""
     try:
         if out.exists() and not out.is_dir():
             raise UsageError(f"{out} is not a folder", remedy="give another --out")
@@ -53,8 +54,8 @@ def prepare_folder(out: Path, *, force: bool, rank: int | None = None) -> Path:
 
 
 def remove_earlier_start(out: Path) -> None:
-    """In a rank that was started again, what it left the time before. The wire recorder, which is
-    at work already, removes its own files. Processes that this one starts leave them alone."""
+    """Removes the files that this rank left before its restart. The wire recorder, which is
+    already running, removes its own files. Child processes remove nothing."""
     if "RANK" not in os.environ or os.environ.get(_CLEANED, "0") == str(num_restarts()):
         return
     os.environ[_CLEANED] = str(num_restarts())
@@ -66,8 +67,8 @@ def _is_taken(out: Path, rank: int | None) -> bool:
 
 
 def _remove(out: Path, rank: int | None, *, patterns: tuple[str, ...] = _LEFT_BY_RUNS) -> None:
-    """What runs leave, and nothing else. Where ranks come by themselves each removes its own
-    files, and rank 0 those that nobody will: another's may be new already."""
+    """Removes files of runs, and no others. Where every rank calls this itself, each removes its
+    own files and rank 0 those of no rank: files of other ranks may already be new."""
     _, world_size = own_rank()
     for path in (path for pattern in patterns for path in out.glob(pattern)):
         owner = _RANK.match(path.name)

@@ -1,4 +1,4 @@
-"""How DistributedDataParallel groups gradients: its parameters, its buckets, its order."""
+"""Gradient buckets of DistributedDataParallel: parameters, bucket members, order, limits."""
 
 from __future__ import annotations
 
@@ -52,8 +52,9 @@ def ddp_facts(model: DistributedDataParallel, name_of: dict[int, str]) -> Record
 def _first_assignment(
     model: DistributedDataParallel, parameters: list[Any], sizes: list[int]
 ) -> list[list[int]]:
-    """Before buckets are rebuilt, and where they never are, DDP tells only their sizes: dealt out
-    as it does, with each limit that it may have had, until the sizes agree. Empty if none does."""
+    """Returns the parameters of each bucket before DDP rebuilds them. DDP then reports only sizes,
+    so its assignment is repeated with each limit that it may have used, until the sizes agree.
+    Empty if none agrees."""
     from torch.distributed import _DEFAULT_FIRST_BUCKET_BYTES, _compute_bucket_assignment_by_size
 
     cap = model.bucket_bytes_cap
@@ -63,9 +64,9 @@ def _first_assignment(
         if not limits:
             continue
         buckets, _ = _compute_bucket_assignment_by_size(parameters, limits, [])
-        dealt = [list(bucket) for bucket in reversed(buckets)]
-        if [sum(tensor_bytes(parameters[i]) for i in bucket) for bucket in dealt] == sizes:
-            return dealt
+        assigned = [list(bucket) for bucket in reversed(buckets)]
+        if [sum(tensor_bytes(parameters[i]) for i in bucket) for bucket in assigned] == sizes:
+            return assigned
     return []
 
 
