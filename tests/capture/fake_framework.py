@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from augury.capture.framework import RankFacts
+from augury.capture.framework import FrameworkFacts
 from augury.capture.window_schedule import Mode
 from augury.core.trace.rank_record import CalibrationRecord, Group, RecordedCall, RecordedMemory
 
@@ -63,9 +63,9 @@ class FakeFramework:
         self.on_rival = on_rival
         return FakeWindow(self, mode)
 
-    def facts(self) -> RankFacts:
+    def facts(self) -> FrameworkFacts:
         memory = [RecordedMemory(kind="parameter", layer="a", size_bytes=4)]
-        return RankFacts(groups=[Group(name="0", ranks=[0])], memory=memory)
+        return FrameworkFacts(groups=[Group(name="0", ranks=[0])], memory=memory)
 
     def calls(self) -> list[RecordedCall]:
         return [RecordedCall(1, 2, "send", "0", 0)]

@@ -1,4 +1,4 @@
-"""The protocols between the recorder and a framework: what each framework's folder implements.
+"""The protocols that each framework's folder implements for the recorder.
 
 The recorder counts steps, decides which windows are recorded, connects the ranks and writes the
 files; it imports no framework. One folder per framework (``torch/``) profiles the windows and finds
@@ -38,7 +38,7 @@ class JobStore(Protocol):
 
 
 @dataclass(slots=True, kw_only=True)
-class RankFacts:
+class FrameworkFacts:
     """Facts of a rank that the framework knows; None for those that could not be determined."""
 
     groups: list[Group] | None = None
@@ -47,7 +47,7 @@ class RankFacts:
     memory: list[RecordedMemory] | None = None
     refusals: list[str] | None = None
 
-    def update(self, newer: RankFacts) -> None:
+    def update(self, newer: FrameworkFacts) -> None:
         """Replaces each fact that was determined again."""
         for field in fields(self):
             value = getattr(newer, field.name)
@@ -92,7 +92,7 @@ class FrameworkRecorder(Protocol):
         """Starts the profiler. ``on_rival`` is called when the program starts a profiler itself,
         before that profiler starts."""
 
-    def facts(self) -> RankFacts: ...
+    def facts(self) -> FrameworkFacts: ...
 
     def calls(self) -> list[RecordedCall]:
         """Returns the communication calls of all windows so far."""

@@ -16,7 +16,8 @@ def own_rank() -> tuple[int, int]:
 
 
 def learn_rank(rank: int, world_size: int) -> None:
-    """Stores what the framework says: a program that spawns its own ranks sets no environment."""
+    """Stores rank and world size of the framework: a program that spawns its own ranks sets no
+    environment variables."""
     global _learned  # noqa: PLW0603
     _learned = rank, world_size
 

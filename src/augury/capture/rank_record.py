@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from augury.capture.framework import RankFacts
+from augury.capture.framework import FrameworkFacts
 from augury.capture.process_identity import num_restarts, rank_name
-from augury.capture.step_log import StepLog
+from augury.capture.step_log import StepTimeLog
 from augury.core.plan.plan_board import board
 from augury.core.plan.plan_status import PlanStatus, TrainingMode
 from augury.core.trace.rank_record import (
@@ -32,7 +32,7 @@ class RankNotes:
     """Everything that the record says besides steps, windows and calls."""
 
     def __init__(self) -> None:
-        self.facts = RankFacts()
+        self.facts = FrameworkFacts()
         self.handshakes: list[Handshake] = []
         self.calibration: list[CalibrationRecord] = []
         self.trouble: str | None = None
@@ -72,7 +72,7 @@ def build_record(
     job: str,
     framework: str,
     notes: RankNotes,
-    steps: StepLog,
+    steps: StepTimeLog,
     windows: list[RecordedWindow],
     calls: list[RecordedCall],
 ) -> RankRecord:

@@ -28,7 +28,7 @@ from augury.capture.rendezvous.clock_handshake import exchange_clocks
 from augury.capture.rendezvous.gather import FileGatherer
 from augury.capture.rendezvous.rendezvous import PATIENCE_S, Rendezvous
 from augury.capture.settings import Settings
-from augury.capture.step_log import StepLog
+from augury.capture.step_log import StepTimeLog
 from augury.capture.window_schedule import StepWindow, WindowSchedule, stride_for
 from augury.capture.wire.pack import drop_former, pack_own
 from augury.capture.wire.preload import keep_wire
@@ -62,7 +62,7 @@ class StepRecorder:
         self._rendezvous = Rendezvous(framework.job_store)
         self._gatherer = FileGatherer(self._rendezvous, self._folder)
         self._schedule = WindowSchedule(settings.windows)
-        self._steps = StepLog()
+        self._steps = StepTimeLog()
         self._notes = RankNotes()
         self._progress = Progress(self._rank)
         self._state = RecorderState.WAITING

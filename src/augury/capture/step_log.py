@@ -19,7 +19,7 @@ EVERY_NS = 250_000_000
 MAX_PROBES = 4000
 
 
-class StepLog:
+class StepTimeLog:
     """Written on the training thread, at the ends of steps. Steps are counted from 1."""
 
     def __init__(self) -> None:

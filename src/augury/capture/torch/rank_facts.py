@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from augury.capture.framework import RankFacts
+from augury.capture.framework import FrameworkFacts
 from augury.capture.torch.ddp_buckets import ddp_facts
 from augury.capture.torch.memory import SavedActivations, held_memory
 from augury.capture.torch.module_ranges import ModuleRanges
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 _Fact = TypeVar("_Fact")
 
 
-def find_facts(optimizers: Sequence[Optimizer]) -> RankFacts:
+def find_facts(optimizers: Sequence[Optimizer]) -> FrameworkFacts:
     trained = find_modules(optimizers)
     names = trained.name_of_parameter
-    return RankFacts(
+    return FrameworkFacts(
         groups=_attempt(process_groups),
         modules=_attempt(lambda: trained.class_names),
         ddp=_attempt(lambda: [ddp_facts(model, names) for model in trained.ddp]),

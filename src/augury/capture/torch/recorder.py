@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from augury.capture.framework import RankFacts
+from augury.capture.framework import FrameworkFacts
 from augury.capture.recorder import StepRecorder
 from augury.capture.settings import Settings
 from augury.capture.torch.calibrate import calibrate
@@ -85,7 +85,7 @@ class TorchRecorder:
     def open_window(self, mode: Mode, on_rival: Callable[[], None]) -> TorchWindow:
         return TorchWindow(mode, on_rival, self._calls, self._optimizers)
 
-    def facts(self) -> RankFacts:
+    def facts(self) -> FrameworkFacts:
         return find_facts(self._optimizers())
 
     def calls(self) -> list[RecordedCall]:
