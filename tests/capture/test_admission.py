@@ -1,4 +1,4 @@
-"""Rank 0's port beside callers that do not know the secret: they keep no rank waiting."""
+"""Callers that do not know the secret delay no rank at rank 0's port."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SECRET = bytes(range(32))
 
 @pytest.fixture(scope="module")
 def member() -> Iterator[RendezvousMember]:
-    """As a rank has it; rank 0's side answers in threads of this process."""
+    """Another rank's side; rank 0's side runs in threads of this process."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = RendezvousServer(listener, SECRET, 1)
         server.offer("greet", lambda call, rank: call.send_message(greeted=rank))
@@ -47,7 +47,7 @@ def is_rejected(connection: socket.socket) -> bool:
 
 
 @pytest.mark.parametrize("said", [b"", SECRET[:31]], ids=["nothing", "a part"])
-def test_callers_that_say_nothing_keep_no_rank_waiting(member: RendezvousMember, said: bytes):
+def test_silent_callers_delay_no_rank(member: RendezvousMember, said: bytes):
     with ExitStack() as connections:
         strangers = [connections.enter_context(stranger(member, said)) for _ in range(100)]
         assert greeted(member) == 1
@@ -62,7 +62,7 @@ def test_a_wrong_secret_is_not_answered(member: RendezvousMember):
     assert greeted(member) == 1
 
 
-def test_the_secret_may_come_in_parts(member: RendezvousMember):
+def test_the_secret_may_arrive_in_parts(member: RendezvousMember):
     with FramedSocket(stranger(member, SECRET[:5]), timeout_s=60) as call:
         call.send(SECRET[5:])
         call.send_message(service="greet", rank=7)

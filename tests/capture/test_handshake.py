@@ -1,4 +1,4 @@
-"""The clocks' handshake between real processes."""
+"""The clock handshake between real processes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def handshake(tmp_path: Path, *, num_ranks: int, before: str) -> list:
 
 
 def offset_bounds_ns(exchanges: list[list[int]]) -> tuple[int, int]:
-    """The peer's clock minus one's own lies between these, whatever the way took."""
+    """Returns bounds on the peer's clock minus this rank's clock, valid for any network delay."""
     return (
         max(t2 - t3 for _, _, t2, t3 in exchanges),
         min(t1 - t0 for t0, t1, _, _ in exchanges),
@@ -60,7 +60,7 @@ def offset_bounds_ns(exchanges: list[list[int]]) -> tuple[int, int]:
 
 
 def test_every_other_rank_has_stamps_of_both_moments(tmp_path: Path):
-    """One of them with a wrong clock, while a stranger calls too."""
+    """One rank has a wrong clock, and a caller without the secret interferes."""
     disturb = f"""
 member = rendezvous.join()
 if rank == 1:
@@ -86,8 +86,8 @@ if rank == 2:
 
 
 @pytest.mark.more
-def test_who_never_comes_holds_nobody(tmp_path: Path):
-    """At first rank 0 is not there, then rank 1: no error, and nothing told."""
+def test_an_absent_rank_blocks_no_other(tmp_path: Path):
+    """First rank 0 is absent, then rank 1: no error, and no handshake."""
     told = handshake(tmp_path, num_ranks=2, before="moments = (('end',), ('start',))[rank]")
     assert told == [[], []]
 

@@ -1,4 +1,4 @@
-"""The probe of the machine's speed: seldom, short, and never too many of them."""
+"""The probe of the machine's speed: rare, short, and limited in number."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from augury.capture import step_log
 from augury.capture.step_log import MAX_PROBES, SpeedProbe
 
 
-def test_it_measures_when_that_is_due_and_not_before() -> None:
+def test_a_probe_measures_only_when_it_is_due() -> None:
     probe = SpeedProbe()
     for step in range(1, 2000):
         probe.probe(step)

@@ -1,4 +1,4 @@
-"""``augury.record``: recording that a training script starts itself."""
+"""The function ``augury.record``, with which a training script records itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The place of this process in its job: rank, world size, number of restarts, hosts."""
+"""Rank, world size, number of restarts and hosts of this process's job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The times of a rank's steps: step ends, pauses, CPU time, waiting for a core, machine speed."""
+"""Times of a rank's steps, with CPU time, waits for a core and the machine's speed."""
 
 from __future__ import annotations
 

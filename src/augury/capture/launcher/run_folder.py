@@ -1,4 +1,4 @@
-"""The folder of a run: its creation, and removal of files that an earlier run left there."""
+"""Creates the folder of a run, and removes files that an earlier run left there."""
 
 from __future__ import annotations
 

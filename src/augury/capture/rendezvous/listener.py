@@ -1,4 +1,4 @@
-"""Rank 0's listening socket: its address, and the admission of callers that know the job's secret.
+"""Rank 0's listening socket, which admits callers that know the job's secret.
 
 Callers are examined concurrently, apart from the services of rank 0: a caller that connects and
 sends nothing delays no rank. Its time is short, and few such callers are held at once.

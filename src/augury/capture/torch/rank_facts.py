@@ -1,4 +1,4 @@
-"""Facts of a rank that torch knows: process groups, DDP buckets, modules, memory."""
+"""Finds the process groups, DDP buckets, modules and memory of a rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recorder's view of PyTorch: optimizer steps, profiled windows, the job's store.
+"""Optimizer steps, profiled windows and the job's store of PyTorch, for the recorder.
 
 A step ends when the leading optimizer has stepped: the first one that stepped and still exists.
 """
