@@ -13,7 +13,7 @@ from tests.capture.wired import build_library
 
 @pytest.fixture(scope="session")
 def wire_recorder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The package's, or one that is built for these tests."""
+    """The library of the package, or one that is built for these tests."""
     try:
         yield wire_library()
     except UsageError:

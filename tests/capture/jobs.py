@@ -1,4 +1,4 @@
-"""Small real training jobs, and how tests start them."""
+"""Small real training jobs, and functions that start them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ for step in range(1, num_steps + 1):
     loss.backward()
     optimizer.step()
     {each_step}
-# In one piece: ranks share their output.
+# In one write: ranks share their output.
 sys.stdout.write(f"loss {{loss.item().hex()}}\\n")
 sys.stdout.flush()
 {at_end}
@@ -42,14 +42,14 @@ if is_distributed:
 
 
 def write_training(folder: Path, *, each_step: str = "pass", at_end: str = "") -> Path:
-    """``each_step`` and ``at_end`` are what a job of one's own might do besides training."""
+    """``each_step`` and ``at_end`` are code that a job runs besides training."""
     path = folder / "train.py"
     path.write_text(TRAINING.format(each_step=each_step, at_end=at_end))
     return path
 
 
 def torchrun(script: Path, *arguments: str, num_ranks: int = 2) -> list[str]:
-    """On loopback, on a port that torch finds free by itself."""
+    """Returns a command that runs on loopback, on a free port that torch chooses."""
     return [
         *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
         *(f"--nproc-per-node={num_ranks}", "--local-addr=127.0.0.1", str(script), *arguments),
@@ -73,7 +73,7 @@ def start(
 def start_ranks(
     command: list[str], *, num_ranks: int, **environment: str
 ) -> list[subprocess.CompletedProcess[str]]:
-    """Each rank by itself, as a launcher of one's own does it: sooner there than torchrun."""
+    """Starts each rank by itself, as a custom launcher does: faster than torchrun."""
     common = os.environ | {"OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1"}
     common |= {"MASTER_PORT": str(free_port()), "WORLD_SIZE": str(num_ranks), **environment}
     ranks = [

@@ -1,4 +1,4 @@
-"""Files of hosts that share no folder come to rank 0: real processes, each with its own mounts."""
+"""Gathering of files from hosts that share no folder: real processes with mounts of their own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOKEN = ".seen-" + "0" * 32
 
 
 def talk(near: Path, far: Path, *, token: str = TOKEN, rank: int = 1) -> tuple[object, object]:
-    """What the two ends of one delivery come to: a value, or the error."""
+    """Returns the results of both ends of one transfer: a value or the error."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         caller = socket.create_connection(listener.getsockname())
         ends = (listener.accept()[0], caller)
@@ -49,7 +49,7 @@ def near(tmp_path: Path) -> Path:
     (folder / "rank-00001.json").write_text("{}")
     (folder / "rank-00001.0.trace.json.gz").write_bytes(bytes(range(256)) * 20_000)
     (folder / "rank-00002.json").write_text("another rank's")
-    (folder / "notes.txt").write_text("nobody's business")
+    (folder / "notes.txt").write_text("not part of the run")
     return folder
 
 
@@ -70,7 +70,7 @@ def test_a_ranks_own_files_arrive_whole(near: Path, far: Path):
         assert path.read_bytes() == (near / path.name).read_bytes()
 
 
-def test_only_what_is_missing_travels(near: Path, far: Path):
+def test_only_missing_files_are_sent(near: Path, far: Path):
     talk(near, far)
     kept = far / "rank-00001.0.trace.json.gz"
     before = kept.stat().st_ino
@@ -80,7 +80,7 @@ def test_only_what_is_missing_travels(near: Path, far: Path):
     assert (far / "rank-00001.json").read_text() == '{"more": 1}'
 
 
-def test_a_folder_that_both_see_is_let_alone(near: Path):
+def test_a_shared_folder_is_left_alone(near: Path):
     (near / TOKEN).touch()
     assert talk(near, near) == (None, None)
 
@@ -97,7 +97,7 @@ def test_a_token_that_leads_elsewhere_is_refused(near: Path, far: Path):
     assert list(far.iterdir()) == []
 
 
-def test_a_full_disk_is_said(near: Path, far: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_full_disk_is_reported(near: Path, far: Path, monkeypatch: pytest.MonkeyPatch):
     usage = shutil.disk_usage(far)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=100))
     _, sent = talk(near, far)
@@ -125,7 +125,7 @@ def test_a_full_disk_is_said(near: Path, far: Path, monkeypatch: pytest.MonkeyPa
         ("rank-00001.0.0.trace.json.gz", False),
     ],
 )
-def test_names(name: str, is_taken: bool):
+def test_names_of_files_that_are_accepted(name: str, is_taken: bool):
     assert is_file_of_rank(name, 1) is is_taken
 
 
@@ -133,7 +133,9 @@ JOB = """
 import os, sys
 from pathlib import Path
 import torch.distributed as dist
-from augury.capture.rendezvous.gather import gather
+from augury.capture.rendezvous.gather import FileGatherer
+from augury.capture.rendezvous.rendezvous import Rendezvous
+from augury.capture.torch.recorder import find_job_store
 
 dist.init_process_group("gloo")
 rank, folder = dist.get_rank(), Path(sys.argv[1])
@@ -141,12 +143,13 @@ own = folder / f"rank-{rank:05d}.json"
 assert [path.name for path in folder.iterdir() if rank] == []
 own.write_text("window")
 dist.barrier()
-gather(folder)
+gatherer = FileGatherer(Rendezvous(find_job_store), folder)
+gatherer.gather()
 dist.destroy_process_group()
 own.write_text("exit")
 if rank == 2:
     os._exit(1)  # as if killed
-gather(folder, at_exit=True)
+gatherer.gather(at_exit=True)
 for path in sorted(folder.iterdir()):
     print(path.name, path.read_text())
 """
@@ -156,7 +159,7 @@ for path in sorted(folder.iterdir()):
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 @pytest.mark.skipif(not can_unshare(), reason="mount namespaces need privileges")
 def test_hosts_that_share_no_folder(tmp_path: Path):
-    """Three hosts, each with a disk of its own at the same path; the last one dies early."""
+    """Three hosts, each with its own disk at the same path; the last one is killed early."""
     script, out = tmp_path / "job.py", tmp_path / "run"
     script.write_text(JOB)
     out.mkdir()
@@ -177,13 +180,13 @@ def test_hosts_that_share_no_folder(tmp_path: Path):
         "host": "127.0.0.1",
         "folder": str(out),
     }
-    assert list(out.iterdir()) == []  # nothing came through another way
+    assert list(out.iterdir()) == []  # no file was shared by other means
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 @pytest.mark.skipif(not can_unshare(), reason="mount namespaces need privileges")
 def test_a_job_recorded_on_hosts_that_share_no_folder(tmp_path: Path):
-    """One ``augury run`` on each of them, as on a real cluster."""
+    """One ``augury run`` on each host, as on a real cluster."""
     script, disk = write_training(tmp_path), tmp_path / "disk"
     disk.mkdir()
     words = [sys.executable, "-m", "augury", "run", "--out", str(disk / "run"), "--steps", "2:4"]

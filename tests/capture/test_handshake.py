@@ -1,4 +1,4 @@
-"""The clocks' handshake between real processes."""
+"""The clock handshake between real processes."""
 
 from __future__ import annotations
 
@@ -9,24 +9,35 @@ from pathlib import Path
 
 import pytest
 
-from augury.capture.rendezvous.clock_handshake import MAX_EXCHANGES, MIN_EXCHANGES, num_exchanges
-from tests.capture.jobs import start, start_ranks
+from augury.capture.rendezvous.clock_handshake import (
+    MAX_EXCHANGES,
+    MIN_EXCHANGES,
+    exchange_clocks,
+    num_exchanges,
+)
+from augury.capture.rendezvous.rendezvous import Rendezvous
+from augury.capture.torch.recorder import find_job_store
+from tests.capture.jobs import start_ranks
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 
 SCRIPT = """
 import json, os, sys, time
 import torch.distributed as dist
-from augury.capture.rendezvous.clock_handshake import exchange
+import msgspec
+from augury.capture.rendezvous.clock_handshake import exchange_clocks
+from augury.capture.rendezvous.rendezvous import Rendezvous
+from augury.capture.torch.recorder import find_job_store
 
 dist.init_process_group("gloo")
 rank = dist.get_rank()
 moments = ("start", "end")
+rendezvous = Rendezvous(find_job_store)
 {before}
-told = [record for moment in moments for record in exchange(moment)]
+told = [record for moment in moments for record in exchange_clocks(rendezvous, moment)]
 dist.barrier()
 with open(os.path.join(sys.argv[1], f"{{rank}}.json"), "w") as file:
-    json.dump(told, file)
+    json.dump(msgspec.to_builtins(told), file)
 """
 
 OFF_NS = 50_000_000
@@ -41,7 +52,7 @@ def handshake(tmp_path: Path, *, num_ranks: int, before: str) -> list:
 
 
 def offset_bounds_ns(exchanges: list[list[int]]) -> tuple[int, int]:
-    """The peer's clock minus one's own lies between these, whatever the way took."""
+    """Returns bounds on the peer's clock minus this rank's clock, valid for any network delay."""
     return (
         max(t2 - t3 for _, _, t2, t3 in exchanges),
         min(t1 - t0 for t0, t1, _, _ in exchanges),
@@ -49,16 +60,15 @@ def offset_bounds_ns(exchanges: list[list[int]]) -> tuple[int, int]:
 
 
 def test_every_other_rank_has_stamps_of_both_moments(tmp_path: Path):
-    """One of them with a wrong clock, while a stranger calls too."""
+    """One rank has a wrong clock, and a caller without the secret interferes."""
     disturb = f"""
-from augury.capture.rendezvous.rendezvous import meet
-meeting = meet()
+member = rendezvous.join()
 if rank == 1:
     right = time.time_ns
     time.time_ns = lambda: right() - {OFF_NS}
 if rank == 2:
     import socket
-    with socket.create_connection(meeting.address) as stranger:
+    with socket.create_connection(member.address) as stranger:
         stranger.sendall(bytes(32) + b"?" * 100)
         try:
             assert stranger.recv(1) == b""
@@ -76,17 +86,14 @@ if rank == 2:
 
 
 @pytest.mark.more
-def test_who_never_comes_holds_nobody(tmp_path: Path):
-    """At first rank 0 is not there, then rank 1: no error, and nothing told."""
+def test_an_absent_rank_blocks_no_other(tmp_path: Path):
+    """First rank 0 is absent, then rank 1: no error, and no handshake."""
     told = handshake(tmp_path, num_ranks=2, before="moments = (('end',), ('start',))[rank]")
     assert told == [[], []]
 
 
-def test_a_process_of_its_own_has_nobody_to_ask():
-    module = "augury.capture.rendezvous.clock_handshake"
-    code = f"from {module} import exchange; assert exchange('start') == []"
-    done = start([sys.executable, "-c", code])
-    assert done.returncode == 0, done.stderr
+def test_a_process_without_a_group_has_no_handshake():
+    assert exchange_clocks(Rendezvous(find_job_store), "start") == []
 
 
 def test_many_ranks_take_fewer_exchanges_each():

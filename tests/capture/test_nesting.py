@@ -1,4 +1,4 @@
-"""Recording from within: a launcher outside of ``augury run``, and scripts that ask for it."""
+"""Recording started inside the job: by an outer launcher, or by the script itself."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def nested(out: Path, *words: str, num_ranks: int = 2, **environment: str):
 
 
 def alone(out: Path, *words: str):
-    """The same without torchrun, which takes its time: it only sets the environment."""
+    """Does the same without torchrun, which is slow and only sets the environment."""
     augury = [sys.executable, "-m", "augury", "run", "--out", str(out), *words]
     return start(augury, RANK="0", WORLD_SIZE="1", LOCAL_RANK="0")
 
@@ -40,14 +40,17 @@ def read(out: Path, rank: int) -> dict:
 
 
 def test_torchrun_outside(tmp_path: Path):
-    """Only rank 1 is to be profiled; what is behind the script is the script's."""
+    """Only rank 1 is profiled; arguments after the script belong to the script."""
     script, out = write_training(tmp_path, at_end=SHOW), tmp_path / "run"
     done = nested(out, "--steps", "3:6", "--ranks", "1", str(script), "12", "--steps", "x")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("argv ['12', '--steps', 'x'] main __main__ path True") == 2
     assert done.stderr.count("2 ranks recorded") == 1
     assert f"next: augury replay {out}" in done.stderr
-    assert "not to be profiled (--ranks): only its steps are known (rank 0)" in done.stderr
+    assert (
+        "a rank was excluded from profiling (--ranks): only its step times are known (rank 0)"
+        in done.stderr
+    )
     records = [read(out, rank) for rank in (0, 1)]
     assert [len(record["step_end_ns"]) for record in records] == [12, 12]
     assert [bool(record["windows"]) for record in records] == [False, True]
@@ -69,7 +72,7 @@ def test_a_module_and_its_exit_code(tmp_path: Path):
 
 
 def test_a_folder_in_use_is_kept_unless_forced(tmp_path: Path):
-    """And an error that the script does not catch is told as its own."""
+    """An error that the script does not catch is printed as the script's own."""
     out = tmp_path / "run"
     out.mkdir()
     (out / "rank-00003.json").write_text("old")
@@ -84,12 +87,12 @@ def test_a_folder_in_use_is_kept_unless_forced(tmp_path: Path):
     assert "KeyError: 'its own'" in done.stderr
     assert "runpy" not in done.stderr
     assert "defect" not in done.stderr
-    assert "1 ranks recorded" in done.stderr
+    assert "1 rank recorded" in done.stderr
     assert len(read(out, 0)["step_end_ns"]) == 4
     assert (out / "mine.txt").exists()
 
 
-def test_two_lines_in_the_script(tmp_path: Path):
+def test_a_script_records_itself(tmp_path: Path):
     script, out = write_training(tmp_path), tmp_path / "run"
     asked = f"import augury; augury.record(out={str(out)!r}, steps='3:5')\n"
     script.write_text(asked + script.read_text())
@@ -102,7 +105,7 @@ def test_two_lines_in_the_script(tmp_path: Path):
         assert (out / f"rank-{rank:05d}.0.trace.json.gz").exists()
 
 
-def test_asking_too_late_or_twice(tmp_path: Path):
+def test_recording_too_late_or_twice_is_refused(tmp_path: Path):
     ask = f"""
     if step == 2:
         import augury
@@ -113,9 +116,9 @@ def test_asking_too_late_or_twice(tmp_path: Path):
 """
     done = start([sys.executable, str(write_training(tmp_path, each_step=ask)), "3"])
     assert done.returncode == 0, done.stderr
-    assert "said: training has begun before" in done.stdout
+    assert "said: augury.record was called after training began" in done.stdout
     assert not (tmp_path / "run").exists()
-    # A process that torch never comes to is let alone, but not asked twice.
+    # A process that never imports torch is left alone, but a second call is refused.
     twice = "import augury; augury.record('a'); augury.record('a')"
     done = start([sys.executable, "-c", twice], cwd=tmp_path)
-    assert "augury.record was called before" in done.stderr
+    assert "augury.record was called twice" in done.stderr

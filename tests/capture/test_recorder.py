@@ -1,4 +1,4 @@
-"""What the recorder tells of real trainings of several kinds."""
+"""Records of real training jobs of several kinds."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_ddp_buckets_add_up_to_the_parameters(ddp: Recorded):
             sizes = [one["parameters"][i]["size_bytes"] for i in bucket["parameters"]]
             assert bucket["size_bytes"] == sum(sizes)
     model, head = by_name["Model.first.weight"], by_name["Sequential.0.weight"]
-    # Never rebuilt, for some are unused; the other was, in the order of readiness.
+    # One is never rebuilt, because some parameters are unused; the other is, in ready order.
     assert (len(model["buckets"]), model["find_unused_parameters"]) == (3, True)
     assert model["bucket_cap_bytes"] == int(0.3 * (1 << 20))
     assert model["ready_order"] == [7, 6, 3, 2, 1, 0]
@@ -101,11 +101,11 @@ def test_groups_and_calls_match_across_ranks(ddp: Recorded):
     assert ddp.calls(1, "send", "recv") == [("recv", "0", n, 40, 0) for n in range(7)]
 
 
-def test_modules_have_ranges_in_the_detail(ddp: Recorded):
+def test_modules_have_ranges_in_the_detailed_window(ddp: Recorded):
     modules = ddp.ranks[0]["modules"]
     assert modules["Model"] == "Model"
     assert modules["Model.second"] == "Linear"
-    assert ddp.names(2).count("augury.module: Model.second") == 6  # two micro-batches a step
+    assert ddp.names(2).count("augury.module: Model.second") == 6  # two micro-batches per step
     assert not any(name.startswith("augury.module") for name in ddp.names(0))
 
 
@@ -117,7 +117,7 @@ def test_memory_by_kind_and_layer(ddp: Recorded):
     activations = ddp.sizes("activation")
     assert activations["Model.first"] == 4 * 300 * 4  # its input
     assert activations["Model.second"] == 4 * 400 * 4
-    assert activations["Model"] == 4 * 300 * 4  # what relu gave, kept once
+    assert activations["Model"] == 4 * 300 * 4  # the output of relu, counted once
 
 
 def test_the_network_is_measured_when_asked(ddp: Recorded):
@@ -139,7 +139,7 @@ def test_the_network_is_measured_when_asked(ddp: Recorded):
 def test_sharded_parameters_are_gathered_and_scattered(sharded: Recorded):
     for rank in (0, 1):
         found = sharded.calls(rank, "all_gather", "reduce_scatter")
-        # The last layer is gathered anew for backward; five steps were watched.
+        # The last layer is gathered again for backward; five steps were recorded.
         assert [call[0] for call in found[:5]] == ["all_gather"] * 3 + ["reduce_scatter"] * 2
         assert len(found) == 5 * 5
         first_bytes, last_bytes = (64 + 1) * 128 * 4, (128 + 1) * 64 * 4

@@ -1,4 +1,4 @@
-"""A real job that torchrun starts again after a rank has failed: recorded from its last start."""
+"""A real job that torchrun restarts after a rank has failed: its last start is recorded."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ FAILS_ONCE = """
 ENDS_SOONER = """
     if not is_first and step == 3:
         if os.environ["RANK"] == "1":
-            os._exit(0)  # without a word: what the first start left must not speak for it
+            os._exit(0)  # without a record: files of the first start must not stand in for it
         break
 """
 
 
 ANEW = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
-"""Else torch itself reads addresses of the first start in the second, and fails."""
+"""Otherwise torch reads addresses of the first start in the second one, and fails."""
 
 
 def recorded(folder: Path, out: Path, *, each_step: str, outside: bool):
-    """With torchrun inside of `augury run`, or outside of it."""
+    """Records with torchrun inside or outside of `augury run`."""
     script = write_training(folder, each_step=each_step)
     options = ["--steps", "2:4"]
     job = torchrun(script, "12")
@@ -49,7 +49,7 @@ def recorded(folder: Path, out: Path, *, each_step: str, outside: bool):
 
 
 @pytest.mark.parametrize("outside", [False, True], ids=["inside", "outside"])
-def test_nothing_of_the_first_start_is_left(tmp_path: Path, outside: bool):
+def test_no_file_of_the_first_start_is_left(tmp_path: Path, outside: bool):
     out = tmp_path / "run"
     done = recorded(tmp_path, out, each_step=FAILS_ONCE + ENDS_SOONER, outside=outside)
     assert done.returncode == 0, done.stderr
@@ -60,7 +60,7 @@ def test_nothing_of_the_first_start_is_left(tmp_path: Path, outside: bool):
     assert (told["start"], len(told["step_end_ns"])) == (1, 3)
 
 
-def test_the_last_start_is_recorded_whole(tmp_path: Path):
+def test_the_last_start_is_recorded_completely(tmp_path: Path):
     out = tmp_path / "run"
     done = recorded(tmp_path, out, each_step=FAILS_ONCE, outside=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""``augury run`` on real jobs: records them, and leaves them as they are."""
+"""``augury run`` on real jobs: it records them and does not change them."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ after_import("torch.version", lambda module: setattr(module, "__version__", "2.4
 """
 
 
-def test_a_job_that_never_steps_is_let_alone_and_that_is_no_success(tmp_path: Path):
-    """And of a version of torch that is not tested there is one line."""
+def test_a_job_without_steps_is_left_alone_and_fails_the_recording(tmp_path: Path):
+    """An untested version of torch is reported in one line."""
     script = tmp_path / "idle.py"
     script.write_text("import torch\nprint('sum', torch.ones(3).sum().item())\n")
     (tmp_path / "sitecustomize.py").write_text(ANOTHER_VERSION)
@@ -123,7 +123,7 @@ def test_a_job_that_fails_before_it_steps_keeps_its_code(tmp_path: Path):
     assert "no optimizer stepped" in done.stderr
 
 
-def test_a_profiler_of_the_programs_own_takes_over(tmp_path: Path):
+def test_a_profiler_of_the_program_takes_precedence(tmp_path: Path):
     script = write_training(
         tmp_path,
         each_step="""
@@ -149,7 +149,7 @@ def test_a_record_that_cannot_be_written_does_not_harm_training(tmp_path: Path):
     done = record(out, [sys.executable, str(script), "6"], "--steps", "3:5")
     assert len(losses(done.stdout)) == 1
     assert done.returncode == 1, "nothing was recorded"
-    assert "error: the folder of the record is gone" in done.stderr
+    assert "error: the folder of the run is gone" in done.stderr
     assert "no optimizer stepped" not in done.stderr
 
 
@@ -170,7 +170,7 @@ def test_a_killed_rank_leaves_the_others_records(tmp_path: Path):
 @pytest.mark.skipif(not can_unshare(), reason="mount namespaces need privileges")
 @pytest.mark.parametrize(("size", "is_empty"), [("4k,nr_inodes=1", True), ("12k", False)])
 def test_a_full_disk_does_not_harm_training_and_is_named(tmp_path: Path, size: str, is_empty: bool):
-    """A record that finds no place, and one that does where a trace does not."""
+    """No space for the record, and space for the record but not for a trace."""
     script, out = write_training(tmp_path), tmp_path / "run"
     out.mkdir()
     augury = [sys.executable, "-m", "augury", "run", "--out", str(out), "--steps", "2:4", "--"]
@@ -179,8 +179,8 @@ def test_a_full_disk_does_not_harm_training_and_is_named(tmp_path: Path, size: s
     done = start(command)
     assert done.returncode == (1 if is_empty else 0), done.stderr
     assert len(losses(done.stdout)) == 1
-    assert "error: there is no space left where the record goes" in done.stderr
-    assert "remedy: make space" in done.stderr
+    assert "error: no space is left on the disk of the run" in done.stderr
+    assert "remedy: free some space" in done.stderr
 
 
 def test_ranks_that_disagree_are_named(tmp_path: Path):
@@ -211,11 +211,11 @@ def test_ranks_are_chosen_by_number_and_range():
     assert parse_ranks(None) is None
     assert parse_ranks("0,3-5,4") == (0, 3, 4, 5)
     for text in ("", "a", "5-3", "-1", "1,", "1-", "9999999", "²"):
-        with pytest.raises(UsageError, match="does not name ranks"):
+        with pytest.raises(UsageError, match="is not a list of ranks"):
             parse_ranks(text)
 
 
-def test_what_cannot_be_run_is_said(tmp_path: Path):
+def test_commands_that_cannot_run_are_refused(tmp_path: Path):
     for words, message in (([], "nothing to run"), (["none.py"], "there is no script 'none.py'")):
         done = record(tmp_path / "run", words)
         assert done.returncode == 2

@@ -1,4 +1,4 @@
-"""Windows that are spread over real jobs: what is kept of jobs that end, and of those killed."""
+"""Windows that are spread over real jobs, which end normally or are killed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def light(record: dict) -> list[tuple[int, int]]:
 
 
 def test_ranks_open_the_same_windows_and_train_the_same(tmp_path: Path) -> None:
-    """By rank 0's stride, over a job whose length nobody knows."""
+    """Windows follow rank 0's stride, over a job of unknown length."""
     job = torchrun(write_training(tmp_path, each_step=SLEEP), "700")
     plain = start(job)
     done = record(tmp_path / "run", job)
@@ -71,7 +71,7 @@ def test_ranks_open_the_same_windows_and_train_the_same(tmp_path: Path) -> None:
 
 
 def has_recorded_enough(out: Path) -> bool:
-    """By what lies on the disk, for a killed process writes nothing more."""
+    """Checks the files on disk, because a killed process writes nothing more."""
     if not (out / "rank-00000.json").exists():
         return False
     told = read(out, 0)
@@ -105,7 +105,7 @@ def test_a_job_that_is_ended_keeps_the_windows_that_were_complete(
     finally:
         job.kill()
     assert job.returncode != 0
-    assert "1 ranks recorded" in said
+    assert "1 rank recorded" in said
     told = read(out, 0)
     complete = [w for w in told["windows"] if w["trace"]]
     assert len(complete) >= 3

@@ -1,4 +1,4 @@
-"""Which steps are recorded, whatever the length of the job."""
+"""The schedule of recording windows, for jobs of any length."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from augury.capture.window_schedule import (
 
 
 def run_job(num_steps: int, stride: int) -> WindowSchedule:
-    """All windows of a job that takes so many steps."""
+    """Returns the schedule after a job of ``num_steps`` steps."""
     schedule = WindowSchedule()
     for step in range(1, num_steps + 1):
         if schedule.is_edge(step) and (closed := schedule.closing_at(step)) is not None:

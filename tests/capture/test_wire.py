@@ -1,4 +1,4 @@
-"""The wire recorder in real processes: every byte is counted, and nobody is harmed."""
+"""The wire recorder in real processes: every byte is counted, and no program is disturbed."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ print(json.dumps(ports))
 
 
 def test_every_way_to_send_and_receive_is_counted(tmp_path: Path):
-    """And what is only peeked at is not."""
+    """Bytes that are only peeked at do not count."""
     folder = tmp_path / "wire"
     folder.mkdir()
     ports = json.loads(ran(WAYS, folder, str(tmp_path / "data")))
@@ -149,7 +149,7 @@ print(port(near), refused)
 
 
 def test_partial_and_refused_calls(tmp_path: Path):
-    """Without a reader the kernel takes less than it is asked to, and then nothing."""
+    """Without a reader the kernel accepts fewer bytes than requested, and then none."""
     port, refused = map(int, ran(REFUSED, tmp_path).split())
     assert refused > 0
     (written,) = read_all(tmp_path)
@@ -164,7 +164,7 @@ def test_partial_and_refused_calls(tmp_path: Path):
     assert 0 < np.count_nonzero(sent["refused_ns"]) <= refused
     waited = sent[sent["refused_ns"] > 0]
     assert (waited["refused_ns"] <= waited["start_ns"]).all()
-    assert near["sends"] == len(sent)  # those that were refused are none
+    assert near["sends"] == len(sent)  # refused calls do not count
 
 
 DUPLICATES = """
@@ -179,7 +179,7 @@ other.close()
 spare.send(bytes(50))
 take(far, 150)
 spare.close()
-# A number that is used again, after it was closed past the recorder's eyes.
+# A descriptor number that is used again after a close that the recorder did not see.
 lost, far = pair()
 lost.send(bytes(10))
 lost_port, number = port(lost), lost.detach()
@@ -193,10 +193,10 @@ print(near_port, lost_port)
 """
 
 
-def test_descriptors_that_are_doubled_or_used_again(tmp_path: Path):
+def test_descriptors_that_are_duplicated_or_used_again(tmp_path: Path):
     port, lost = map(int, ran(DUPLICATES, tmp_path).split())
     (written,) = read_all(tmp_path)
-    near = written.near(port)  # one row, whatever descriptor it went through
+    near = written.near(port)  # one row, for all descriptors
     assert (near["sent"], written.far(port)["received"]) == (150, 150)
     assert near["closed_ns"] > near["opened_ns"]
     lost_end = written.near(lost)
@@ -223,7 +223,7 @@ print(port(near), os.getpid(), busy)
 """
 
 
-def test_forked_processes_are_known_apart(tmp_path: Path):
+def test_forked_processes_are_distinguished(tmp_path: Path):
     port, parent, busy = map(int, ran(FORKS, tmp_path, RANK="3").split())
     first, second = read_all(tmp_path)
     assert (first.header["pid"], second.header["pid"]) == (parent, busy)
@@ -292,7 +292,7 @@ def test_a_program_that_becomes_another(tmp_path: Path):
     assert (second.far(port)["received"], second.far(port)["flags"]) == (120, LATE)
 
 
-def test_the_newest_are_kept_and_the_rest_is_counted(tmp_path: Path):
+def test_the_newest_calls_are_kept_and_the_others_counted(tmp_path: Path):
     script = "near, far = pair()\nfor _ in range(1000): near.send(bytes(10)); take(far, 10)\n"
     port = int(ran(script + "print(port(near))", tmp_path, AUGURY_WIRE_EVENTS="300"))
     (written,) = read_all(tmp_path)
@@ -305,7 +305,7 @@ def test_the_newest_are_kept_and_the_rest_is_counted(tmp_path: Path):
 
 KEEPS = """
 keep = ctypes.CDLL(None).augury_wire_keep
-keep(0)  # before there is anything to keep
+keep(0)  # before the first event
 near, far = pair()
 near.send(bytes(100))
 keep(1)
@@ -316,7 +316,7 @@ take(far, 123)
 """
 
 
-def test_what_is_not_kept_is_counted(tmp_path: Path):
+def test_calls_that_are_not_kept_are_counted(tmp_path: Path):
     ran(KEEPS, tmp_path)
     (written,) = read_all(tmp_path)
     (event,) = written.of(SENT)
@@ -354,7 +354,7 @@ def test_many_threads_at_once(tmp_path: Path):
     assert len(written.of(SENT)) == 160
 
 
-def test_more_connections_than_there_is_place_for(tmp_path: Path):
+def test_more_connections_than_the_table_holds(tmp_path: Path):
     script = "for _ in range(2060):\n    near, far = pair()\n    near.close(), far.close()\n"
     ran(script, tmp_path, AUGURY_WIRE_EVENTS="256")
     (written,) = read_all(tmp_path)
@@ -401,7 +401,7 @@ __attribute__((destructor)) static void tell(void) { printf("%d calls\\n", calls
 """
 
 
-def test_other_preloaded_libraries_go_on(tmp_path: Path, wire_recorder: Path):
+def test_other_preloaded_libraries_still_work(tmp_path: Path, wire_recorder: Path):
     other = tmp_path / "other.so"
     compile_c(OTHER, other)
     for order in ((wire_recorder, other), (other, wire_recorder)):
@@ -418,7 +418,7 @@ TALK = "near, far = pair()\nnear.send(bytes(9))\ntake(far, 9)\nprint('fine')\n"
 
 
 @pytest.mark.parametrize("folder", ["/nowhere/to/be/found", "relative", "", "/" + "x" * 600])
-def test_a_folder_that_is_not_there_harms_nobody(tmp_path: Path, folder: str):
+def test_a_missing_folder_does_no_harm(tmp_path: Path, folder: str):
     done = subprocess.run(
         [sys.executable, "-c", PAIR + TALK],
         env=wired(tmp_path, AUGURY_WIRE=folder),
@@ -461,7 +461,7 @@ def test_a_limit_of_file_sizes_is_kept(tmp_path: Path):
 
 @pytest.mark.skipif(not can_unshare(), reason="mount namespaces need privileges")
 @pytest.mark.parametrize(("size", "is_recorded"), [("64k", False), ("2m", True)])
-def test_a_small_disk_harms_nobody(tmp_path: Path, size: str, is_recorded: bool):
+def test_a_small_disk_does_no_harm(tmp_path: Path, size: str, is_recorded: bool):
     small_disk = f'mount -t tmpfs -o size={size} none "$0" && "$@" && ls -A "$0"'
     command = ["unshare", "-m", "sh", "-c", small_disk, str(tmp_path)]
     done = subprocess.run(
@@ -482,13 +482,13 @@ def test_a_process_without_connections_leaves_nothing(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_state_of_tcp_is_looked_at_now_and_then(tmp_path: Path):
+def test_the_state_of_tcp_is_sampled(tmp_path: Path):
     ran("near, far = pair()\nfor _ in range(50): near.send(bytes(10)); take(far, 10)\n", tmp_path)
     (written,) = read_all(tmp_path)
     states = written.of(2)
     assert 1 <= len(states) < 50
     assert (states["position"] == 0).all()  # nothing is lost on loopback
-    assert (states["asked"] > 0).all()  # a round trip takes its time
+    assert (states["asked"] > 0).all()  # a round trip takes time
 
 
 def test_a_file_is_readable_while_it_is_written(tmp_path: Path):

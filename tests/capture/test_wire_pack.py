@@ -1,4 +1,4 @@
-"""Making files of the wire small: whatever they hold, and while they are written to."""
+"""Packing of wire records: any content, also while they are being written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from augury.core.ledger import Ledger
 from tests.capture.wired import CONNECTION, EVENT, HEADER, PAIR, np, read_wire, wired
 
 NAME = "rank-00001.wire-999999999-18.bin"
-"""Of a process that there is not."""
+"""Process id that does not exist."""
 
 
 def header(**changes: object) -> bytes:
@@ -35,7 +35,7 @@ def own_host() -> bytes:
 
 
 def make(path: Path, numbers: list[int], *, num_events: int, **changes: object) -> Path:
-    """One connection of four that there is place for; ``numbers`` are those of the slots."""
+    """Writes one connection of at most four; ``numbers`` are those of the event slots."""
     told = header(
         max_connections=4,
         num_connections=1,
@@ -59,21 +59,21 @@ def packed_numbers(path: Path) -> list[int]:
     return packed.events["number"].tolist()
 
 
-def test_empty_places_go(tmp_path: Path):
+def test_unused_rows_are_removed(tmp_path: Path):
     path = make(tmp_path / NAME, [1, 2, 3, 0, 0, 0], num_events=3)
     assert packed_numbers(path) == [1, 2, 3]
     with gzip.open(tmp_path / NAME.replace(".bin", ".wire.gz")) as file:
         assert len(file.read()) == 4096 + 128 + 3 * 64
 
 
-def test_the_newest_in_the_order_of_their_numbers(tmp_path: Path):
+def test_the_newest_events_are_in_the_order_of_their_numbers(tmp_path: Path):
     path = make(tmp_path / NAME, [9, 10, 11, 12, 5, 6, 7, 8], num_events=12)
     assert packed_numbers(path) == [5, 6, 7, 8, 9, 10, 11, 12]
     assert read_wire(pack_wire(path)).header["num_events"] == 12
 
 
-def test_what_is_not_whole_goes(tmp_path: Path):
-    """Half written; left from before; or nonsense."""
+def test_incomplete_rows_are_removed(tmp_path: Path):
+    """Half-written rows, rows of earlier rounds, and invalid ones."""
     path = make(tmp_path / NAME, [9, 0, 3, 12, 5, 77, 7, 8], num_events=12)
     assert packed_numbers(path) == [5, 7, 8, 9, 12]
 
@@ -81,16 +81,16 @@ def test_what_is_not_whole_goes(tmp_path: Path):
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", "cut off"),
-        (b"\0" * 5000, "no record of the wire"),
-        (header(version=2), "no record of the wire"),
+        (b"", "truncated"),
+        (b"\0" * 5000, "not a record of TCP traffic"),
+        (header(version=2), "not a record of TCP traffic"),
         (header(max_events=1 << 40), "too large"),
         (header(max_connections=1 << 40), "too large"),
         (header(num_connections=1), "contradicts itself"),
         (header(num_events=1 << 60), "contradicts itself"),
     ],
 )
-def test_bytes_that_are_no_record(tmp_path: Path, data: bytes, why: str):
+def test_invalid_bytes_are_refused(tmp_path: Path, data: bytes, why: str):
     with pytest.raises(ValueError, match=why):
         read_header(data)
     (tmp_path / NAME).write_bytes(data)
@@ -100,14 +100,14 @@ def test_bytes_that_are_no_record(tmp_path: Path, data: bytes, why: str):
     assert why in ledger["unreadable-wire"].example
 
 
-def test_a_file_that_is_cut_off_stays_as_it_is(tmp_path: Path):
+def test_a_truncated_file_is_left_alone(tmp_path: Path):
     path = make(tmp_path / NAME, [1, 2, 3], num_events=3)
     path.write_bytes(path.read_bytes()[:-1])
     pack_left(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [NAME]
 
 
-def test_a_damaged_packed_file_is_named(tmp_path: Path):
+def test_a_damaged_packed_file_is_reported(tmp_path: Path):
     packed = pack_wire(make(tmp_path / NAME, [1], num_events=1))
     (tmp_path / NAME).unlink()
     packed.write_bytes(packed.read_bytes()[:20] + bytes(30))
@@ -115,7 +115,7 @@ def test_a_damaged_packed_file_is_named(tmp_path: Path):
     assert "unreadable-wire" in ledger
 
 
-def test_other_hosts_and_other_ranks_do_it_themselves(tmp_path: Path):
+def test_files_of_other_hosts_and_ranks_are_left_alone(tmp_path: Path):
     make(tmp_path / NAME, [1], num_events=1)
     make(tmp_path / "rank-00002.wire-999999999-18.bin", [1], num_events=1)
     make(tmp_path / "rank-00001.wire-999999999-19.bin", [1], num_events=1, host=b"elsewhere")
@@ -127,7 +127,7 @@ def test_other_hosts_and_other_ranks_do_it_themselves(tmp_path: Path):
     ]
 
 
-def test_what_a_rank_left_before_it_was_started_again_goes(tmp_path: Path):
+def test_files_of_an_earlier_start_are_removed(tmp_path: Path):
     kept = [f"rank-00001.wire-{os.getpid()}-18.bin", "rank-00002.wire-999999999-18.bin"]
     for name in (NAME, NAME.replace(".bin", ".wire.gz"), "rank-00001.wire-notes", *kept):
         (tmp_path / name).touch()
@@ -136,7 +136,7 @@ def test_what_a_rank_left_before_it_was_started_again_goes(tmp_path: Path):
 
 
 @pytest.mark.usefixtures("wire_recorder")
-def test_a_process_that_goes_on_keeps_its_file(tmp_path: Path):
+def test_a_running_process_keeps_its_file(tmp_path: Path):
     script = "near, far = pair()\nnear.send(bytes(9))\nprint('now', flush=True)\ninput()\n"
     process = subprocess.Popen(
         [sys.executable, "-c", PAIR + script],
@@ -159,7 +159,7 @@ def test_a_process_that_goes_on_keeps_its_file(tmp_path: Path):
     assert read_wire(packed).connections["sent"].max() == 9
 
 
-def test_a_header_says_the_same_again():
+def test_a_header_survives_encoding():
     told = header(max_events=3, num_events=5, realtime_ns=7, calls_not_kept=9)
     assert read_header(told).to_bytes() == told
     assert struct.unpack_from("<q", told, 96) == (read_header(told).rank,)

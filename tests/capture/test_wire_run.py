@@ -37,7 +37,7 @@ def addresses(written: Written, own: str, other: str) -> dict[tuple[bytes, ...],
 
 
 def assert_bytes_arrived(one: Written, other: Written) -> int:
-    """Of every connection between the two; how many there are."""
+    """Checks every connection between the two, and returns their number."""
     near, far = addresses(one, "local", "peer"), addresses(other, "peer", "local")
     both = near.keys() & far.keys()
     for key in both:
@@ -58,7 +58,7 @@ def test_two_ranks_and_their_launcher(tmp_path: Path):
     files = read_all(out)
     assert sorted(int(one.header["rank"]) for one in files) == [-1, 0, 1]
     ranks = {int(one.header["rank"]): one for one in files}
-    # Torchrun's store ends it in any order; what gloo sends is waited for.
+    # torchrun's store closes connections in any order; gloo waits for its messages.
     assert assert_bytes_arrived(ranks[0], ranks[1]) >= 2
     for rank in (0, 1):
         assert ranks[rank].path.name.startswith(f"rank-{rank:05d}.wire-")
@@ -75,7 +75,7 @@ def test_two_ranks_and_their_launcher(tmp_path: Path):
 
 
 def assert_windows_only(written: Written, told: dict) -> None:
-    """Between two windows, and after the last, nothing is kept."""
+    """No event is kept between two windows or after the last one."""
     ends, resumed = told["step_end_ns"], dict(told["resumed"])
     starts = written.events["start_ns"].astype(np.int64)
     light, detail = told["windows"]
@@ -93,8 +93,8 @@ def assert_windows_only(written: Written, told: dict) -> None:
 
 @pytest.mark.more
 @needs_torch
-def test_processes_that_are_ranks_already_begin_again(tmp_path: Path):
-    """As under ``torchrun ... -m augury run --wire``; one of them is not to be profiled."""
+def test_processes_that_are_already_ranks_restart_themselves(tmp_path: Path):
+    """As under ``torchrun ... -m augury run --wire``; one of them is excluded from profiling."""
     out = tmp_path / "run"
     words = [sys.executable, "-m", "augury", "run", "--wire", "--out", str(out), "--steps", "2:4"]
     script = write_training(tmp_path)
@@ -108,12 +108,12 @@ def test_processes_that_are_ranks_already_begin_again(tmp_path: Path):
     assert {first.header["rank"].item(), second.header["rank"].item()} == {0, 1}
     near, far = addresses(first, "local", "peer"), addresses(second, "peer", "local")
     assert len(near.keys() & far.keys()) >= 2
-    assert "wire of 2 processes" in done[0].stderr
+    assert "TCP traffic of 2 processes" in done[0].stderr
     assert "error" not in done[0].stderr
 
 
 def test_a_job_of_any_kind(tmp_path: Path):
-    """No framework at all; what was there before goes only if that is asked for."""
+    """The job uses no framework; an earlier run is replaced only with ``--force``."""
     script = tmp_path / "job.py"
     talk = "near, far = pair()\nfor _ in range(400): near.send(b'x'); take(far, 1)\n"
     script.write_text(PAIR + talk)
@@ -129,27 +129,27 @@ def test_a_job_of_any_kind(tmp_path: Path):
     (written,) = (one for one in read_all(out))
     assert len(written.events) == 256
     assert sorted(path.name for path in out.iterdir()) == sorted(["mine.wire", written.path.name])
-    assert "wire of 1 processes, 2 connections: 256 events kept" in done.stderr
-    assert "later calls took the place of earlier ones" in done.stderr
-    assert "only the wire was recorded" in done.stderr
+    assert "TCP traffic of 1 process, 2 connections: 256 events kept" in done.stderr
+    assert "later calls overwrote earlier ones" in done.stderr
+    assert "only TCP traffic was recorded" in done.stderr
 
 
-def test_a_rank_that_left_nothing_is_named(tmp_path: Path):
+def test_a_rank_without_a_wire_record_is_named(tmp_path: Path):
     told = {"rank": 1, "world_size": 2, "host": "h", "step_end_ns": [1, 2]}
     script = (
         f"import json; open(r'{tmp_path}/run/rank-00001.json', 'w').write('''{json.dumps(told)}''')"
     )
     (tmp_path / "job.py").write_text(script)
     done = record(tmp_path / "run", [sys.executable, str(tmp_path / "job.py")], "--wire")
-    assert "a rank left no record of the wire (rank 1)" in done.stderr
+    assert "a rank left no record of its TCP traffic (rank 1)" in done.stderr
 
 
-def test_a_missing_library_is_said_before_anything_is_done(
+def test_a_missing_library_is_reported_before_the_job_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     done = record(tmp_path / "run", ["true"], "--wire", **{LIBRARY_VARIABLE: "/no/such.so"})
     assert done.returncode == 2
-    assert "the wire recorder is not there: /no/such.so" in done.stderr
+    assert "the library of the wire recorder does not exist: /no/such.so" in done.stderr
     assert not (tmp_path / "run").exists()
     odd = tmp_path / "a b.so"
     odd.touch()
@@ -161,7 +161,7 @@ def test_a_missing_library_is_said_before_anything_is_done(
         wire_library()
 
 
-def test_what_is_preloaded_already_stays(wire_recorder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_other_preloaded_libraries_stay(wire_recorder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("LD_PRELOAD", f"first.so second.so:{wire_recorder}")
     told = wire_environment(Settings(out="/run", wire=True, wire_events=300))
     assert told["LD_PRELOAD"] == f"{wire_recorder}:first.so second.so"
@@ -172,7 +172,7 @@ def test_what_is_preloaded_already_stays(wire_recorder: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(("library", "status"), [("", "ok"), ("/no/such.so", "warn")])
-def test_the_doctor_tries_it(wire_recorder: Path, library: str, status: str):
+def test_the_doctor_checks_the_wire_recorder(wire_recorder: Path, library: str, status: str):
     named = {LIBRARY_VARIABLE: library or str(wire_recorder)}
     done = start([sys.executable, "-m", "augury", "doctor", "--json"], **named)
     checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}

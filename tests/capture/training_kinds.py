@@ -1,4 +1,4 @@
-"""Real trainings of several kinds, two ranks each, for what the recorder tells of them."""
+"""Real training jobs of several kinds, with two ranks each."""
 
 from __future__ import annotations
 

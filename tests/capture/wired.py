@@ -1,4 +1,4 @@
-"""Processes with the wire recorder in them, and what it wrote of them."""
+"""Processes with the wire recorder preloaded, and a reader of their files."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Written:
     header: np.void
     connections: np.ndarray
     events: np.ndarray
-    """In the order of their numbers, whole ones only."""
+    """Complete events, in the order of their numbers."""
 
     def of(self, kind: int) -> np.ndarray:
         return self.events[self.events["kind"] == kind]
@@ -85,7 +85,7 @@ def read_wire(path: Path) -> Written:
 
 
 def read_all(folder: Path) -> list[Written]:
-    """In the order in which they began."""
+    """Returns the files in the order of their start."""
     written = [read_wire(path) for path in folder.glob("*.wire-*")]
     return sorted(written, key=lambda one: int(one.header["realtime_ns"]))
 

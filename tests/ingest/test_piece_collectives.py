@@ -8,11 +8,11 @@ from typing import Any
 from augury.build.recorded.recorded_graph import build_recorded
 from augury.core.enums import OpKind
 from augury.core.graph.graph import NONE
+from augury.core.trace.rank_record import RecordedCall
 from augury.core.trace.trace import Trace
 from augury.ingest.collectives.calls import in_order_of_calls, match_calls
 from augury.ingest.collectives.piece_collectives import spans_without_events, step_of_piece
 from augury.ingest.collectives.rank_collectives import Collective
-from augury.ingest.formats.rank_record import RecordedCall
 from augury.ingest.recorded import read_run
 from augury.replay.run import replay
 from tests.ingest.written import EPOCH_NS, MS, STEP_NS, Run

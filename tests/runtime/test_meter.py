@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import msgspec
 import pytest
 
 from augury.core.plan import piece_log
@@ -33,7 +34,7 @@ def step(meter: Meter) -> None:
 def told(notes: PieceNotes) -> dict[str, Any]:
     found = notes.told()
     assert found is not None
-    return found
+    return msgspec.to_builtins(found)
 
 
 def test_recorded_steps_are_noted(notes: PieceNotes) -> None:

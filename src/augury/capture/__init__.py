@@ -1,1 +1,1 @@
-"""Records real training from inside its own processes. Light, and never in training's way."""
+"""Recorders that run inside the processes of a training job, and the launcher that starts them."""

@@ -1,4 +1,4 @@
-"""What one rank says of itself, in a small file beside its trace."""
+"""Collects the facts of this rank and writes them as its record, ``rank-00000.json``."""
 
 from __future__ import annotations
 
@@ -7,46 +7,123 @@ import os
 import socket
 import sys
 from pathlib import Path
-from typing import Any
+
+import msgspec
+
+from augury.capture.framework import FrameworkFacts
+from augury.capture.process_identity import num_restarts, rank_name
+from augury.capture.step_log import StepTimeLog
+from augury.core.plan.plan_board import board
+from augury.core.plan.plan_status import PlanStatus, TrainingMode
+from augury.core.trace.rank_record import (
+    SCHEMA_VERSION,
+    CalibrationRecord,
+    Handshake,
+    RankRecord,
+    RecordedCall,
+    RecordedMemory,
+    RecordedWindow,
+)
+
+MAX_TROUBLE_CHARS = 2000
 
 
-def rank_name(rank: int) -> str:
-    """Sorts as it counts."""
-    return f"rank-{rank:05d}"
+class RankNotes:
+    """Everything that the record says besides steps, windows and calls."""
+
+    def __init__(self) -> None:
+        self.facts = FrameworkFacts()
+        self.handshakes: list[Handshake] = []
+        self.calibration: list[CalibrationRecord] = []
+        self.trouble: str | None = None
+        self._mode: tuple[bool, str] | None = None
+        """Whether a trial was due, and the mode that was in force otherwise."""
+        self._settled_step: int | None = None
+
+    def add_trouble(self, trouble: str) -> None:
+        text = f"{self.trouble}; {trouble}" if self.trouble else trouble
+        self.trouble = text[:MAX_TROUBLE_CHARS]
+
+    def add_memory(self, memory: list[RecordedMemory]) -> None:
+        self.facts.memory = [*(self.facts.memory or []), *memory]
+
+    def note_training_mode(self, step: int) -> None:
+        """A change that is known when a step ends takes effect in the next step."""
+        status = board.status
+        if status is None:
+            return
+        mode = (board.is_trial_due, "" if board.is_trial_due else status.mode.value)
+        if mode != self._mode:
+            self._mode = mode
+            is_changed = bool(status.trials) or status.mode is not TrainingMode.STOCK
+            self._settled_step = step + 1 if is_changed else None
+
+    def plan_status(self) -> PlanStatus | None:
+        status = board.status
+        if status is not None and not board.is_trial_due:
+            return msgspec.structs.replace(status, settled_step=self._settled_step)
+        return status
 
 
-_learned = 0, 1
+def build_record(
+    *,
+    rank: int,
+    world_size: int,
+    job: str,
+    framework: str,
+    notes: RankNotes,
+    steps: StepTimeLog,
+    windows: list[RecordedWindow],
+    calls: list[RecordedCall],
+) -> RankRecord:
+    facts = notes.facts
+    return RankRecord(
+        schema_version=SCHEMA_VERSION,
+        rank=rank,
+        world_size=world_size,
+        job=job,
+        start=num_restarts(),
+        framework=framework,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        python=sys.version.split()[0],
+        cores=len(os.sched_getaffinity(0)),
+        command=sys.argv,
+        trouble=notes.trouble,
+        windows=windows,
+        step_end_ns=steps.end_ns,
+        resumed=steps.resumed,
+        step_cpu=steps.cpu,
+        step_delay_ns=steps.delay_ns,
+        speed=steps.speed,
+        machine=steps.machine,
+        calls=calls,
+        plan=notes.plan_status(),
+        pieces=board.pieces.told(),
+        groups=facts.groups or [],
+        modules=facts.modules or {},
+        ddp=facts.ddp or [],
+        memory=facts.memory or [],
+        refusals=facts.refusals or [],
+        handshake=notes.handshakes,
+        calibration=notes.calibration,
+    )
 
 
-def own_rank() -> tuple[int, int]:
-    """Rank and world size, as launchers tell them, or the framework; alone, rank 0 of 1."""
-    if "RANK" not in os.environ:
-        return _learned
-    return int(os.environ["RANK"]), int(os.environ.get("WORLD_SIZE", "1"))
-
-
-def learn_rank(rank: int, world_size: int) -> None:
-    """From the framework: a program that spawns its processes by itself tells nobody else."""
-    global _learned  # noqa: PLW0603
-    _learned = rank, world_size
-
-
-def write_rank_record(folder: Path, record: dict[str, Any]) -> None:
-    """Whole or not at all: a reader may come at any time."""
-    path = folder / f"{rank_name(record['rank'])}.json"
+def write_rank_record(folder: Path, record: RankRecord) -> None:
+    """Replaces the file as a whole, because it may be read at any time."""
+    path = folder / f"{rank_name(record.rank)}.json"
     partial = path.with_suffix(f".{os.getpid()}.partial")
     try:
-        partial.write_text(json.dumps(record))
+        partial.write_bytes(_encode(record))
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
 
 
-def host_facts() -> dict[str, Any]:
-    return {
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "python": sys.version.split()[0],
-        "cores": len(os.sched_getaffinity(0)),
-        "command": sys.argv,
-    }
+def _encode(record: RankRecord) -> bytes:
+    try:
+        return msgspec.json.encode(record)
+    except UnicodeEncodeError:  # a command line or path with bytes that are no UTF-8
+        text = json.dumps(msgspec.to_builtins(record), ensure_ascii=False)
+        return text.encode(errors="replace")

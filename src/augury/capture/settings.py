@@ -1,4 +1,4 @@
-"""What the launcher tells the processes it starts: one variable of the environment."""
+"""Settings of a recording, which the launcher passes to the job in an environment variable."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ from typing import ClassVar
 from augury.core.errors import UsageError
 
 AUTO = "auto"
-"""Windows spread over the whole job."""
+"""Value of ``--steps`` for windows spread over the whole job."""
 DEFAULT_WIRE_EVENTS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Steps are counted from 1; a window is from the end of its first to the end of its last."""
+    """Steps are counted from 1. A window lasts from the end of its first step to the end of its
+    last."""
 
     VARIABLE: ClassVar[str] = "AUGURY_RECORD"
 
     out: str
     windows: tuple[tuple[int, int], ...] = ()
-    """Spread over the whole job if empty."""
+    """Empty: windows are spread over the whole job."""
     calibrate: bool = False
     ranks: tuple[int, ...] | None = None
-    """Those that are profiled; all of them if None."""
+    """Ranks to profile; None means all."""
     wire: bool = False
-    """Whether what goes over the wire is recorded in every process."""
+    """Whether the TCP traffic of every process is recorded."""
     wire_events: int = DEFAULT_WIRE_EVENTS
-    """How many of its calls a process keeps: the newest."""
+    """Number of calls that a process keeps: the newest."""
 
     def to_environment(self) -> str:
         return json.dumps(asdict(self))
@@ -39,21 +40,21 @@ class Settings:
         text = os.environ.get(cls.VARIABLE)
         if not text:
             return None
-        told = json.loads(text)
-        ranks = told["ranks"]
+        values = json.loads(text)
+        ranks = values["ranks"]
         return cls(
-            out=told["out"],
-            windows=tuple((first, last) for first, last in told["windows"]),
-            calibrate=told["calibrate"],
+            out=values["out"],
+            windows=tuple((first, last) for first, last in values["windows"]),
+            calibrate=values["calibrate"],
             ranks=None if ranks is None else tuple(ranks),
-            wire=told["wire"],
-            wire_events=told["wire_events"],
+            wire=values["wire"],
+            wire_events=values["wire_events"],
         )
 
 
 def parse_windows(steps: str) -> tuple[tuple[int, int], ...]:
-    """``auto``, or ``10:20,30:40``: in order and apart, so that there are plain steps between
-    them."""
+    """Parses ``auto`` or ``10:20,30:40``. Windows must be in order and apart, so that there are
+    plain steps between them."""
     if steps == AUTO:
         return ()
     windows: list[tuple[int, int]] = []
@@ -71,7 +72,7 @@ def parse_windows(steps: str) -> tuple[tuple[int, int], ...]:
 
 
 def parse_ranks(ranks: str | None) -> tuple[int, ...] | None:
-    """``0,3-5``; None means all."""
+    """Parses ``0,3-5``; None means all ranks."""
     if ranks is None:
         return None
     chosen: set[int] = set()
@@ -80,7 +81,7 @@ def parse_ranks(ranks: str | None) -> tuple[int, ...] | None:
         low, high = _rank(first), _rank(last if is_range else first)
         if low is None or high is None or low > high:
             raise UsageError(
-                f"{ranks!r} does not name ranks", remedy="write them as 0,3-5, each below 1000000"
+                f"{ranks!r} is not a list of ranks", remedy="write it as 0,3-5, each below 1000000"
             )
         chosen.update(range(low, high + 1))
     return tuple(sorted(chosen))

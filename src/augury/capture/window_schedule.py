@@ -1,57 +1,70 @@
-"""Which steps are recorded: windows as given, or windows spread over a job of unknown length.
+"""The schedule of recording windows: as given, or spread over a job of unknown length.
 
-Spread windows are kept evenly apart whatever the job's length: when there are too many of them,
-every second one is dropped and the stride doubles. All positions are counted in steps, so that
-all ranks open the same windows without talking to each other.
+Spread windows stay evenly apart whatever the job's length: when there are too many, every second
+one is dropped and the stride doubles. All positions are counted in steps, so that all ranks open
+the same windows without communicating.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
+
+from augury.core.plan.plan_status import TrainingMode
+from augury.core.trace.rank_record import RecordedWindow
 
 Mode = Literal["light", "detail"]
 
 FIRST_WINDOWS = ((10, 15), (17, 22))
-"""Recorded in every job that is long enough: after a warm-up, and before the detail."""
+"""Timed windows that every job starts with: after a warm-up, before the detailed window."""
 NUM_DETAIL_STEPS = 3
 NUM_SPREAD_STEPS = 5
 MIN_STRIDE = 15
 MAX_WINDOWS = 12
-"""Light windows that are kept; never fewer than half of that once there were so many."""
+"""Most light windows that are kept; half of them are dropped when there is one more."""
 MAX_SHARE = 0.02
-"""Of the job's time that spread windows may take until the stride first doubles."""
+"""Share of the job's time that spread windows may take before the stride first doubles."""
 LIGHT_COST = 0.03
-"""Of a step, while it is recorded lightly."""
+"""Overhead of a light window, as a share of the step."""
 
 
 @dataclass(slots=True)
 class StepWindow:
-    """Steps ``first + 1`` to ``last`` are inside."""
+    """One planned window: steps ``first + 1`` to ``last``."""
 
     first: int
     last: int
     mode: Mode
     trace: str | None = None
     dropped: bool = False
-    """It was recorded, and its trace removed to make room for later windows."""
-    training_mode: str | None = None
-    """How gradients were exchanged, where the job was given a plan."""
+    """Whether its trace was removed to make room for later windows."""
+    training_mode: TrainingMode | None = None
+    """How gradients were exchanged; None if the job has no plan."""
+
+    def recorded(self) -> RecordedWindow:
+        return RecordedWindow(
+            first=self.first,
+            last=self.last,
+            mode=self.mode,
+            trace=self.trace,
+            dropped=self.dropped,
+            training_mode=self.training_mode,
+        )
 
 
 class WindowSchedule:
-    """The detail comes after the windows that are planned from the start: it slows its steps, and
-    may be missed if the job is short. Spread windows come after the detail.
+    """The detailed window follows the timed windows that are planned from the start: it slows its
+    steps, and a short job may end before it. Spread windows come after the detailed one.
 
     There is a plain step between any two windows. Steps end within the optimizer's own profiler
     range, and a range that begins under one profiler and ends under the next one makes torch
-    write into memory that is freed.
+    write into freed memory.
     """
 
     def __init__(self, windows: Sequence[tuple[int, int]] = ()) -> None:
-        """``windows`` as given by the user; spread ones if empty."""
+        """``windows`` are those of the user; if empty, windows are spread over the job."""
         self.is_spread = not windows
         self.windows = [
             StepWindow(first, last, "light") for first, last in (windows or FIRST_WINDOWS)
@@ -60,7 +73,8 @@ class WindowSchedule:
         self.windows.append(StepWindow(first, first + NUM_DETAIL_STEPS, "detail"))
         self.last_light = self.windows[-2]
         self.detail = self.windows[-1]
-        self._stride: int | None = None
+        self.stride: int | None = None
+        """Steps between the starts of spread windows; None before these are planned."""
         self._edges = {step for one in self.windows for step in (one.first, one.last)}
 
     def is_edge(self, step: int) -> bool:
@@ -78,8 +92,8 @@ class WindowSchedule:
         return next((window for window in self.windows if window.last == step), None)
 
     def postpone(self, step: int) -> None:
-        """A window that would open at the end of this step opens one step later, and so do all
-        that come after it."""
+        """Moves a window that would open at the end of this step, and all later ones, by one
+        step."""
         waiting = [window for window in self.windows if window.first >= step]
         if waiting and waiting[0].first == step:
             for window in waiting:
@@ -88,30 +102,30 @@ class WindowSchedule:
             self._edges = {at for one in self.windows for at in (one.first, one.last)}
 
     def spread(self, stride: int) -> None:
-        """Plan windows that begin ``stride`` steps apart, the first one after the detail."""
-        self._stride = max(MIN_STRIDE, stride)
-        self._plan(self.detail.first + self._stride)
+        """Plans windows that begin ``stride`` steps apart, after the detailed window."""
+        self.stride = max(MIN_STRIDE, stride)
+        self._plan(self.detail.first + self.stride)
 
     def after(self, window: StepWindow) -> list[StepWindow]:
-        """Plan the window after this spread one. Returns the windows that are dropped for it:
-        by their number alone, so that all ranks drop the same."""
-        if self._stride is None or window is not self.windows[-1]:
+        """Plans the window after this spread one. Returns the windows that are dropped for it,
+        chosen by their number alone, so that all ranks drop the same ones."""
+        if self.stride is None or window is not self.windows[-1]:
             return []
         kept = [one for one in self.windows if one.mode == "light" and not one.dropped]
         dropped = kept[1::2] if len(kept) >= MAX_WINDOWS else []
         for one in dropped:
             one.dropped = True
         if dropped:
-            self._stride *= 2
+            self.stride *= 2
         last = next(one for one in reversed(self.windows) if not one.dropped)
-        self._plan(last.first + self._stride)
+        self._plan(last.first + self.stride)
         return dropped
 
-    def told(self, num_steps: int) -> list[dict[str, Any]]:
-        """For the rank's record: without a spread window that a job of so many steps has not
-        reached."""
+    def recorded(self, num_steps: int) -> list[RecordedWindow]:
+        """Returns the windows for the rank's record, without spread windows that a job of
+        ``num_steps`` steps has not reached."""
         return [
-            asdict(window)
+            window.recorded()
             for window in self.windows
             if window.first < num_steps or window.first <= self.detail.first
         ]
@@ -122,7 +136,7 @@ class WindowSchedule:
 
 
 def stride_for(cost_ns: int, step_ns: int) -> int:
-    """Steps between the starts of spread windows that take at most ``MAX_SHARE`` of the time:
-    ``cost_ns`` is what opening and closing one takes."""
+    """Returns the stride at which spread windows take at most ``MAX_SHARE`` of the time;
+    ``cost_ns`` is the time to open and close one."""
     cost = cost_ns / max(1, step_ns) + LIGHT_COST * NUM_SPREAD_STEPS
     return max(MIN_STRIDE, math.ceil(cost / MAX_SHARE))

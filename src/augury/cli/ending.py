@@ -56,7 +56,9 @@ class Ending:
                 print(f"augury: cannot tell what was recorded: {error}", file=sys.stderr)
 
     def _lines(self, summary: RunSummary) -> list[str]:
-        lines = [f"augury: {len(summary.ranks)} ranks recorded in {self.out}"]
+        from augury.core.units import format_count
+
+        lines = [f"augury: {format_count(len(summary.ranks), 'rank')} recorded in {self.out}"]
         if summary.is_empty and self.exit_code == 0:
             lines = [f"augury: nothing was recorded in {self.out}, though the job ended well"]
         lines += [f"  {_of_rank(rank)}" for rank in summary.ranks]
@@ -76,22 +78,25 @@ class Ending:
 
 
 def _of_rank(rank: RankSummary) -> str:
-    from augury.core.units import format_ns
+    from augury.core.units import format_count, format_ns
 
-    parts = [f"rank {rank.rank} on {rank.host}", f"{rank.num_steps} steps"]
+    parts = [f"rank {rank.rank} on {rank.host}", format_count(rank.num_steps, "step")]
     if rank.plain_step_ns is not None:
-        parts.append(f"{format_ns(rank.plain_step_ns)} a step")
+        parts.append(f"{format_ns(rank.plain_step_ns)} per step")
     if rank.recorded_step_ns is not None:
         parts.append(f"{format_ns(rank.recorded_step_ns)} while recording")
     if len(rank.traces) > MAX_NAMED:
-        return ", ".join([*parts, f"{len(rank.traces)} traces: {rank.traces[0]} and so on"])
+        return ", ".join([*parts, f"{len(rank.traces)} traces: {rank.traces[0]}, ..."])
     return ", ".join([*parts, *rank.traces])
 
 
 def _of_wire(wire: WireSummary) -> str:
-    """Nothing of it is left out: what is not kept is counted."""
+    """Returns one line that accounts for all calls: those not kept are counted."""
+    from augury.core.units import format_count
+
     return (
-        f"wire of {wire.num_processes} processes, {wire.num_connections} connections:"
-        f" {wire.num_events:,} events kept, {wire.events_written_over:,} written over,"
-        f" {wire.calls_not_kept:,} calls outside of windows only counted"
+        f"TCP traffic of {format_count(wire.num_processes, 'process', 'processes')},"
+        f" {format_count(wire.num_connections, 'connection')}:"
+        f" {format_count(wire.num_events, 'event')} kept, {wire.events_written_over:,} overwritten,"
+        f" {format_count(wire.calls_not_kept, 'call')} outside of windows only counted"
     )

@@ -91,7 +91,7 @@ def run(
     from augury.capture.launcher.in_process import is_python, is_rank
     from augury.capture.launcher.launch import as_program, launch
     from augury.capture.launcher.run_folder import prepare_folder
-    from augury.capture.rank_record import own_rank
+    from augury.capture.process_identity import own_rank
     from augury.capture.settings import Settings, parse_ranks, parse_windows
     from augury.capture.wire.preload import become_wired, wire_environment
 

@@ -10,12 +10,13 @@ from augury.core.enums import OpKind, StreamKind
 from augury.core.errors import InputError
 from augury.core.graph.graph import NONE
 from augury.core.ledger import Ledger, Severity
+from augury.core.trace.rank_record import RankRecord
 from augury.core.trace.trace import Clock, Trace
 from augury.ingest.clocks.rank_clocks import Source, align, fits
 from augury.ingest.collectives.calls import PIECES
 from augury.ingest.collectives.collective_ids import number_collectives
 from augury.ingest.collectives.p2p_exchanges import add_exchanges
-from augury.ingest.formats.rank_record import RankRecord, read_records, world_size
+from augury.ingest.formats.rank_record import read_records, world_size
 from augury.ingest.rank.recorded_rank import RecordedRank, read_rank
 from augury.ingest.rank.steps import recorded_step_table, step_at
 from augury.ingest.run_facts import calibration_of, gradients_of, memory_of, rank_facts

@@ -12,10 +12,10 @@ from augury.core.columns import I8, Table
 from augury.core.enums import MemoryKind
 from augury.core.ledger import Ledger
 from augury.core.plan.plan_status import PlanStatus, WindowMode
+from augury.core.trace.rank_record import RankRecord
 from augury.core.trace.trace import Calibration, Clock, CpuUse, GradientEvents, MemoryUse, RankFacts
 from augury.ingest.collectives.calls import group_ranks
 from augury.ingest.collectives.launch_times import ready_order
-from augury.ingest.formats.rank_record import RankRecord
 from augury.ingest.trace_builder import TraceBuilder
 
 MAX_CORES = 1 << 20

@@ -1,1 +1,1 @@
-"""What the processes of a job run first. This folder is put on their ``PYTHONPATH``."""
+"""Code that runs first in the processes of a job, from a folder on their ``PYTHONPATH``."""

@@ -1,6 +1,6 @@
-"""Imported by Python at its start: runs the program's own sitecustomize, then arranges recording.
+"""Imported by Python at startup: runs the program's own sitecustomize, then starts the recorder.
 
-The launcher puts this folder first on the path of the job's processes.
+The launcher puts this folder first on ``PYTHONPATH`` of the job's processes.
 """
 
 import contextlib
@@ -9,7 +9,7 @@ import os
 import sys
 
 
-def _hand_on() -> None:
+def _run_own_sitecustomize() -> None:
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != here]
     ours = sys.modules.pop("sitecustomize", None)
@@ -26,7 +26,7 @@ def _record() -> None:
     try:
         from augury.capture.bootstrap import arrange
     except ImportError:
-        # Another interpreter than the launcher's: the package lies two folders up.
+        # A different interpreter than the launcher's: the package lies two folders up.
         root = os.path.dirname(os.path.abspath(__file__))
         for _ in range(2):
             root = os.path.dirname(root)
@@ -35,16 +35,16 @@ def _record() -> None:
     arrange()
 
 
-def _tell_refusals() -> None:
+def _provide_refusals() -> None:
     from augury.core.import_hook import after_import
 
-    def tell(_module: object) -> None:
-        with contextlib.suppress(Exception):  # a recording does without
+    def provide(_module: object) -> None:
+        with contextlib.suppress(Exception):  # optional for a recording
             from augury.runtime.torch.injection import tell_refusals
 
             tell_refusals()
 
-    after_import("torch.optim.optimizer", tell)
+    after_import("torch.optim.optimizer", provide)
 
 
 def _follow_plan() -> None:
@@ -55,11 +55,11 @@ def _follow_plan() -> None:
 
 
 try:
-    _hand_on()
+    _run_own_sitecustomize()
 finally:
     try:
         _record()
-        _tell_refusals()
+        _provide_refusals()
     except Exception as error:
         print(f"augury: cannot record here: {error}", file=sys.stderr)
     try:

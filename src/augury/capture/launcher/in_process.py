@@ -1,4 +1,4 @@
-"""Recording the very process one is in: for a launcher that has started it as one rank already."""
+"""Recording of the current process, for launchers that have already started it as one rank."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ def is_rank() -> bool:
 
 
 def is_python(command: Sequence[str]) -> bool:
-    """Rather than a program: ``train.py ...`` or ``-m package.train ...``."""
+    """Whether this is a script (``train.py ...``) or a module (``-m package.train ...``)."""
     return command[0] == "-m" or Path(command[0]).suffix == ".py"
 
 
 def arrange_here(settings: Settings) -> None:
-    from augury.capture.bootstrap import arrange
+    from augury.capture.bootstrap import arrange, set_defaults
 
-    # Else torch's profiler reports its starts and stops on the job's stderr.
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    set_defaults(os.environ)
     arrange(settings)
 
 
 def run_python(command: Sequence[str]) -> None:
-    """As ``python COMMAND...`` would, in this process: raises whatever it raises."""
+    """Runs the command in this process as ``python COMMAND...`` would; its exceptions propagate."""
     if command[0] == "-m":
         sys.argv[:] = command[1:]
         _lead_the_path(os.getcwd())
@@ -41,12 +40,12 @@ def run_python(command: Sequence[str]) -> None:
 
 
 def exit_code_of(end: SystemExit) -> int:
-    """As Python takes it: a message means failure."""
+    """Returns the exit code by Python's rules: a message means failure."""
     return end.code if isinstance(end.code, int) else int(end.code is not None)
 
 
 def tell_uncaught(error: Exception) -> None:
-    """What Python prints of it, without the part that leads from here to the program."""
+    """Prints the error as Python does, without the frames between here and the program."""
     trace = error.__traceback__
     while trace is not None and _is_ours(trace.tb_frame.f_globals.get("__name__", "")):
         trace = trace.tb_next

@@ -1,4 +1,4 @@
-"""Starts a job so that its processes record themselves, and hands its exit code on."""
+"""Starts a job so that its processes record themselves, and returns its exit code."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from augury.capture.bootstrap import set_defaults
 from augury.capture.launcher.in_process import is_python
 from augury.capture.settings import Settings
 from augury.capture.wire.pack import pack_left
@@ -19,13 +20,14 @@ INJECTED = Path(__file__).parents[2] / "inject"
 
 
 def as_program(command: Sequence[str]) -> list[str]:
-    """A script that is no program by itself, or a module, is for the Python that runs this."""
+    """Returns the command to start. This Python runs modules, and scripts that are not
+    executable."""
     is_program = os.path.dirname(command[0]) and os.access(command[0], os.X_OK)
     return [sys.executable, *command] if is_python(command) and not is_program else [*command]
 
 
 def launch(command: Sequence[str], settings: Settings) -> int:
-    """The child's own exit code, or 128 + the signal that ended it, as shells say it."""
+    """Returns the child's exit code, or 128 + the signal that ended it, as shells do."""
     code = _run(command, environment(settings))
     if settings.wire:
         pack_left(Path(settings.out))
@@ -41,9 +43,9 @@ def _run(command: Sequence[str], environment: dict[str, str]) -> int:
         ) from error
     except OSError as error:
         raise UsageError(
-            f"cannot start {command[0]!r}: {error.strerror}", remedy="check that it is a program"
+            f"cannot start {command[0]!r}: {error.strerror}", remedy="check that it is executable"
         ) from error
-    # A terminal's interrupt reaches the child too, which decides what it means.
+    # A terminal's interrupt also reaches the child, which decides how to react.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     ended = signal.signal(signal.SIGTERM, lambda number, _: child.send_signal(number))
     try:
@@ -58,6 +60,5 @@ def environment(settings: Settings) -> dict[str, str]:
     path = changed.get("PYTHONPATH")
     changed["PYTHONPATH"] = os.pathsep.join([str(INJECTED), *([path] if path else [])])
     changed[Settings.VARIABLE] = settings.to_environment()
-    # Else torch's profiler reports its starts and stops on the job's stderr.
-    changed.setdefault("KINETO_LOG_LEVEL", "99")
+    set_defaults(changed)
     return changed | wire_environment(settings)

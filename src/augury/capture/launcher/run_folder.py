@@ -1,4 +1,4 @@
-"""The folder that a record goes to: nothing in it is replaced unless that was asked for."""
+"""Creates the folder of a run, and removes files that an earlier run left there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from augury.capture.rank_record import own_rank, rank_name
+from augury.capture.process_identity import is_restarted, num_restarts, own_rank, rank_name
 from augury.core.errors import UsageError
 
 _LEFT_BY_RECORDERS = (
@@ -32,8 +32,9 @@ _RANK = re.compile(r"\.?rank-([0-9]{1,9})\.")
 
 
 def prepare_folder(out: Path, *, force: bool, rank: int | None = None) -> Path:
-    """Made if need be. ``rank`` is that of this process where every rank comes here by itself:
-    then only rank 0 judges the whole folder, for the others may find its files in it."""
+    """Creates the folder if necessary; refuses to overwrite unless ``force``. ``rank`` is given
+    where every rank calls this itself: then only rank 0 checks the whole folder, because the other
+    ranks may find its files there."""
     try:
         if out.exists() and not out.is_dir():
             raise UsageError(f"{out} is not a folder", remedy="give another --out")
@@ -52,20 +53,9 @@ def prepare_folder(out: Path, *, force: bool, rank: int | None = None) -> Path:
     return out.resolve()
 
 
-def num_restarts() -> int:
-    """How often torchrun has started all ranks again after one had failed."""
-    text = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    return int(text) if text.isascii() and text.isdecimal() else 0
-
-
-def is_restarted() -> bool:
-    """What there is comes from an earlier start."""
-    return num_restarts() > 0
-
-
 def remove_earlier_start(out: Path) -> None:
-    """In a rank that was started again, what it left the time before. The wire recorder, which is
-    at work already, removes its own files. Processes that this one starts leave them alone."""
+    """Removes the files that this rank left before its restart. The wire recorder, which is
+    already running, removes its own files. Child processes remove nothing."""
     if "RANK" not in os.environ or os.environ.get(_CLEANED, "0") == str(num_restarts()):
         return
     os.environ[_CLEANED] = str(num_restarts())
@@ -77,8 +67,8 @@ def _is_taken(out: Path, rank: int | None) -> bool:
 
 
 def _remove(out: Path, rank: int | None, *, patterns: tuple[str, ...] = _LEFT_BY_RUNS) -> None:
-    """What runs leave, and nothing else. Where ranks come by themselves each removes its own
-    files, and rank 0 those that nobody will: another's may be new already."""
+    """Removes files of runs, and no others. Where every rank calls this itself, each removes its
+    own files and rank 0 those of no rank: files of other ranks may already be new."""
     _, world_size = own_rank()
     for path in (path for pattern in patterns for path in out.glob(pattern)):
         owner = _RANK.match(path.name)

@@ -1,4 +1,4 @@
-"""What a recorded run's folder holds: read from the ranks' own records, which may be anything."""
+"""Summary of a recorded run's folder, read from rank records, which are untrusted input."""
 
 from __future__ import annotations
 
@@ -9,41 +9,18 @@ from pathlib import Path
 import msgspec
 
 from augury.capture.launcher.wire_summary import WireSummary, summarize_wire
-from augury.capture.rank_record import rank_name
+from augury.capture.process_identity import rank_name
 from augury.capture.rendezvous.file_transfer import GATHERED
 from augury.core.enums import StepState
 from augury.core.errors import InputError
 from augury.core.files import DISK_IS_FULL, open_regular
 from augury.core.ledger import Anomaly, Ledger, Severity
+from augury.core.trace.rank_record import RankHeader
 
 MAX_RECORD_BYTES = 16 << 20
 MAX_PLACE_BYTES = 1 << 16
 MIN_FREE_BYTES = 1 << 16
-"""With less than this no record of any length can be written."""
-
-
-class WindowRecord(msgspec.Struct, frozen=True):
-    first: int
-    last: int
-    mode: str
-    trace: str | None = None
-
-
-class PlanRecord(msgspec.Struct, frozen=True):
-    settled_step: int | None = None
-    """As in ``core.plan_status``."""
-
-
-class RankHeader(msgspec.Struct, frozen=True):
-    rank: int
-    world_size: int
-    host: str
-    step_end_ns: list[int]
-    job: str = ""
-    windows: list[WindowRecord] = []
-    resumed: list[tuple[int, int]] = []
-    trouble: str | None = None
-    plan: PlanRecord | None = None
+"""With less free space no record can be written."""
 
 
 class RankSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,12 +29,15 @@ class RankSummary(msgspec.Struct, frozen=True, kw_only=True):
     num_steps: int
     traces: list[str]
     recorded_step_ns: int | None
-    """Median of the steps in windows for timing; the first of each waits for other ranks."""
+    """Median of the steps in timed windows, without the first of each, which waits for other
+    ranks."""
     plain_step_ns: int | None
     """Median of the steps outside windows."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Host and folder of the gathered files."""
+
     host: str
     folder: str
 
@@ -66,9 +46,9 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     ranks: list[RankSummary]
     ledger: list[Anomaly]
     gathered: Place | None = None
-    """Where rank 0 keeps the whole run, if this is only another host's part of it."""
+    """Place of the whole run at rank 0, if this folder is only the part of another host."""
     wire: WireSummary | None = None
-    """None if that was not to be recorded."""
+    """None if TCP traffic was not recorded."""
 
     @property
     def is_empty(self) -> bool:
@@ -76,8 +56,8 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summarize_run(folder: Path, *, rank: int | None = None, wire: bool = False) -> RunSummary:
-    """Of all ranks whose records are there, or only of the one given; ``wire`` says whether what
-    went over the wire should be there too."""
+    """Summarizes all ranks that left records, or only the given one; ``wire`` says whether TCP
+    traffic was to be recorded too."""
     ledger = Ledger()
     pattern = "rank-*.json" if rank is None else f"{rank_name(rank)}.json"
     paths = sorted(folder.glob(pattern))
@@ -85,32 +65,32 @@ def summarize_run(folder: Path, *, rank: int | None = None, wire: bool = False) 
     gathered = _gathered(folder)
     if rank is None and gathered is None:
         _note_missing_ranks(records, ledger)
-    of_wire = None
+    wire_summary = None
     if wire:
-        talking = [record.rank for record in records if record.world_size > 1]
-        of_wire = summarize_wire(folder, ledger, rank=rank, expected=talking)
+        connected = [record.rank for record in records if record.world_size > 1]
+        wire_summary = summarize_wire(folder, ledger, rank=rank, expected=connected)
     has_no_space = _has_no_space(folder)
-    is_full = any(map(_met_full_disk, records)) or (has_no_space and not records)
+    is_full = any(map(_ran_out_of_space, records)) or (has_no_space and not records)
     if is_full or has_no_space:
         ledger.note(
             "disk-full",
-            "there is no space left where the record goes: what is missing was not written",
+            "no space is left on the disk of the run: missing files were not written",
             severity=Severity.ERROR if is_full else Severity.WARNING,
-            remedy="make space, or give another --out",
+            remedy="free some space, or give another --out",
             example=str(folder),
         )
-    if not records and not is_full and of_wire is not None and of_wire.num_processes:
+    if not records and not is_full and wire_summary is not None and wire_summary.num_processes:
         ledger.note(
             "only-wire",
-            "no optimizer of torch stepped in any process of the job: only the wire was recorded",
+            "no torch optimizer stepped in any process of the job: only TCP traffic was recorded",
             severity=Severity.INFO,
         )
     elif not folder.is_dir():
         ledger.note(
             "folder-gone",
-            "the folder of the record is gone, so nothing is left of it",
+            "the folder of the run is gone, and the recording with it",
             severity=Severity.ERROR,
-            remedy="see that the job does not remove or rename it, or give another --out",
+            remedy="check that the job does not remove or rename it, or give another --out",
             example=str(folder),
         )
     elif not records and not is_full:
@@ -134,16 +114,16 @@ def summarize_run(folder: Path, *, rank: int | None = None, wire: bool = False) 
         elif not record.windows:
             ledger.note(
                 "not-profiled",
-                "a rank was not to be profiled (--ranks): only its steps are known",
+                "a rank was excluded from profiling (--ranks): only its step times are known",
                 severity=Severity.INFO,
                 example=f"rank {record.rank}",
             )
     _note_drift(records, ledger)
     return RunSummary(
-        ranks=[_of_rank(record) for record in records],
+        ranks=[_summarize_rank(record) for record in records],
         ledger=list(ledger),
         gathered=gathered,
-        wire=of_wire,
+        wire=wire_summary,
     )
 
 
@@ -161,7 +141,7 @@ def _note_missing_ranks(records: list[RankHeader], ledger: Ledger) -> None:
     )
     ledger.note(
         "world-sizes-differ",
-        "ranks disagree on how many there are",
+        "ranks disagree on the world size",
         count=len(sizes) - 1,
         severity=Severity.ERROR,
         remedy="give every job a folder of its own",
@@ -170,15 +150,15 @@ def _note_missing_ranks(records: list[RankHeader], ledger: Ledger) -> None:
     jobs = {record.job: record.rank for record in reversed(records) if record.job}
     ledger.note(
         "two-jobs",
-        "the folder holds the files of two jobs",
+        "the folder holds files of two jobs",
         count=len(jobs) - 1,
         severity=Severity.ERROR,
         remedy="give every job a folder of its own",
-        example=f"ranks {' and '.join(map(str, sorted(jobs.values())[:2]))} never met",
+        example=f"ranks {' and '.join(map(str, sorted(jobs.values())[:2]))} never connected",
     )
 
 
-def _met_full_disk(record: RankHeader) -> bool:
+def _ran_out_of_space(record: RankHeader) -> bool:
     return any(os.strerror(number) in (record.trouble or "") for number in DISK_IS_FULL)
 
 
@@ -201,7 +181,7 @@ def _content(path: Path, max_bytes: int) -> bytes:
     with open_regular(path) as file:
         content = file.read(max_bytes + 1)
     if len(content) > max_bytes:
-        raise ValueError("it is too large")
+        raise ValueError("the file is too large")
     return content
 
 
@@ -211,14 +191,14 @@ def _read(path: Path, ledger: Ledger) -> RankHeader | None:
     except (OSError, ValueError, InputError) as error:
         ledger.note(
             "unreadable-record",
-            "a rank's record cannot be read",
+            "a rank record cannot be read",
             severity=Severity.ERROR,
             example=f"{path.name}: {error}",
         )
         return None
 
 
-def _of_rank(record: RankHeader) -> RankSummary:
+def _summarize_rank(record: RankHeader) -> RankSummary:
     from augury.capture.launcher.step_times import typical_ns
 
     return RankSummary(

@@ -1,4 +1,4 @@
-"""Step times of the ranks of a run, from their own records: recorded steps and plain ones."""
+"""Step times of a run's ranks, inside and outside of windows, from their records."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from augury.core.trace.step_states import step_starts, step_states
 from augury.costs.prediction_interval import Representation, representation
 
 if TYPE_CHECKING:
-    from augury.capture.launcher.run_summary import RankHeader
+    from augury.core.trace.rank_record import RankHeader
 
 
 def durations_in(record: RankHeader, state: StepState) -> tuple[I4, I8]:
-    """Numbers and durations of a rank's steps that were recorded in this way. Steps of a trial, in
-    which modes of training alternate, do not count."""
+    """Returns numbers and durations of a rank's steps in this state. Steps of a trial, in which
+    training modes alternate, do not count."""
     windows = [
         (
             window.first,
@@ -28,7 +28,7 @@ def durations_in(record: RankHeader, state: StepState) -> tuple[I4, I8]:
             StepState.DISTURBED
             if window.trace is None
             else StepState.DETAILED
-            if window.mode == "detail"
+            if window.is_detailed
             else StepState.TIMED,
         )
         for window in record.windows
@@ -37,9 +37,9 @@ def durations_in(record: RankHeader, state: StepState) -> tuple[I4, I8]:
     states = step_states(size, windows, [step for step, _ in record.resumed])
     ends = np.array(record.step_end_ns, dtype=np.int64)
     dur_ns = ends - step_starts(record.step_end_ns, record.resumed)
-    first = (record.plan.settled_step if record.plan is not None else None) or 0
-    is_judged = np.arange(1, size + 1) >= first
-    chosen = np.flatnonzero((states == state) & (dur_ns > 0) & is_judged)
+    first = (record.plan.settled_step if record.plan else None) or 0
+    is_settled = np.arange(1, size + 1) >= first
+    chosen = np.flatnonzero((states == state) & (dur_ns > 0) & is_settled)
     return (chosen + 1).astype(np.int32), dur_ns[chosen]
 
 
@@ -49,7 +49,7 @@ def typical_ns(record: RankHeader, state: StepState) -> int | None:
 
 
 def representation_of(records: Sequence[RankHeader]) -> Representation | None:
-    """How well the windows stand for the run; None where nothing was recorded."""
+    """Returns how well the windows represent the run; None without recorded steps."""
     recorded_step, recorded_ns = _over_ranks(records, StepState.TIMED)
     if not len(recorded_step):
         return None

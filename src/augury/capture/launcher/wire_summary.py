@@ -1,4 +1,4 @@
-"""What was recorded of the wire, told from the headers of its files, which may be anything."""
+"""Summary of recorded TCP traffic, from the headers of its files, which are untrusted input."""
 
 from __future__ import annotations
 
@@ -8,32 +8,34 @@ from pathlib import Path
 
 import msgspec
 
-from augury.capture.rank_record import rank_name
+from augury.capture.process_identity import rank_name
 from augury.capture.wire.pack import NAME, PACKED, RAW, WireHeader, wire_header_of
 from augury.core.ledger import Ledger, Severity
 
 
 class WireSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """Number of processes, connections and calls whose TCP traffic was recorded."""
+
     num_processes: int
     num_connections: int
     num_events: int
-    """Calls that were kept, and states of TCP."""
+    """Calls that were kept, and samples of TCP state."""
     events_written_over: int
-    """Kept once, and lost to later ones; or never whole, if a process was killed."""
+    """Events overwritten by later ones, or incomplete because a process was killed."""
     calls_not_kept: int
-    """Outside of windows: their bytes are counted."""
+    """Calls outside of windows, of which only the bytes are counted."""
     connections_lost: int
 
 
 def summarize_wire(
     folder: Path, ledger: Ledger, *, rank: int | None = None, expected: Iterable[int] = ()
 ) -> WireSummary:
-    """Of the whole folder, or of one rank. ``expected`` are ranks that must have talked."""
-    who = "*" if rank is None else rank_name(rank)
+    """Summarizes the whole folder, or one rank. ``expected`` are ranks that must have traffic."""
+    prefix = "*" if rank is None else rank_name(rank)
     stems = sorted(
         {
             path.name.removesuffix(name["end"])
-            for path in folder.glob(f"{who}.wire-*")
+            for path in folder.glob(f"{prefix}.wire-*")
             if (name := NAME.fullmatch(path.name)) is not None and path.is_file()
         }
     )
@@ -41,43 +43,44 @@ def summarize_wire(
     silent = sorted(set(expected) - {header.rank for header in headers})
     ledger.note(
         "no-wire",
-        "a rank left no record of the wire",
+        "a rank left no record of its TCP traffic",
         count=len(silent),
         severity=Severity.ERROR,
-        remedy="see whether `augury doctor` finds the recorder well there, and space enough",
+        remedy="run `augury doctor` on its host, and check the free space there",
         example=f"rank {silent[0]}" if silent else "",
     )
-    over = [(_written_over(header), header) for header in headers]
-    worst, of = max(over, key=lambda pair: pair[0], default=(0, None))
+    overwritten = [(_num_overwritten(header), header) for header in headers]
+    worst, worst_header = max(overwritten, key=lambda pair: pair[0], default=(0, None))
+    num_overwritten = sum(number for number, _ in overwritten)
     ledger.note(
         "wire-written-over",
-        "later calls took the place of earlier ones, of which only the bytes are known",
-        count=sum(lost for lost, _ in over),
+        "later calls overwrote earlier ones, of which only the bytes are known",
+        count=num_overwritten,
         remedy="keep more with --wire-events, or record shorter windows",
-        example=f"{worst} of process {of.pid}" if of is not None else "",
+        example=f"{worst} of process {worst_header.pid}" if worst_header is not None else "",
     )
     connections_lost = sum(header.connections_lost for header in headers)
     ledger.note(
         "wire-connections-lost",
-        "a process had more connections than there was place for: nothing is known of the others",
+        "a process had more connections than the table holds: the others are not recorded",
         count=connections_lost,
     )
     return WireSummary(
         num_processes=len(headers),
         num_connections=sum(header.num_connections for header in headers),
-        num_events=sum(header.num_events for header in headers) - sum(lost for lost, _ in over),
-        events_written_over=sum(lost for lost, _ in over),
+        num_events=sum(header.num_events for header in headers) - num_overwritten,
+        events_written_over=num_overwritten,
         calls_not_kept=sum(header.calls_not_kept for header in headers),
         connections_lost=connections_lost,
     )
 
 
-def _written_over(header: WireHeader) -> int:
+def _num_overwritten(header: WireHeader) -> int:
     return max(0, header.num_events - header.max_events)
 
 
 def _read(folder: Path, stem: str, ledger: Ledger) -> WireHeader | None:
-    """As it was written, which is newer, or as it was packed since."""
+    """Reads the raw file, which is newer, or the packed one."""
     error: Exception = FileNotFoundError()
     for end in (RAW, PACKED):
         try:
@@ -88,7 +91,7 @@ def _read(folder: Path, stem: str, ledger: Ledger) -> WireHeader | None:
             error = found
     ledger.note(
         "unreadable-wire",
-        "a record of the wire cannot be read",
+        "a record of TCP traffic cannot be read",
         severity=Severity.ERROR,
         example=f"{stem}: {error}",
     )

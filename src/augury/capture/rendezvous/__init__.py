@@ -1,1 +1,1 @@
-"""Connection between ranks beside their training: clocks, agreement, file transfer."""
+"""Connections between ranks for the recorder: rendezvous, clock handshakes, file transfer."""

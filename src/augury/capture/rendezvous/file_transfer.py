@@ -1,6 +1,6 @@
-"""Files of one rank on their way to rank 0: both ends of the conversation.
+"""Transfer of one rank's files to rank 0: both ends of the protocol.
 
-Only what rank 0 lacks travels, and only names that a record may have are taken.
+Only files that rank 0 lacks are sent, and rank 0 accepts only names of a run's files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from augury.capture.rendezvous.framed_socket import FramedSocket
 
 GATHERED = "gathered.json"
-"""Beside files of which rank 0 has a copy: says where."""
+"""File that names the place of the copies at rank 0."""
 
 MAX_FILES = 256
 MAX_FILE_BYTES = 4 << 30
@@ -31,7 +31,9 @@ _NAME = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
+class TransferredFile:
+    """Name, size and digest of a file that a rank offers."""
+
     name: str
     size_bytes: int
     digest: str
@@ -43,14 +45,14 @@ def is_file_of_rank(name: str, rank: int) -> bool:
 
 
 def send_files(call: FramedSocket, folder: Path, *, rank: int) -> str | None:
-    """Where rank 0 keeps them now; None if it sees this folder itself."""
+    """Returns the folder in which rank 0 keeps the files; None if both ranks see this folder."""
     token = call.receive_message()["token"]
     if not (isinstance(token, str) and TOKEN.fullmatch(token)):
-        raise ValueError("rank 0 does not answer as agreed")
+        raise ValueError("unexpected answer from rank 0")
     if (folder / token).exists():
         call.send_message(is_shared=True)
         return None
-    # A record names its traces: a reader who finds it should find them.
+    # Traces first: a reader that finds the record then finds the traces it names.
     paths = sorted(
         (path for path in folder.iterdir() if is_file_of_rank(path.name, rank)),
         key=lambda path: (not path.name.endswith(".gz"), path.name),
@@ -64,14 +66,14 @@ def send_files(call: FramedSocket, folder: Path, *, rank: int) -> str | None:
 
 def receive_files(call: FramedSocket, folder: Path, *, rank: int, token: str) -> None:
     call.send_message(token=token)
-    told = call.receive_message()
-    if told["is_shared"]:
+    offer = call.receive_message()
+    if offer["is_shared"]:
         return
-    items = [_checked(item, rank) for item in told["files"][:MAX_FILES]]
+    items = [_checked(item, rank) for item in offer["files"][:MAX_FILES]]
     wanted = [i for i, item in enumerate(items) if not _has(folder, item)]
     missing_bytes = sum(items[i].size_bytes for i in wanted)
     if missing_bytes > shutil.disk_usage(folder).free:
-        call.send_message(error=f"no space for {missing_bytes} bytes where rank 0 writes")
+        call.send_message(error=f"no space for {missing_bytes} bytes at rank 0")
         return
     call.send_message(wanted=wanted)
     for index in wanted:
@@ -86,20 +88,22 @@ def _answer(call: FramedSocket, field: str) -> Any:
     return answer[field]
 
 
-def _checked(told: dict[str, Any], rank: int) -> Item:
-    item = Item(
-        name=str(told["name"]), size_bytes=int(told["size_bytes"]), digest=str(told["digest"])
+def _checked(offered: dict[str, Any], rank: int) -> TransferredFile:
+    item = TransferredFile(
+        name=str(offered["name"]),
+        size_bytes=int(offered["size_bytes"]),
+        digest=str(offered["digest"]),
     )
     if not is_file_of_rank(item.name, rank) or not 0 <= item.size_bytes <= MAX_FILE_BYTES:
-        raise ValueError("not a file that a record has")
+        raise ValueError("not a file of a run")
     return item
 
 
-def _item(path: Path) -> Item:
-    return Item(name=path.name, size_bytes=path.stat().st_size, digest=_digest(path))
+def _item(path: Path) -> TransferredFile:
+    return TransferredFile(name=path.name, size_bytes=path.stat().st_size, digest=_digest(path))
 
 
-def _has(folder: Path, item: Item) -> bool:
+def _has(folder: Path, item: TransferredFile) -> bool:
     path = folder / item.name
     with suppress(OSError):
         return path.stat().st_size == item.size_bytes and _digest(path) == item.digest
@@ -111,9 +115,9 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "blake2b").hexdigest()
 
 
-def _send(call: FramedSocket, path: Path, item: Item) -> None:
-    """As long as it was said to be, whatever has become of it since: else all that follows
-    would be misread. The digest then tells."""
+def _send(call: FramedSocket, path: Path, item: TransferredFile) -> None:
+    """Sends exactly the announced number of bytes, even if the file has changed: otherwise the
+    receiver would misread everything after it. The digest reveals the change."""
     left = item.size_bytes
     with path.open("rb") as file:
         while left:
@@ -122,7 +126,7 @@ def _send(call: FramedSocket, path: Path, item: Item) -> None:
             left -= len(part)
 
 
-def _receive(call: FramedSocket, folder: Path, item: Item) -> None:
+def _receive(call: FramedSocket, folder: Path, item: TransferredFile) -> None:
     partial = folder / f".{item.name}.{os.getpid()}.partial"
     digest = hashlib.blake2b()
     left = item.size_bytes
@@ -134,7 +138,7 @@ def _receive(call: FramedSocket, folder: Path, item: Item) -> None:
                 file.write(part)
                 left -= len(part)
         if digest.hexdigest() != item.digest:
-            raise ValueError(f"{item.name} did not arrive as it was sent")
+            raise ValueError(f"{item.name} changed during the transfer")
         partial.replace(folder / item.name)
     finally:
         partial.unlink(missing_ok=True)

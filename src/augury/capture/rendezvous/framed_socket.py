@@ -1,4 +1,4 @@
-"""One connection between two ranks, with a deadline for all that is said over it."""
+"""A connection between two ranks: bytes and JSON messages, with one deadline for all of them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ _LENGTH = struct.Struct("!I")
 
 
 class FramedSocket:
+    """Every operation after the deadline raises a TimeoutError."""
+
     def __init__(self, connection: socket.socket, *, timeout_s: float) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connection = connection
@@ -35,16 +37,16 @@ class FramedSocket:
         self._deadline_s = time.monotonic() + timeout_s
 
     def send(self, data: bytes) -> None:
-        self._arm()
+        self._set_timeout()
         self._connection.sendall(data)
 
     def receive(self, num_bytes: int) -> bytes:
         data = bytearray()
         while len(data) < num_bytes:
-            self._arm()
+            self._set_timeout()
             part = self._connection.recv(num_bytes - len(data))
             if not part:
-                raise ConnectionError("the other rank hung up")
+                raise ConnectionError("the other rank closed the connection")
             data += part
         return bytes(data)
 
@@ -61,7 +63,7 @@ class FramedSocket:
             raise ValueError("a message is not an object")
         return message
 
-    def _arm(self) -> None:
+    def _set_timeout(self) -> None:
         left_s = self._deadline_s - time.monotonic()
         if left_s <= 0:
             raise TimeoutError("the other rank took too long")

@@ -1,7 +1,7 @@
-"""Where the ranks of a job meet for what concerns the record alone: rank 0 listens on a socket of
-its own, the others call. torch's store, which all of them reach, tells them where.
+"""The rendezvous of a job's ranks for recording: rank 0 listens on its own socket, others call it.
 
-Everything is bounded in time. A caller has to know a secret that only the store told (`door.py`).
+A key-value store of the framework, which all ranks reach, carries the address and a secret. Every
+operation has a time limit.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
-from augury.capture.launcher.run_folder import num_restarts
-from augury.capture.rendezvous.admission import SECRET_BYTES, Door
+from augury.capture.framework import JobStore
+from augury.capture.process_identity import num_restarts
 from augury.capture.rendezvous.framed_socket import FramedSocket
-from augury.capture.rendezvous.own_address import listen
+from augury.capture.rendezvous.listener import SECRET_BYTES, Admission, listen
 
 PATIENCE_S = 5.0
-"""How long to wait for a rank of which nothing is heard."""
+"""Time to wait for a rank that sends nothing."""
 
 MAX_HOLD_S = 60.0
 
 
 Service = Callable[[FramedSocket, int], None]
-"""What rank 0 does with a call; the number is the caller's rank."""
+"""Function that answers a call at rank 0; its second argument is the caller's rank."""
 
 
-class Host:
-    """Rank 0's side. Calls are answered one by one: the clocks of two would disturb each other."""
+class RendezvousServer:
+    """Rank 0's side. Calls are served one at a time: concurrent clock handshakes would disturb
+    each other."""
 
     def __init__(self, listener: socket.socket, secret: bytes, num_others: int) -> None:
-        self._callers: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
-        self._door = Door(listener, secret, self._callers.put)
+        self._admitted: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
+        self._admission = Admission(listener, secret, self._admitted.put)
         self._num_others = num_others
         self._services: dict[str, Service] = {}
         self._served: dict[str, set[int]] = {}
@@ -48,8 +48,8 @@ class Host:
         self._changed = threading.Condition()
 
     def start(self) -> None:
-        for work in (self._door.attend, self._answer_all):
-            threading.Thread(target=work, name="augury-meeting", daemon=True).start()
+        for work in (self._admission.serve, self._serve_all):
+            threading.Thread(target=work, name="augury-rendezvous", daemon=True).start()
 
     def offer(self, name: str, service: Service) -> None:
         with self._changed:
@@ -57,8 +57,8 @@ class Host:
             self._changed.notify_all()
 
     def wait_for(self, name: str, *, patience_s: float, ranks: set[int] | None = None) -> bool:
-        """Until every other rank (or those given) was served: not much longer than any of them
-        is being served, and never longer than a minute."""
+        """Waits until all other ranks (or ``ranks``) were served: at most ``patience_s`` after
+        the last activity, and never longer than a minute. Returns whether all were served."""
         deadline_s = time.monotonic() + MAX_HOLD_S
         with self._changed:
             while not self._is_complete(name, ranks):
@@ -68,6 +68,7 @@ class Host:
         return True
 
     def served(self, name: str) -> set[int]:
+        """Returns the ranks that have been served."""
         with self._changed:
             return set(self._served.get(name, ()))
 
@@ -75,20 +76,20 @@ class Host:
         served = self._served.get(name, set())
         return len(served) >= self._num_others if ranks is None else ranks <= served
 
-    def _answer_all(self) -> None:
+    def _serve_all(self) -> None:
         while True:
-            # A caller that fails knows that, and says so where it is.
+            # A failed call is reported by the rank that called.
             with (
                 suppress(Exception),
-                FramedSocket(self._callers.get(), timeout_s=PATIENCE_S) as call,
+                FramedSocket(self._admitted.get(), timeout_s=PATIENCE_S) as call,
             ):
-                self._answer(call)
+                self._serve(call)
 
-    def _answer(self, call: FramedSocket) -> None:
-        wish = call.receive_message()
-        name, rank = str(wish["service"]), int(wish["rank"])
+    def _serve(self, call: FramedSocket) -> None:
+        request = call.receive_message()
+        name, rank = str(request["service"]), int(request["rank"])
         with self._changed:
-            # Rank 0 itself may still be on its way to where it offers this.
+            # Rank 0 may reach the step at which it offers this service later than the caller.
             self._changed.wait_for(lambda: name in self._services, PATIENCE_S)
             service = self._services[name]
             self._is_busy = True
@@ -105,17 +106,20 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Meeting:
+class RendezvousMember:
+    """This rank's side of the rendezvous."""
+
     rank: int
     world_size: int
     pid: int
-    host: Host | None
-    """At rank 0 only."""
+    server: RendezvousServer | None
+    """Only at rank 0."""
     address: tuple[str, int]
     secret: bytes
 
     def call(self, service: str, *, timeout_s: float = PATIENCE_S) -> FramedSocket:
-        """Opened and answered: rank 0 now attends to nobody else."""
+        """Returns a connection that rank 0 has answered; until it is closed, rank 0 serves no
+        other rank."""
         call = FramedSocket(
             socket.create_connection(self.address, timeout=PATIENCE_S), timeout_s=timeout_s
         )
@@ -123,68 +127,61 @@ class Meeting:
             call.send(self.secret)
             call.send_message(service=service, rank=self.rank)
             if call.receive_message().get("ready") is not True:
-                raise ConnectionError("rank 0 does not answer as agreed")
+                raise ConnectionError("unexpected answer from rank 0")
         except BaseException:
             call.__exit__(None, None, None)
             raise
         return call
 
 
-_meeting: Meeting | None = None
-_is_tried = False
+class Rendezvous:
+    """Joins at first use and then lasts as long as the process, longer than the framework's
+    process groups."""
+
+    def __init__(self, find_store: Callable[[], JobStore | None]) -> None:
+        self._find_store = find_store
+        self._member: RendezvousMember | None = None
+        self._is_tried = False
+
+    def join(self) -> RendezvousMember | None:
+        """Returns None where there is no other rank. A failed attempt is not repeated, because
+        each may take seconds."""
+        if self._member is not None and self._member.pid != os.getpid():
+            return None  # a fork of the process that joined
+        if not self._is_tried and (store := self._find_store()) is not None:
+            self._is_tried = True
+            self._member = _join(store)
+        return self._member
+
+    def job_id(self) -> str:
+        """Returns an identifier that all ranks of this start of the job share; empty if this rank
+        has not joined."""
+        if self._member is None or self._member.pid != os.getpid():
+            return ""
+        return hashlib.blake2b(self._member.secret, digest_size=8).hexdigest()
 
 
-def meet() -> Meeting | None:
-    """One for the life of the process, which outlives the process group by which it was found.
-    None where there is nobody to meet; tried once only, for every try may cost seconds."""
-    global _meeting, _is_tried  # noqa: PLW0603
-    if _meeting is not None and _meeting.pid != os.getpid():
-        return None  # a fork of the process that met
-    if not _is_tried and _has_group():
-        _is_tried = True
-        _meeting = _arrange()
-    return _meeting
-
-
-def known_job() -> str:
-    """A name that the ranks of this start of the job share; empty if this one met no other."""
-    if _meeting is None or _meeting.pid != os.getpid():
-        return ""
-    return hashlib.blake2b(_meeting.secret, digest_size=8).hexdigest()
-
-
-def _has_group() -> bool:
-    import torch.distributed as dist
-
-    return bool(dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1)
-
-
-def _arrange() -> Meeting:
-    import torch.distributed as dist
-    from torch.distributed.distributed_c10d import _get_default_store
-
-    rank, world_size, store = dist.get_rank(), dist.get_world_size(), _get_default_store()
-    # torchrun may keep its store when it starts the ranks again.
+def _join(store: JobStore) -> RendezvousMember:
+    # torchrun may keep its store when it restarts the ranks.
     key = f"augury/meeting/{num_restarts()}"
-    host = None
-    if rank == 0:
-        listener, secret = listen(backlog=world_size), secrets.token_bytes(SECRET_BYTES)
-        host = Host(listener, secret, world_size - 1)
-        host.start()
+    server = None
+    if store.rank == 0:
+        listener, secret = listen(backlog=store.world_size), secrets.token_bytes(SECRET_BYTES)
+        server = RendezvousServer(listener, secret, store.world_size - 1)
+        server.start()
         invitation: dict[str, Any] = {
             "address": listener.getsockname()[:2],
             "secret": secret.hex(),
         }
         store.set(key, json.dumps(invitation))
     else:
-        store.wait([key], timedelta(seconds=PATIENCE_S))
-        invitation = json.loads(store.get(key))
-    name, port = invitation["address"]
-    return Meeting(
-        rank=rank,
-        world_size=world_size,
+        invitation = json.loads(store.get(key, timeout_s=PATIENCE_S))
+    host, port = invitation["address"]
+    return RendezvousMember(
+        rank=store.rank,
+        world_size=store.world_size,
         pid=os.getpid(),
-        host=host,
-        address=(str(name), int(port)),
+        server=server,
+        address=(str(host), int(port)),
         secret=bytes.fromhex(invitation["secret"]),
     )

@@ -1,1 +1,1 @@
-"""Recorder of PyTorch jobs."""
+"""Recorder of PyTorch: implements the protocols of ``capture/framework.py``."""

@@ -1,9 +1,11 @@
-"""Measures the network between the ranks, when asked to: all-reduces of several sizes, alone, two
-at once, and beside compute; between two ranks, which can do without them, also messages both ways,
-one and many at once.
+"""Calibration of the network between the ranks.
 
-Through a process group of its own, made from gloo itself, so that torch.distributed's list of
-groups, by which the program's own are named, stays as it is. All ranks are at the same step.
+It times all-reduces of several sizes: alone, two at once, and during compute. Between two ranks,
+whose plans may exchange messages instead, it also times messages in both directions, one and many
+at once.
+
+The calibration uses its own process group, made from gloo directly: torch.distributed names groups
+by its list of them, which must not change. All ranks are at the same step.
 """
 
 from __future__ import annotations
@@ -15,44 +17,46 @@ from datetime import timedelta
 from itertools import count
 from typing import Any
 
+from augury.core.trace.rank_record import CalibrationRecord
+
 TIMEOUT = timedelta(seconds=60)
 PATIENCE = timedelta(seconds=10)
 KIB, MIB = 1 << 10, 1 << 20
 SIZES_BYTES = (4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB)
 CROWDED_FROM_BYTES = 256 * KIB
-"""Smaller ones are over before anything beside them can be measured."""
+"""Smaller all-reduces end before anything concurrent can be measured."""
 SHARE_NS = 150_000_000
-"""Of the time for each size and situation: some three seconds in all on a fast network."""
-MOST_REPEATS = 40
-"""Where cores are short, a small one takes now a tenth of a millisecond, now three."""
+"""Time per size and situation: some three seconds in total on a fast network."""
+MAX_REPEATS = 40
+"""Where cores are scarce, a small all-reduce takes between 0.1 and 3 ms."""
 TOO_LONG_NS = 800_000_000
 COMPUTE_NS = 20_000_000
 STREAM = 8
-"""So many messages at once tell what one costs that others precede."""
+"""Number of concurrent messages, to measure the cost of one that follows others."""
 SITUATIONS = (
     *(("all_reduce", size_bytes, 1, False) for size_bytes in SIZES_BYTES),
     *(
-        ("all_reduce", size_bytes, concurrent, beside)
+        ("all_reduce", size_bytes, concurrent, during_compute)
         for size_bytes in SIZES_BYTES
         if size_bytes >= CROWDED_FROM_BYTES
-        for concurrent, beside in ((2, False), (1, True))
+        for concurrent, during_compute in ((2, False), (1, True))
     ),
 )
-"""Collective, bytes, how many at once, whether beside compute."""
+"""Collective, bytes, number at once, whether during compute."""
 BETWEEN_TWO = (
     *(("send", size_bytes, 1, False) for size_bytes in (4 * KIB, 64 * KIB, MIB, 4 * MIB)),
     *(("send", size_bytes, STREAM, False) for size_bytes in (64 * KIB, 256 * KIB, MIB)),
     ("send", 4 * MIB, 1, True),
 )
-BESIDE_SHARE = 0.8
-"""Of what messages take alone: for so long there is compute beside them. Nobody is told when they
-are there before somebody waits."""
+COMPUTE_SHARE = 0.8
+"""Duration of compute during messages, as a share of their time alone: their completion is not
+visible before a wait."""
 
 _attempts = count()
 
 
-def calibrate() -> list[dict[str, Any]]:
-    """Empty where there is nothing to measure, or not all ranks came."""
+def calibrate() -> list[CalibrationRecord]:
+    """Returns nothing in a job without gloo or other ranks, or if a rank does not take part."""
     from torch import distributed
 
     if not (distributed.is_available() and distributed.is_initialized()):
@@ -63,14 +67,14 @@ def calibrate() -> list[dict[str, Any]]:
     store = distributed.PrefixStore(
         f"augury/calibrate/{next(_attempts)}", distributed.distributed_c10d._get_default_store()
     )
-    if not _all_came(store, rank, size):
+    if not _all_take_part(store, rank, size):
         return []
     group = distributed.ProcessGroupGloo(store, rank, size, TIMEOUT)
     return _Calibration(group, SITUATIONS if size > 2 else (*SITUATIONS, *BETWEEN_TWO)).run()
 
 
-def _all_came(store: Any, rank: int, size: int) -> bool:
-    """A rank whose recorder failed would leave the others waiting: rank 0 looks, and says."""
+def _all_take_part(store: Any, rank: int, size: int) -> bool:
+    """Rank 0 checks and announces it: a rank whose recorder failed must not block the others."""
     store.set(f"ready/{rank}", "1")
     if rank:
         store.wait(["go"], 2 * PATIENCE)
@@ -89,7 +93,7 @@ class _Samples:
     collective: str
     size_bytes: int
     concurrent: int
-    beside: bool
+    during_compute: bool
     durations_ns: list[int] = field(default_factory=list)
     products: int = 0
     computed_ns: int = 0
@@ -100,24 +104,24 @@ class _Samples:
         self.products_alone += done[0]
         self.alone_ns += done[1]
 
-    def row(self) -> dict[str, Any]:
+    def record(self) -> CalibrationRecord:
         rate = None
-        if self.beside:
+        if self.during_compute:
             alone = self.products_alone / self.alone_ns
             rate = self.products / self.computed_ns / alone
-        return {
-            "collective": self.collective,
-            "group": "0",
-            "size_bytes": self.size_bytes,
-            "concurrent": self.concurrent,
-            "beside_compute": self.beside,
-            "durations_ns": self.durations_ns,
-            "compute_rate": rate,
-        }
+        return CalibrationRecord(
+            collective=self.collective,
+            group="0",
+            size_bytes=self.size_bytes,
+            concurrent=self.concurrent,
+            beside_compute=self.during_compute,
+            durations_ns=self.durations_ns,
+            compute_rate=rate,
+        )
 
 
 class _Calibration:
-    """``repeats`` are rank 0's choice: ranks that counted by themselves could part."""
+    """Rank 0 chooses the number of repetitions, so that all ranks do the same."""
 
     def __init__(self, group: Any, situations: Sequence[tuple[str, int, int, bool]]) -> None:
         import torch
@@ -127,11 +131,11 @@ class _Calibration:
         # Zeros stay zeros however often they are summed.
         self._data = [torch.zeros(max(SIZES_BYTES), dtype=torch.uint8) for _ in range(2)]
         self._alone_ns: dict[int, int] = {}
-        """Of messages, by their size."""
+        """Duration of messages without compute, by their size."""
         self._matrix, self._product = torch.ones(96, 96), torch.empty(96, 96)
 
-    def run(self) -> list[dict[str, Any]]:
-        for _ in range(2):  # connections are made, and what a rate limit lets through at once is
+    def run(self) -> list[CalibrationRecord]:
+        for _ in range(2):  # opens connections and uses up the burst of a rate limit
             first_ns = self._one("all_reduce", MIB, concurrent=1)
         guesses = [
             first_ns * concurrent * size_bytes // MIB
@@ -141,47 +145,47 @@ class _Calibration:
         found = [_Samples(*situation) for situation in self._situations]
         for samples, repeats in zip(found, counts, strict=True):
             self._measure(samples, repeats)
-            if samples.durations_ns and samples.collective == "send" and not samples.beside:
+            if samples.durations_ns and samples.collective == "send" and not samples.during_compute:
                 self._alone_ns[samples.size_bytes] = min(samples.durations_ns)
         self._group.barrier().wait()
-        return [samples.row() for samples in found if samples.durations_ns]
+        return [samples.record() for samples in found if samples.durations_ns]
 
     def _measure(self, samples: _Samples, repeats: int) -> None:
-        """Without a pause between them, as in a step: after one, what a rate limit has saved up and
-        a scheduler owes to who slept makes the next one faster than any that follows another."""
-        if samples.beside and repeats:
+        """Repeats without a pause, as in a step: after a pause, the burst of a rate limit and the
+        scheduler's credit for a sleeping thread would make the next one faster."""
+        if samples.during_compute and repeats:
             samples.add_alone(self._compute_alone())
         self._group.barrier().wait()
         for _ in range(repeats):
-            if samples.beside:
-                duration_ns = self._beside_compute(samples)
+            if samples.during_compute:
+                duration_ns = self._during_compute(samples)
             else:
                 duration_ns = self._one(
                     samples.collective, samples.size_bytes, concurrent=samples.concurrent
                 )
             samples.durations_ns.append(duration_ns)
-        if samples.beside and repeats:
+        if samples.during_compute and repeats:
             samples.add_alone(self._compute_alone())
 
     def _agree(self, repeats: list[int]) -> list[int]:
         import torch
 
-        told = torch.tensor(repeats, dtype=torch.int64)
-        self._group.broadcast(told, 0).wait()
-        return [int(number) for number in told.tolist()]
+        chosen = torch.tensor(repeats, dtype=torch.int64)
+        self._group.broadcast(chosen, 0).wait()
+        return [int(number) for number in chosen.tolist()]
 
     def _begin(self, collective: str, size_bytes: int, *, concurrent: int) -> tuple[int, list[Any]]:
         group, (sent, taken) = self._group, self._data
         if collective == "all_reduce":
             group.barrier().wait()
-        # Messages both ways end at the same moment on both: that is where the next ones begin.
+        # Messages in both directions end at the same time on both ranks, where the next ones begin.
         start_ns = time.perf_counter_ns()
         if collective == "all_reduce":
             return start_ns, [
                 group.allreduce(data[:size_bytes]) for data in (sent, taken)[:concurrent]
             ]
         other = 1 - group.rank()
-        # All of them zeros too, so that they may come to the same place.
+        # Zeros again, so that all of them may arrive in one buffer.
         works = [group.recv([taken[:size_bytes]], other, tag) for tag in range(concurrent)]
         works += [group.send([sent[:size_bytes]], other, tag) for tag in range(concurrent)]
         return start_ns, works
@@ -192,9 +196,9 @@ class _Calibration:
             work.wait()
         return time.perf_counter_ns() - start_ns
 
-    def _beside_compute(self, samples: _Samples) -> int:
+    def _during_compute(self, samples: _Samples) -> int:
         is_sent = samples.collective == "send"
-        least_ns = round(BESIDE_SHARE * self._alone_ns.get(samples.size_bytes, COMPUTE_NS))
+        least_ns = round(COMPUTE_SHARE * self._alone_ns.get(samples.size_bytes, COMPUTE_NS))
         start_ns, works = self._begin(samples.collective, samples.size_bytes, concurrent=1)
         passed_ns = 0
         while passed_ns < least_ns if is_sent else not works[0].get_future().done():
@@ -207,7 +211,7 @@ class _Calibration:
         return time.perf_counter_ns() - start_ns
 
     def _compute_alone(self) -> tuple[int, int]:
-        """Products and nanoseconds, while all ranks compute."""
+        """Returns the number of products and their duration while all ranks compute."""
         self._multiply()
         self._group.barrier().wait()
         start_ns = time.perf_counter_ns()
@@ -229,4 +233,4 @@ def _repeats(guess_ns: int) -> int:
         return 0
     if guess_ns > 2 * SHARE_NS:
         return 1
-    return min(MOST_REPEATS, max(2, SHARE_NS // max(guess_ns, 1)))
+    return min(MAX_REPEATS, max(2, SHARE_NS // max(guess_ns, 1)))

@@ -1,8 +1,8 @@
-"""Calls of torch.distributed from Python: when, what, in which group, how many bytes.
+"""Calls of torch.distributed from Python: time, kind, group, bytes.
 
-They all pass through methods of ProcessGroup, whoever imported which function by which name: so
-those methods are replaced, while a window is open. What C++ calls by itself, as DDP's reducer
-and functional collectives do, is not seen here.
+All of them pass through methods of ProcessGroup, whichever function the program imported, so these
+methods are replaced while a window is open. Calls from C++, such as those of DDP's reducer and of
+functional collectives, are not seen.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 MAX_CALLS = 200_000
 MAX_PENDING = 1_000
-"""Works that nobody has waited for yet: each keeps its tensors."""
+"""Most works that are tracked until the program waits for them: each keeps its tensors alive."""
 
 KINDS = {
     "allreduce": "all_reduce",
@@ -48,8 +48,8 @@ KINDS = {
 
 
 class CallRecorder:
-    """Collectives are numbered by group, messages by group, sender and receiver, from the first
-    window on: all ranks open theirs after the same step, so the numbers match."""
+    """Numbers collectives per group, and messages per group, sender and receiver, from the first
+    window on: all ranks open it after the same step, so the numbers match."""
 
     def __init__(self) -> None:
         self.calls: list[list[Any]] = []
@@ -67,14 +67,14 @@ class CallRecorder:
         self._replace(Work, "wait", self._noting_end)
 
     def stop(self) -> None:
-        # As they lay in the class: what the attribute gives would no longer bind to an instance.
+        # The original class attributes: values read through the class would not bind to instances.
         for owner, method, was in self._replaced:
             setattr(owner, method, was)
         self._replaced.clear()
         self._pending.clear()
 
     def forget(self, begin_ns: int, end_ns: int) -> None:
-        """Calls within that time. The numbers of all others stay as they are."""
+        """Removes calls that began in this interval. The numbers of all others do not change."""
         self.calls[:] = [call for call in self.calls if not begin_ns <= call[0] < end_ns]
 
     def _replace(self, owner: type, method: str, by: Callable[[Any], Any]) -> None:
@@ -88,7 +88,7 @@ class CallRecorder:
             start_ns = time.time_ns()
             work = call(group, *args, **options)
             end_ns = time.time_ns()
-            with suppress(Exception):  # the call is made: it is only not told of
+            with suppress(Exception):  # the call was made, it is only not recorded
                 self._note(start_ns, end_ns, kind, group, args, work)
             return work
 
@@ -108,7 +108,7 @@ class CallRecorder:
                 peer = _global_rank(group, args[1])
             between = (name, kind, peer)
         elif kind in ("gather", "scatter") and size_bytes == tensor_bytes(args[:1]):
-            size_bytes *= group.size()  # all but the root have one piece of it
+            size_bytes *= group.size()  # every rank but the root passes one part
         call = [start_ns, end_ns, kind, name, self._counts[between], size_bytes, peer, 0, 0]
         self._counts[between] += 1
         self.calls.append(call)
@@ -116,8 +116,8 @@ class CallRecorder:
             self._pending[id(work)] = work, call
 
     def _noting_end(self, wait: Callable[..., Any]) -> Callable[..., Any]:
-        """A message ends when the program has waited for it; of a collective, how long the program
-        waited is all that is new."""
+        """A message ends when the program has waited for it. For a collective, only the time of
+        the wait is added."""
 
         def noted(work: Any, *args: Any, **options: Any) -> Any:
             start_ns = time.time_ns()
@@ -134,7 +134,7 @@ class CallRecorder:
 
 
 def tensor_bytes(value: Any) -> int:
-    """Of a tensor, or of all in a list of them, or in a list of lists."""
+    """Returns the bytes of a tensor, or of all tensors in a (nested) list."""
     if isinstance(value, list | tuple):
         return sum(tensor_bytes(item) for item in value)
     return int(getattr(value, "nbytes", 0))

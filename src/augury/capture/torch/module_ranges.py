@@ -1,7 +1,7 @@
-"""Which module is at work: profiler ranges around forward calls.
+"""Profiler ranges around the forward calls of modules, in the detailed window.
 
-Only in the detailed window. Hooks are set on each module rather than on all of torch's: compiled
-modules warn of global hooks, and their insides are left alone, for hooks there would be compiled.
+Hooks are set on each module rather than globally, because compiled modules warn about global hooks.
+The insides of compiled modules get no hooks, because these would be compiled too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MODULE_RANGE = "augury.module: "
 
 
 class ModuleRanges:
-    """From ``start`` to ``stop`` every forward call is a range named after its module."""
+    """Between ``start`` and ``stop``, every forward call is a range named after its module."""
 
     def __init__(self) -> None:
         self._hooks: list[Any] = []
@@ -44,7 +44,7 @@ class ModuleRanges:
         self._hooks.clear()
 
     def current(self) -> str:
-        """The path of the innermost module at work on this thread, empty outside of all."""
+        """Returns the path of the innermost module that runs on this thread; empty if none."""
         ranges = self._ranges()
         return ranges[-1][0] if ranges else ""
 
@@ -60,7 +60,7 @@ class ModuleRanges:
 
         def enter(_module: Module, _inputs: Any) -> None:
             if is_compiling():
-                return  # else it would become part of what is compiled
+                return  # otherwise it would be compiled into the module
             with suppress(Exception):
                 opened = record_function(MODULE_RANGE + path)
                 opened.__enter__()

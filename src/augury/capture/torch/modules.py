@@ -1,8 +1,8 @@
-"""The modules that are trained, and what they and their parameters are called.
+"""The trained modules of the process, and names for them and their parameters.
 
-Found among all live objects, so that nothing of torch has to be replaced beforehand: those above
-a parameter of an optimizer, and every DistributedDataParallel. (What a program puts out of the
-garbage collector's sight by ``gc.freeze`` is not found.)
+Modules are found among all live objects, so that nothing of torch has to be replaced beforehand:
+those that contain a parameter of an optimizer, and every DistributedDataParallel. Objects that a
+program hides from the garbage collector with ``gc.freeze`` are not found.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from torch.nn.parallel import DistributedDataParallel
     from torch.optim import Optimizer
 
-# Wrappers in the midst of a path, which the program's author did not write.
+# Path components that wrappers insert.
 _WRAPPERS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
 
 
 @dataclass(slots=True)
 class TrainedModules:
-    """Names by the objects' ``id``: valid while the modules live."""
+    """Parameters are identified by ``id``, which is valid while the modules exist."""
 
     modules: dict[str, Module] = field(default_factory=dict)
     name_of_parameter: dict[int, str] = field(default_factory=dict)
     ddp: list[DistributedDataParallel] = field(default_factory=list)
     compiled: list[Any] = field(default_factory=list)
-    """What ``torch.compile`` made of modules: wrappers around them."""
+    """Wrappers that ``torch.compile`` put around modules."""
 
     @property
     def class_names(self) -> dict[str, str]:
@@ -42,7 +42,7 @@ def find_modules(optimizers: Sequence[Optimizer]) -> TrainedModules:
     from torch.nn import Module
     from torch.nn.parallel import DistributedDataParallel
 
-    # By type: asking an instance may run code of the program's.
+    # By type, because asking an instance may run code of the program.
     everything = [thing for thing in gc.get_objects() if issubclass(type(thing), Module)]
     found = TrainedModules(
         ddp=[module for module in everything if issubclass(type(module), DistributedDataParallel)],
@@ -53,11 +53,11 @@ def find_modules(optimizers: Sequence[Optimizer]) -> TrainedModules:
     owners = [
         module
         for module in everything
-        if "_parameters" in vars(module)  # else its making failed
+        if "_parameters" in vars(module)  # absent if its constructor failed
         and any(id(parameter) in trained for parameter in module._parameters.values())
     ]
     roots = [unwrapped(root) for root in _topmost([*found.ddp, *owners], everything)]
-    # In the optimizers' order, which all ranks share; live objects have none to rely on.
+    # In the order of the optimizers, which all ranks share; live objects have no stable order.
     roots.sort(
         key=lambda root: min(
             (trained.get(id(p), len(trained)) for p in root.parameters()), default=0
@@ -101,7 +101,7 @@ def unwrapped(module: Module) -> Module:
 
 
 def class_name(module: Module) -> str:
-    """As its author named it: FSDP2 derives a class of its own from a module's."""
+    """Returns the name that the author gave: FSDP2 replaces a module's class by a derived one."""
     sharding = sys.modules.get("torch.distributed.fsdp")
     sharded = getattr(sharding, "FSDPModule", None)
     kind = type(module)
@@ -111,15 +111,15 @@ def class_name(module: Module) -> str:
 
 
 def is_compiled_wrapper(module: Any) -> bool:
-    """What ``torch.compile`` makes of a module. Does not import the compiler."""
+    """Whether ``torch.compile`` made this wrapper. Does not import the compiler."""
     compiler = sys.modules.get("torch._dynamo.eval_frame")
     return compiler is not None and issubclass(type(module), compiler.OptimizedModule)
 
 
 def _name(roots: list[Module], found: TrainedModules) -> None:
-    """The root goes by its class; what is below it has its path, behind the root's name where
-    there are several roots."""
-    # Two wrappers of the same module lead to one root.
+    """Names a root by its class and all modules below it by their paths; the root's name is a
+    prefix of these where there are several roots."""
+    # Two wrappers of one module share a root.
     roots = list({id(root): root for root in roots}.values())
     classes: Counter[str] = Counter()
     for root in roots:

@@ -1,7 +1,8 @@
-"""One window of steps under torch's profiler, and the trace of it.
+"""torch's profiler for one window of steps, and the export of its trace.
 
-Light: only what is cheap and tells how a step's time passes (collectives, backward nodes, the
-optimizer, data loading). Detail: every operation with shapes, in steps not timed.
+A light window records only cheap events that show how a step's time passes (collectives, backward
+nodes, the optimizer, data loading). A detailed window records every operation with its shapes; its
+steps are not used for timing.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ if TYPE_CHECKING:
     from torch.profiler import profile
 
 
-MOST_WAIT_S = 0.1
-"""For threads that are about to end their ranges, when a window closes."""
+MAX_WAIT_S = 0.1
+"""Longest wait for threads that are about to end their ranges when a window closes."""
 
 
 class ProfilerBusyError(RuntimeError):
-    """The program profiles itself."""
+    """The program runs a profiler of its own."""
 
 
-class TorchWindow:
-    """Open from the moment it is made. ``on_rival`` is called when the program starts a profiler
-    of its own, which is to have its way: there can be only one."""
+class TorchProfiler:
+    """Runs from the moment it is made. ``on_rival`` is called when the program starts a profiler of
+    its own, which takes precedence: only one can run."""
 
     def __init__(self, mode: Mode, on_rival: Callable[[], None]) -> None:
         import torch
@@ -43,8 +44,8 @@ class TorchWindow:
         if torch.cuda.is_available():
             activities.append(ProfilerActivity.CUDA)
         detail = mode == "detail"
-        # Shapes tell which of two communications on two threads is which. Without its memory
-        # events: torch complains of them on the job's stderr.
+        # Shapes distinguish concurrent communication on two threads. Memory events are left out,
+        # because torch warns about them on the job's stderr.
         self._profile: profile = profile(activities=activities, record_shapes=True)
         if detail:
             self._profile.start()
@@ -59,17 +60,17 @@ class TorchWindow:
         self._profile.stop()
 
     def ranges_open_since(self, ns: int) -> list[str]:
-        """Names of ranges that had begun before then and had not ended when the profiler stopped:
-        torch has them all end at that same moment."""
-        with suppress(Exception):  # not every torch tells
+        """Returns names of ranges that began before ``ns`` and had not ended when the profiler
+        stopped: torch gives all of these the same end."""
+        with suppress(Exception):  # some versions of torch do not provide this
             events = self._profile.profiler.kineto_results.events()
             stopped_ns = max((event.end_ns() for event in events), default=0)
             return [e.name() for e in events if e.end_ns() == stopped_ns and e.start_ns() < ns]
         return []
 
     def export(self, path: Path) -> None:
-        """Whole or not at all. Compressed here: torch would do so line by line, which takes most
-        of the time that a window costs."""
+        """Writes a complete file or none. It is compressed here: torch compresses line by line,
+        which takes most of the time of closing a window."""
         plain = path.with_name(f".{path.name}.plain")
         partial = path.with_name(f".{path.name}")
         try:
@@ -79,19 +80,19 @@ class TorchWindow:
         finally:
             for left in (plain, plain.with_name(f"{plain.name}.tmp"), partial):
                 with suppress(OSError):
-                    # Torch keeps a file open that it could not finish: removed, it would still
-                    # take the space that the record needs.
+                    # torch keeps an unfinished file open, which would still occupy the space that
+                    # the record needs after its removal.
                     os.truncate(left, 0)
                     left.unlink()
 
 
 def _let_threads_finish() -> None:
-    """Wait until no other thread of this process is runnable, within bounds.
+    """Waits until no other thread of this process is runnable, at most ``MAX_WAIT_S``.
 
-    A thread of gloo reports its result first and ends its profiler range after that. On a busy
+    A thread of gloo reports its result first and ends its profiler range afterwards. On a busy
     machine it may lose its core in between, for longer than a short step takes.
     """
-    deadline = time.monotonic() + MOST_WAIT_S
+    deadline = time.monotonic() + MAX_WAIT_S
     own = str(threading.get_native_id())
     while time.monotonic() < deadline:
         if not any(_is_runnable(task) for task in _tasks() if task != own):
@@ -114,7 +115,7 @@ def _is_runnable(task: str) -> bool:
 
 @contextmanager
 def _cheap_scopes_only() -> Iterator[None]:
-    """The public profiler always records every operator; what it calls can be told not to."""
+    """Restricts the scopes of the profiler: its public interface always records all operators."""
     from torch.autograd import profiler
 
     enable = getattr(profiler, "_enable_profiler", None)
@@ -126,7 +127,7 @@ def _cheap_scopes_only() -> Iterator[None]:
     def enable_some(config: Any, activities: Any) -> None:
         try:
             enable(config, activities, scopes)
-        except TypeError:  # a torch that knows no scopes here
+        except TypeError:  # a version of torch without scopes
             enable(config, activities)
 
     profiler._enable_profiler = enable_some
@@ -146,7 +147,7 @@ def _cheap_scopes() -> set[Any] | None:
 
 
 def _watch_for_rivals(on_rival: Callable[[], None]) -> Callable[[], None]:
-    """Every profiler of torch passes here before it starts. Gives what ends the watch."""
+    """Calls ``on_rival`` before any profiler of torch starts. Returns a function that ends this."""
     from torch.autograd.profiler import profile
 
     prepare = profile._prepare_trace

@@ -1,67 +1,68 @@
-"""Facts of the job that torch knows: process groups, DDP's buckets, modules, memory."""
+"""Finds the process groups, DDP buckets, modules and memory of a rank."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from augury.capture.torch.activations import SavedActivations
+from augury.capture.framework import FrameworkFacts
 from augury.capture.torch.ddp_buckets import ddp_facts
-from augury.capture.torch.memory import held_memory
+from augury.capture.torch.memory import SavedActivations, held_memory
 from augury.capture.torch.module_ranges import ModuleRanges
 from augury.capture.torch.modules import find_modules
 from augury.core.plan.plan_board import board
 from augury.core.plan.plan_status import MAX_REASON_CHARS
-
-MAX_REFUSALS = 100
+from augury.core.trace.rank_record import MAX_REFUSALS, Group, RecordedMemory
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
 
+_Fact = TypeVar("_Fact")
 
-def job_facts(optimizers: Sequence[Optimizer]) -> dict[str, Any]:
-    """What cannot be found out is left out."""
+
+def find_facts(optimizers: Sequence[Optimizer]) -> FrameworkFacts:
     trained = find_modules(optimizers)
     names = trained.name_of_parameter
-    asked: dict[str, Callable[[], Any]] = {
-        "groups": group_facts,
-        "modules": lambda: trained.class_names,
-        "ddp": lambda: [ddp_facts(model, names) for model in trained.ddp],
-        "memory": lambda: held_memory(optimizers, names),
-        "refusals": lambda: _refusals(trained.ddp, optimizers),
-    }
-    facts: dict[str, Any] = {}
-    for name, ask in asked.items():
-        with suppress(Exception):
-            facts[name] = ask()
-    return facts
+    return FrameworkFacts(
+        groups=_attempt(process_groups),
+        modules=_attempt(lambda: trained.class_names),
+        ddp=_attempt(lambda: [ddp_facts(model, names) for model in trained.ddp]),
+        memory=_attempt(lambda: held_memory(optimizers, names)),
+        refusals=_attempt(lambda: _refusals(trained.ddp, optimizers)),
+    )
+
+
+def _attempt(find: Callable[[], _Fact]) -> _Fact | None:
+    with suppress(Exception):
+        return find()
+    return None
 
 
 def _refusals(models: Sequence[Any], optimizers: Sequence[Optimizer]) -> list[str]:
-    """Why no plan would be followed here, as far as the runtime is at hand."""
-    asked = board.refusals(models, optimizers) if board.refusals is not None else []
-    return [reason[:MAX_REASON_CHARS] for reason in asked[:MAX_REFUSALS]]
+    """Returns why no plan would be followed here; empty where the runtime is not loaded."""
+    reasons = board.refusals(models, optimizers) if board.refusals is not None else []
+    return [reason[:MAX_REASON_CHARS] for reason in reasons[:MAX_REFUSALS]]
 
 
-def group_facts() -> list[dict[str, Any]]:
+def process_groups() -> list[Group]:
     from torch import distributed
 
     if not (distributed.is_available() and distributed.is_initialized()):
         return []
     return [
-        {
-            "name": name,
-            "ranks": distributed.get_process_group_ranks(group),
-            "backend": distributed.get_backend(group),
-        }
+        Group(
+            name=name,
+            ranks=distributed.get_process_group_ranks(group),
+            backend=distributed.get_backend(group),
+        )
         for group, name in distributed.distributed_c10d._world.pg_names.items()
     ]
 
 
 class DetailProbes:
-    """What the detailed window looks at besides the profiler: module ranges, and in its first
-    step what autograd saves."""
+    """Observations of the detailed window besides the profiler: module ranges and, in its first
+    step, the activations that autograd saves."""
 
     def __init__(self) -> None:
         self._ranges = ModuleRanges()
@@ -79,8 +80,8 @@ class DetailProbes:
         self._activations.stop()
         self._ranges.stop()
 
-    def memory(self) -> list[dict[str, Any]]:
+    def saved_memory(self) -> list[RecordedMemory]:
         return [
-            {"kind": "activation", "layer": layer, "size_bytes": size_bytes}
+            RecordedMemory(kind="activation", layer=layer, size_bytes=size_bytes)
             for layer, size_bytes in self._activations.by_layer().items()
         ]

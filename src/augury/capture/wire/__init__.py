@@ -1,1 +1,1 @@
-"""The wire recorder: preloading it, and packing its files."""
+"""The recorder of TCP traffic: preloading its library, and packing its files."""

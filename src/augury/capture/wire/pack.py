@@ -1,7 +1,7 @@
-"""What the wire recorder leaves, made small: the file of a process without its empty places.
+"""Packs the files of the wire recorder: compressed copies without unused rows.
 
-Only the standard library is used: this runs in the job's processes too. The layout is described
-in docs/wire.md.
+Only the standard library is used, because this also runs in the job's processes. docs/wire.md
+describes the layout.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
-from augury.capture.rank_record import rank_name
+from augury.capture.process_identity import rank_name
 
 PACKED = ".wire.gz"
 RAW = ".bin"
@@ -35,12 +35,14 @@ EVENT_BYTES = 64
 
 _HEADER = struct.Struct("<8s4I8Q2q2Q64s")
 _HEADER_BYTES = 4096
-_LIKE = (b"AUGWIRE1", 1, _HEADER_BYTES, CONNECTION_BYTES, EVENT_BYTES)
+_SIGNATURE = (b"AUGWIRE1", 1, _HEADER_BYTES, CONNECTION_BYTES, EVENT_BYTES)
 _ROWS_AT_ONCE = 1 << 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireHeader:
+    """Header of a process's file, field by field."""
+
     max_connections: int
     max_events: int
     num_connections: int
@@ -66,27 +68,27 @@ class WireHeader:
 
     def to_bytes(self) -> bytes:
         fields = (getattr(self, name) for name in WireHeader.__slots__)
-        return _HEADER.pack(*_LIKE, *fields).ljust(_HEADER_BYTES, b"\0")
+        return _HEADER.pack(*_SIGNATURE, *fields).ljust(_HEADER_BYTES, b"\0")
 
 
 def read_header(data: bytes) -> WireHeader:
-    """Of bytes that may be anything: a ValueError then."""
+    """Decodes the header. Raises a ValueError if the bytes are not a valid one."""
     if len(data) < _HEADER_BYTES:
-        raise ValueError("it is cut off")
-    told = _HEADER.unpack_from(data)
-    if told[:5] != _LIKE:
-        raise ValueError("it is no record of the wire")
-    header = WireHeader(**dict(zip(WireHeader.__slots__, told[5:], strict=True)))
+        raise ValueError("the file is truncated")
+    values = _HEADER.unpack_from(data)
+    if values[:5] != _SIGNATURE:
+        raise ValueError("the file is not a record of TCP traffic")
+    header = WireHeader(**dict(zip(WireHeader.__slots__, values[5:], strict=True)))
     if header.max_connections > MAX_CONNECTIONS or header.max_events > MAX_EVENTS:
-        raise ValueError("it is too large")
+        raise ValueError("the file is too large")
     counts = (header.num_events, header.connections_lost, header.calls_not_kept)
     if header.num_connections > header.max_connections or max(counts) > MAX_COUNT:
-        raise ValueError("it contradicts itself")
+        raise ValueError("the header contradicts itself")
     return header
 
 
 def wire_header_of(path: Path) -> WireHeader:
-    """Of a file as it was written or packed."""
+    """Reads the header of a raw or packed file."""
     with path.open("rb") as file:
         if not path.name.endswith(PACKED):
             return read_header(file.read(_HEADER_BYTES))
@@ -95,8 +97,8 @@ def wire_header_of(path: Path) -> WireHeader:
 
 
 def pack_wire(path: Path) -> Path:
-    """Beside it, whole or not at all. The process may still go on writing: rows that change
-    meanwhile are left out, as not whole."""
+    """Writes a complete packed copy next to the file, or none. The process may still be writing:
+    rows that change meanwhile are left out as incomplete."""
     packed = path.with_name(path.name.removesuffix(RAW) + PACKED)
     partial = path.with_name(f".{packed.name}.{os.getpid()}.partial")
     try:
@@ -117,7 +119,7 @@ def pack_wire(path: Path) -> Path:
 def _packed(data: mmap.mmap) -> Iterator[bytes]:
     header = read_header(data[:_HEADER_BYTES])
     if len(data) < header.num_bytes:
-        raise ValueError("it is cut off")
+        raise ValueError("the file is truncated")
     first_event = header.num_bytes - header.max_events * EVENT_BYTES
     runs = list(_whole_runs(data, first_event, header))
     num_whole = sum(count for _, _, count in runs)
@@ -129,14 +131,14 @@ def _packed(data: mmap.mmap) -> Iterator[bytes]:
         rows = data[at : at + count * EVENT_BYTES]
         if _numbers(rows) == list(range(number, number + count)) == _numbers_at(data, at, count):
             yield rows
-        else:  # written over between the two looks
+        else:  # overwritten between the two reads
             yield bytes(count * EVENT_BYTES)
 
 
 def _whole_runs(
     data: mmap.mmap, first_event: int, header: WireHeader
 ) -> Iterator[tuple[int, int, int]]:
-    """Slot, number and count of rows side by side that are whole, in the order of numbers."""
+    """Yields slot, number and count of consecutive complete rows, in the order of numbers."""
     event = max(0, header.num_events - header.max_events)
     while event < header.num_events:
         slot = event % header.max_events
@@ -161,17 +163,17 @@ def _numbers(rows: bytes) -> list[int]:
 
 
 def pack_own(folder: Path) -> None:
-    """Of this process, which goes on."""
+    """Packs the file of this process, which continues to write."""
     for path in folder.glob(f"*.wire-{os.getpid()}-*{RAW}"):
         if _is_of_this_host(path):
             pack_wire(path)
 
 
 def pack_left(folder: Path, *, rank: int | None = None) -> None:
-    """Of processes that have ended on this host, or only those of a rank; this process, if it is
-    recorded, is as good as ended. What was packed goes. What cannot be packed stays as it is."""
-    who = "*" if rank is None else rank_name(rank)
-    for path in sorted(folder.glob(f"{who}.wire-*{RAW}")):
+    """Packs the files of ended processes of this host, or only those of a rank, and removes the
+    raw files. This process counts as ended. Files that cannot be packed stay."""
+    prefix = "*" if rank is None else rank_name(rank)
+    for path in sorted(folder.glob(f"{prefix}.wire-*{RAW}")):
         with suppress(OSError, ValueError):
             if _is_of_this_host(path) and not _is_written_by_another(path):
                 pack_wire(path)
@@ -179,7 +181,7 @@ def pack_left(folder: Path, *, rank: int | None = None) -> None:
 
 
 def drop_former(folder: Path, rank: int) -> None:
-    """Of processes that were this rank before it was started again."""
+    """Removes the files of processes that were this rank before its restart."""
     for path in folder.glob(f"{rank_name(rank)}.wire-*"):
         name = NAME.fullmatch(path.name)
         if name is not None and not Path("/proc", name["pid"]).exists():

@@ -1,5 +1,4 @@
-"""The wire recorder, seen from Python: where its library lies, how processes come to have it, and
-when it keeps what it sees. The library itself is ``native/wire.c``."""
+"""Preloads the library that records TCP traffic (``native/wire.c``), and switches it on and off."""
 
 from __future__ import annotations
 
@@ -14,44 +13,43 @@ from augury.core.errors import UsageError
 
 LIBRARY = "libaugury_wire.so"
 LIBRARY_VARIABLE = "AUGURY_WIRE_LIBRARY"
-"""Names another one than that of the package."""
+"""Variable that names another library than that of the package."""
 FOLDER_VARIABLE = "AUGURY_WIRE"
 EVENTS_VARIABLE = "AUGURY_WIRE_EVENTS"
 MAX_FOLDER_BYTES = 511
-"""Longer ones find no place in the library."""
+"""Longest folder name that fits into the library's buffer."""
 
 
 def wire_library() -> Path:
-    """A UsageError says why there is none."""
+    """Returns the path of the library. Raises a UsageError that says why there is none."""
     if sys.platform != "linux" or not _is_glibc():
         raise UsageError(
-            "--wire needs Linux with glibc", remedy="record without --wire, or on such a host"
+            "--wire needs Linux with glibc", remedy="record without --wire, or on another host"
         )
     named = os.environ.get(LIBRARY_VARIABLE)
     places = [Path(named).absolute()] if named else [folder / LIBRARY for folder in _folders()]
     found = next((place for place in places if place.is_file()), None)
     if found is None:
         raise UsageError(
-            f"the wire recorder is not there: {places[0]}",
+            f"the library of the wire recorder does not exist: {places[0]}",
             remedy=f"check {LIBRARY_VARIABLE}"
             if named
-            else "install Augury again where a C compiler is found",
+            else "install Augury again on a host with a C compiler",
         )
     if any(separator in str(found) for separator in " :"):
         raise UsageError(
-            f"LD_PRELOAD cannot name {str(found)!r}: a space or a colon divides names there",
-            remedy=f"copy it elsewhere and let {LIBRARY_VARIABLE} name the copy",
+            f"LD_PRELOAD cannot name {str(found)!r}: spaces and colons separate its names",
+            remedy=f"copy it to another folder and set {LIBRARY_VARIABLE} to the copy",
         )
     return found
 
 
 def wire_environment(settings: Settings) -> dict[str, str]:
-    """What has the processes of a job recorded, down to the last one; empty if that was not
-    asked for."""
+    """Returns the variables that have all processes of a job recorded; empty without ``wire``."""
     if not settings.wire:
         return {}
     if len(os.fsencode(settings.out)) > MAX_FOLDER_BYTES:
-        raise UsageError(f"{settings.out} is too long a name for --wire", remedy="give another")
+        raise UsageError(f"{settings.out} is too long for --wire", remedy="give another --out")
     library = str(wire_library())
     others = [name for name in os.environ.get("LD_PRELOAD", "").split(":") if name != library]
     return {
@@ -62,7 +60,7 @@ def wire_environment(settings: Settings) -> dict[str, str]:
 
 
 def is_wired() -> bool:
-    """Whether this process has the library."""
+    """Whether the library is loaded in this process."""
     try:
         return hasattr(ctypes.CDLL(None), "augury_wire_keep")
     except OSError:
@@ -70,20 +68,20 @@ def is_wired() -> bool:
 
 
 def keep_wire(is_kept: bool) -> None:
-    """Calls are noted from now on, or only counted; nothing happens where there is no recorder."""
+    """Has calls recorded from now on, or only counted. Does nothing without the library."""
     keep = getattr(ctypes.CDLL(None), "augury_wire_keep", None)
     if keep is not None:
         keep(ctypes.c_int(is_kept))
 
 
 def become_wired(settings: Settings) -> None:
-    """Starts the program of this very process again, with the library in it. Returns if there is
-    nothing to do, or if it was of no use."""
+    """Restarts the program of this process with the library preloaded. Returns if that is not
+    necessary, or if an earlier restart did not load it."""
     environment = wire_environment(settings)
     if not environment or is_wired():
         return
     if os.environ.get(FOLDER_VARIABLE) == settings.out or not sys.executable:
-        print("augury: the wire recorder does not come with this process", file=sys.stderr)
+        print("augury: the wire recorder cannot be loaded into this process", file=sys.stderr)
         return
     sys.stdout.flush()
     sys.stderr.flush()
@@ -98,7 +96,7 @@ def _is_glibc() -> bool:
 
 
 def _folders() -> list[Path]:
-    """The package's; and that of what was compiled with it, which lies apart from it where the
+    """Returns the folder of the package and that of its compiled parts, which differ where the
     package is used from its sources."""
     folders = [Path(__file__).parents[2]]
     native = importlib.util.find_spec("augury._native")

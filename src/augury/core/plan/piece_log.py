@@ -8,7 +8,7 @@ rank's record.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Protocol
 
 import msgspec
 
@@ -93,17 +93,15 @@ class PieceNotes:
         self._steps = [step for step in self._steps if not begin_ns <= step[0] < end_ns]
         self._num_logged = sum(len(self._orders[order]) for _, order, _ in self._steps)
 
-    def told(self) -> dict[str, Any] | None:
+    def told(self) -> PieceLog | None:
         """Returns the log as the record stores it; None where no plan was followed."""
         if not self.groups:
             return None
-        log = PieceLog(
+        return PieceLog(
             groups=self.groups,
             orders=[[*order] for order in self._orders],
             steps=[_told(*step) for step in self._steps],
         )
-        found: dict[str, Any] = msgspec.to_builtins(log)
-        return found
 
 
 def _told(start_ns: int, order: int, timed: TimedPieces) -> SwappedStep:

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from augury.core.trace.rank_record import Handshake
 from augury.core.trace.trace import Clock
-from augury.ingest.formats.rank_record import Handshake
 
 Ends = Mapping[tuple[int, int], int]
 """End of each collective, by (group, sequence), on a rank's own clock."""

@@ -16,9 +16,9 @@ import numpy as np
 from augury.core.columns import I8
 from augury.core.errors import InputError
 from augury.core.ledger import Ledger, Severity
+from augury.core.trace.rank_record import Handshake
 from augury.core.trace.trace import Clock
 from augury.ingest.clocks.clock_fits import Ends, from_collectives, from_handshakes
-from augury.ingest.formats.rank_record import Handshake
 
 Source = Literal["auto", "handshake", "collectives", "wire"]
 SOURCES: tuple[Source, ...] = ("handshake", "wire", "collectives")

@@ -13,8 +13,8 @@ from itertools import islice
 
 from augury.core.enums import OpKind
 from augury.core.ledger import Ledger, Severity
+from augury.core.trace.rank_record import RankRecord, RecordedCall, RecordedDdp
 from augury.ingest.collectives.rank_collectives import MAX_SIZE_BYTES, Collective
-from augury.ingest.formats.rank_record import RankRecord, RecordedCall, RecordedDdp
 from augury.ingest.vocabulary.torch import collective_kind
 
 PIECES = "pieces of a plan"

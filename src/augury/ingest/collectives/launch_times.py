@@ -13,9 +13,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from augury.core.enums import OpKind
+from augury.core.trace.rank_record import RecordedDdp
 from augury.ingest.collectives.rank_collectives import Collective, num_elements
 from augury.ingest.formats.kineto import KinetoTrace
-from augury.ingest.formats.rank_record import RecordedDdp
 from augury.ingest.vocabulary.torch import ACCUMULATE, COLLECTIVE_LAUNCH, collective_kind
 
 

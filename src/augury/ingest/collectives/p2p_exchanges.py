@@ -15,10 +15,10 @@ from augury.core.enums import OpKind, StreamKind
 from augury.core.graph.graph import NONE
 from augury.core.ledger import Ledger
 from augury.core.plan.piece_log import UNSEEN, SwappedStep
+from augury.core.trace.rank_record import RankRecord, RecordedCall
 from augury.core.trace.trace import Clock
 from augury.ingest.clocks.rank_clocks import to_common
 from augury.ingest.collectives.calls import PIECES
-from augury.ingest.formats.rank_record import RankRecord, RecordedCall
 from augury.ingest.rank.steps import step_at
 from augury.ingest.trace_builder import MutableEvents, TraceBuilder
 

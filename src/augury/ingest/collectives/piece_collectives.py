@@ -15,8 +15,8 @@ from itertools import pairwise
 import numpy as np
 
 from augury.core.enums import OpKind
+from augury.core.trace.rank_record import RankRecord, RecordedCall
 from augury.ingest.collectives.rank_collectives import Collective
-from augury.ingest.formats.rank_record import RankRecord, RecordedCall
 from augury.ingest.vocabulary.torch import collective_kind
 
 BLOCKED_NS = 20_000

@@ -9,8 +9,8 @@ import msgspec
 
 from augury.core.enums import OpKind
 from augury.core.graph.graph import NONE
+from augury.core.trace.rank_record import RecordedCall
 from augury.ingest.formats.kineto import KERNEL_CATEGORY, Args, KinetoTrace
-from augury.ingest.formats.rank_record import RecordedCall
 from augury.ingest.trace_builder import MutableEvents
 from augury.ingest.vocabulary.torch import (
     GLOO,

@@ -17,6 +17,7 @@ from augury.core.enums import OpKind, Phase, StreamKind
 from augury.core.errors import InputError
 from augury.core.graph.graph import NONE
 from augury.core.ledger import Ledger, Severity
+from augury.core.trace.rank_record import RankRecord, RecordedCall, RecordedWindow
 from augury.ingest.collectives.calls import (
     in_order_of_calls,
     match_buckets,
@@ -39,7 +40,6 @@ from augury.ingest.collectives.piece_collectives import (
 )
 from augury.ingest.collectives.rank_collectives import MAX_SIZE_BYTES, Collective
 from augury.ingest.formats.kineto import KinetoTrace, read_kineto
-from augury.ingest.formats.rank_record import RankRecord, RecordedCall, RecordedWindow
 from augury.ingest.rank.kineto_rank import KinetoRank, read_kineto_rank
 from augury.ingest.rank.phases_and_layers import backward_nodes
 from augury.ingest.rank.steps import step_at, window_closed_ns, window_steps

@@ -10,12 +10,12 @@ from augury.core.columns import I4, I8, U1
 from augury.core.enums import StepState
 from augury.core.graph.graph import NONE
 from augury.core.ledger import Ledger
+from augury.core.trace.rank_record import RankRecord, RecordedWindow
 from augury.core.trace.step_states import step_starts as starts_of
 from augury.core.trace.step_states import step_states
 from augury.core.trace.trace import Clock, Steps
 from augury.ingest.clocks.rank_clocks import to_common
 from augury.ingest.formats.kineto import KinetoTrace
-from augury.ingest.formats.rank_record import RankRecord, RecordedWindow
 from augury.ingest.vocabulary.torch import GLOO, OPTIMIZER_STEP, PROFILER_STEP, profiler_step
 
 AnnotatedStep = tuple[int, int, int, StepState]

@@ -1,14 +1,14 @@
-"""The probe of the machine's speed: seldom, short, and never too many of them."""
+"""The probe of the machine's speed: rare, short, and limited in number."""
 
 from __future__ import annotations
 
 import pytest
 
-from augury.capture import speed_probe
-from augury.capture.speed_probe import MAX_PROBES, SpeedProbe
+from augury.capture import step_log
+from augury.capture.step_log import MAX_PROBES, SpeedProbe
 
 
-def test_it_measures_when_that_is_due_and_not_before() -> None:
+def test_a_probe_measures_only_when_it_is_due() -> None:
     probe = SpeedProbe()
     for step in range(1, 2000):
         probe.probe(step)
@@ -19,11 +19,11 @@ def test_it_measures_when_that_is_due_and_not_before() -> None:
 
 def test_long_jobs_are_probed_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     now_ns = [10**9]
-    monkeypatch.setattr(speed_probe.time, "monotonic_ns", lambda: now_ns[0])
-    monkeypatch.setattr(speed_probe, "COPY_BYTES", 1 << 10)
+    monkeypatch.setattr(step_log.time, "monotonic_ns", lambda: now_ns[0])
+    monkeypatch.setattr(step_log, "COPY_BYTES", 1 << 10)
     probe = SpeedProbe()
     for step in range(1, 3 * MAX_PROBES):
-        now_ns[0] += speed_probe.EVERY_NS
+        now_ns[0] += step_log.EVERY_NS
         probe.probe(step)
     assert MAX_PROBES // 2 <= len(probe.probes) <= MAX_PROBES
     steps = [step for step, _ in probe.probes]
