@@ -16,7 +16,8 @@ from augury.core.errors import GateError
 
 def diff(
     before: Annotated[
-        Path, typer.Argument(metavar="BEFORE", help="A recorded run's folder, or one of several.")
+        Path,
+        typer.Argument(metavar="BEFORE", help="A run's folder, or a folder of repeated runs."),
     ],
     after: Annotated[
         Path, typer.Argument(metavar="AFTER", help="The same job, recorded with the change.")
@@ -24,11 +25,11 @@ def diff(
     *,
     plan: Annotated[
         Path | None,
-        typer.Option(metavar="PLAN", help="What was predicted: the plan that AFTER followed."),
+        typer.Option(metavar="PLAN", help="The plan that AFTER followed, with its prediction."),
     ] = None,
     require_gain: Annotated[
         float | None,
-        typer.Option(metavar="PCT", help="Exit with 5 where the gain is less than this."),
+        typer.Option(metavar="PCT", help="Exit with code 5 if the gain is smaller."),
     ] = None,
     json: Json = False,
 ) -> None:

@@ -20,33 +20,33 @@ def schedule(
         Path,
         typer.Argument(
             metavar="RUN|GRAPH|PROBLEM.json",
-            help="A recorded run's folder, a graph (.augury), or a problem.",
+            help="A recorded run's folder, a graph (.augury), or a scheduling problem.",
         ),
     ],
     *,
     policy: Annotated[
-        str, typer.Option(metavar="NAMES", help="all, or some of them: ddp,prophet,augury.")
+        str, typer.Option(metavar="NAMES", help="all, or a list: ddp,prophet,augury.")
     ] = "all",
     bandwidth: Bandwidth = None,
     latency: Latency = None,
     out: Annotated[
         Path | None,
-        typer.Option("-o", "--out", metavar="PLAN.json", help="Write the best as a plan."),
+        typer.Option("-o", "--out", metavar="PLAN.json", help="Write the best order as a plan."),
     ] = None,
     low_risk: Annotated[
         bool,
-        typer.Option("--low-risk", help="Only what stock DDP does with a list of bucket sizes."),
+        typer.Option("--low-risk", help="Only orders that stock DDP can follow with bucket sizes."),
     ] = False,
     plot: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE.svg",
-            help="Draw bytes released and arrived; of one policy, its pieces.",
+            help="Draw released and arrived bytes; for one policy, its pieces.",
         ),
     ] = None,
     problem: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.json", help="Write the problem, to be asked about again."),
+        typer.Option(metavar="FILE.json", help="Write the problem, which can replace RUN."),
     ] = None,
     force: Force = False,
     max_bytes: MaxBytes = None,

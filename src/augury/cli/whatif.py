@@ -23,45 +23,43 @@ def whatif(
     bandwidth: Bandwidth = None,
     latency: Latency = None,
     ranks: Annotated[
-        int | None, typer.Option(min=1, help="So many ranks, each with the batch it has.")
+        int | None, typer.Option(min=1, help="Number of ranks, each with the recorded batch.")
     ] = None,
     bucket_mb: Annotated[
         str | None,
-        typer.Option(metavar="MIB", help="DDP's buckets: one cap, or one after the other: 1,5,25."),
+        typer.Option(metavar="MIB", help="Sizes of DDP's buckets: one for all, or a list: 1,5,25."),
     ] = None,
     compute_scale: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="FACTOR", help="Compute takes so much longer: 1.5, or 1:1.5 (rank 1)."
-        ),
+        typer.Option(metavar="FACTOR", help="Factor on compute time: 1.5, or 1:1.5 for rank 1."),
     ] = None,
     no_straggler: Annotated[
-        bool, typer.Option("--no-straggler", help="All ranks as fast as the fastest.")
+        bool, typer.Option("--no-straggler", help="All ranks compute as fast as the fastest one.")
     ] = False,
     perfect_overlap: Annotated[
-        bool, typer.Option("--perfect-overlap", help="Nothing waits for communication.")
+        bool, typer.Option("--perfect-overlap", help="No operation waits for communication.")
     ] = False,
     fine: Annotated[
         bool,
-        typer.Option("--fine", help="With collectives as sends on links, from what --wire saw."),
+        typer.Option("--fine", help="Replay collectives as sends on links, as --wire saw them."),
     ] = False,
     link_bandwidth: Annotated[
         list[str] | None,
         typer.Option(
             metavar="RANK:RATE",
-            help="Of one rank's link: 1:0.5x, 1.out:0.5x, 1.in:10Gbit/s. Fine.",
+            help="Bandwidth of one link: 1:0.5x, 1.out:0.5x, 1.in:10Gbit/s (fine).",
         ),
     ] = None,
     algorithm: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="ring, tree or halving-doubling. Fine."),
+        typer.Option(metavar="NAME", help="All-reduces by ring, tree or halving-doubling (fine)."),
     ] = None,
     ring_order: Annotated[
-        str | None, typer.Option(metavar="RANKS", help="The ring's order: 0,2,1,3. Fine.")
+        str | None, typer.Option(metavar="RANKS", help="Order of the ring: 0,2,1,3 (fine).")
     ] = None,
     half_duplex: Annotated[
         bool,
-        typer.Option("--half-duplex", help="Links send or receive, not both at once. Fine."),
+        typer.Option("--half-duplex", help="Links send or receive, not both at once (fine)."),
     ] = False,
     engine: Engine = "auto",
     max_bytes: MaxBytes = None,

@@ -1,4 +1,4 @@
-"""The Comparison of two runs of one job, and of a run with what a Plan predicted of it."""
+"""The Comparison of two runs of one job, and of the second run with the prediction of a Plan."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from augury.core.plan.plan_status import TrialResult
 
 
 class ComputeChange(msgspec.Struct, frozen=True, kw_only=True):
-    """Compute of one class of operations, per step, which took longer or shorter than before by
-    more than chance explains."""
+    """Compute time per step of one kind of operation that changed by more than chance explains."""
 
     kind: str
     before_ns: int
@@ -19,27 +18,27 @@ class ComputeChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """``predicted_step_ns`` is what the Plan predicted as a share of its own baseline, taken of
-    what was measured before: another day's machine may be faster or slower altogether."""
+    """``predicted_step_ns`` is the Plan's predicted share of its own baseline, applied to the step
+    measured before: the whole machine may be faster or slower on another day."""
 
     before: MeasuredRun
     after: MeasuredRun
     gain_pct: float
     gain_interval_pct: tuple[float, float]
-    """90 %."""
+    """90 % interval."""
     gain_source: str = "steps"
-    """What the gain is counted from: ``steps``; ``undelayed``, steps without the time for which
+    """Measurement behind the gain: ``steps``; ``undelayed``, steps without the time for which
     training threads had no core, where other processes used the machine; ``trial``, blocks of
     stock and planned steps that alternated within the second run."""
     machine_change_pct: float | None = None
-    """What the same copy of memory took longer after than before: the machine itself was slower,
-    and the gain is counted as at equal speed. None: the runs do not say."""
+    """Change of the time of the same memory copy; positive: the machine was slower after. The gain
+    is corrected to equal speed. None where the runs do not say."""
     num_pairs: int = 1
-    """Runs before and after the change that alternated."""
+    """Number of pairs of alternating runs before and after the change."""
     compute_changes: list[ComputeChange] = []
     trial: TrialResult | None = None
     followed_from_step: int | None = None
-    """The step from which on the second run followed its plan; None: it does not say."""
+    """First step in which the second run followed its plan; None where it does not say."""
     policy: str | None = None
     predicted_step_ns: int | None = None
     predicted_interval_ns: tuple[int, int] | None = None
