@@ -12,10 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from augury.api import Run, open
+    from augury.api import Run, open, oracle
     from augury.capture.api import record
     from augury.core.enums import OpKind
     from augury.core.graph.builder import GraphBuilder
@@ -27,7 +24,6 @@ if TYPE_CHECKING:
     from augury.runtime.api import apply
 
     __version__: str
-    oracle: Callable[..., Any]
 
 __all__ = [
     "Graph",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from augury.core.errors import InputError
+from augury.report.answer import RunAnswer
 
 if TYPE_CHECKING:
     from augury.core.graph.graph import Graph
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from augury.predict.opened_run import OpenedRun
     from augury.predict.progress import Progress
     from augury.predict.schedule_assess import Assessment
+    from augury.report.oracle_result import OracleResult
     from augury.report.perfetto import Written
 
 PathLike = str | os.PathLike[str]
@@ -44,6 +44,15 @@ def open(
     if not source.path.exists():
         raise InputError(f"cannot read {source.path}: no such file", remedy="check the path")
     return Run(source)
+
+
+def oracle(model: Any, cluster: Any, **options: Any) -> OracleAnswer:
+    """Predicts time and memory of parallel strategies, as ``augury oracle`` does. Options are those
+    of ``augury.oracle.predict_strategies.predict_strategies``."""
+    from importlib import import_module
+
+    found = import_module("augury.oracle.predict_strategies")
+    return OracleAnswer(found.predict_strategies(model, cluster, **options))
 
 
 class Run:
@@ -192,42 +201,7 @@ class Run:
         return as_html(repr(self))
 
 
-class Answer(ABC):
-    """A result with representations for terminals, notebooks and JSON. Fields of the result can be
-    read from the answer: ``answer.predicted_step_ns``."""
-
-    result: Any
-
-    @abstractmethod
-    def render(self, file: TextIO) -> None:
-        """Writes the result as text."""
-
-    def to_json(self) -> str:
-        """The same document as ``--json`` of the verb."""
-        from augury.report.as_json import encode
-
-        return encode(self.result)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name == "result":
-            raise AttributeError(name)
-        return getattr(self.result, name)
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self.result.__struct_fields__})
-
-    def __str__(self) -> str:
-        file = io.StringIO()
-        self.render(file)
-        return file.getvalue()
-
-    def _repr_html_(self) -> str:
-        from augury.report.notebook import as_html
-
-        return as_html(str(self))
-
-
-class TimelineAnswer(Answer):
+class TimelineAnswer(RunAnswer):
     """An answer with a replayed timeline."""
 
     def __init__(
@@ -270,7 +244,7 @@ class WhatIfAnswer(TimelineAnswer):
         render_change(self.result, file, name=self.name)
 
 
-class ScheduleAnswer(Answer):
+class ScheduleAnswer(RunAnswer):
     """Communication policies on a run, with the best one as a plan."""
 
     result: ScheduleResult
@@ -301,14 +275,11 @@ class ScheduleAnswer(Answer):
 
     def save_plot(self, path: PathLike, *, force: bool = False) -> None:
         """Draws released and arrived bytes as SVG; for a single policy, its pieces."""
-        from augury.core.files import ensure_writable, new_file
         from augury.report.schedule_plot import pieces_svg, stepwise_svg
 
         result = self.result
-        ensure_writable(Path(path), force=force)
         drawn = pieces_svg(result, result.best) if self._is_single else stepwise_svg(result)
-        with new_file(Path(path), force=force) as file:
-            file.write(drawn.encode("utf-8"))
+        _write_text(drawn, path, force=force)
 
     def save_problem(self, path: PathLike, *, force: bool = False) -> None:
         """Writes the scheduling problem, which ``augury.open`` accepts."""
@@ -319,7 +290,7 @@ class ScheduleAnswer(Answer):
         save_problem(stated, Path(path), force=force)
 
 
-class DiffAnswer(Answer):
+class DiffAnswer(RunAnswer):
     """The comparison of two runs."""
 
     result: Comparison
@@ -338,6 +309,41 @@ class DiffAnswer(Answer):
         from augury.report.as_json import encode_document
 
         return encode_document(result=self.result)
+
+
+class OracleAnswer(RunAnswer):
+    """Time and memory of parallel strategies; ``prediction`` also has the graph of a single one."""
+
+    result: OracleResult
+
+    def __init__(self, prediction: Any) -> None:
+        self.prediction = prediction
+        self.result = prediction.result
+
+    def render(self, file: TextIO) -> None:
+        from augury.report.oracle import render_oracle
+
+        render_oracle(self.result, file)
+
+    def save_graph(self, path: PathLike, *, force: bool = False) -> None:
+        """Writes the graph of the only configuration."""
+        from augury.core.graph.graph_file import save_graph
+
+        save_graph(self.prediction.graph(), Path(path), force=force)
+
+    def save_plot(self, path: PathLike, *, force: bool = False) -> None:
+        """Plots time, efficiency and memory by strategy as SVG."""
+        from augury.report.oracle_plot import oracle_svg
+
+        _write_text(oracle_svg(self.result), path, force=force)
+
+
+def _write_text(text: str, path: PathLike, *, force: bool) -> None:
+    from augury.core.files import ensure_writable, new_file
+
+    ensure_writable(Path(path), force=force)
+    with new_file(Path(path), force=force) as file:
+        file.write(text.encode("utf-8"))
 
 
 def _write(

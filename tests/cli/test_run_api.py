@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import pickle
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import augury
-from augury.api import Answer
 from augury.core.errors import InputError, UsageError
 from augury.core.plan.plan_file import load_plan
 from augury.core.trace.trace_file import write_trace
+from augury.report.answer import RunAnswer
 from tests.build.recorded_runs import ddp_run
 from tests.cli.conftest import Runner
 from tests.report.conftest import HOSTILE_NAMES
@@ -34,7 +36,7 @@ def document(run: Runner, *words: str | Path) -> dict[str, Any]:
     return json.loads(run(*words, "--json").out)
 
 
-def answers(opened: augury.Run) -> list[Answer]:
+def answers(opened: augury.Run) -> list[RunAnswer]:
     return [
         opened.replay(),
         opened.whatif(bandwidth="2x"),
@@ -140,3 +142,13 @@ def test_errors_say_what_to_do(tmp_path: Path, folder: Path) -> None:
     augury.save(augury.open(folder).graph, tmp_path / "x.augury")
     with pytest.raises(UsageError, match="no wire record"):
         augury.open(tmp_path / "x.augury").replay(fine=True)
+
+
+def test_the_oracle_is_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    def predict_strategies(*args: Any, **options: Any) -> SimpleNamespace:
+        return SimpleNamespace(result=SimpleNamespace(asked=(args, options)))
+
+    module = SimpleNamespace(predict_strategies=predict_strategies)
+    monkeypatch.setitem(sys.modules, "augury.oracle.predict_strategies", module)
+    answer = augury.oracle("resnet50", "abci", devices="4:8")
+    assert answer.asked == (("resnet50", "abci"), {"devices": "4:8"})

@@ -2,7 +2,7 @@
 
 Two runs differ by more than the variation of their steps shows, since the machine is in another
 state. The level of a run is therefore a random effect. Its variance comes from the levels of
-batches of steps within the runs, and from the usual difference between runs on a quiet machine.
+segments within the runs, and from the usual difference between runs on a quiet machine.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _gain(
 
 
 def _settled(steps: TimedSteps) -> StepLevel:
-    """The level of a run without its first batch of steps, in which a job may warm up. Later
+    """The level of a run without its first segment, in which a job may warm up. Later
     variation is taken to occur between runs as well."""
     first, *others = stretches_of(steps.number)
     return level_of([steps.dur_ns[part] for part in others or [first]], winsorize=False)

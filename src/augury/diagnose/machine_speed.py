@@ -1,8 +1,8 @@
 """Corrects the steps of two runs to the same speed of the machine.
 
-Recorders time the same copy of memory now and then (``capture/speed_probe.py``). Batches of steps
-within the runs show how step times depend on the copy's time (analysis of covariance). Where the
-batches hardly differ, any dependence from none to proportional is possible, and the comparison is
+Recorders time the same copy of memory now and then (``capture/speed_probe.py``). Segments of
+the runs show how step times depend on the copy's time (analysis of covariance). Where the
+segments hardly differ, any dependence from none to proportional is possible, and the comparison is
 less certain accordingly.
 """
 
@@ -17,14 +17,14 @@ from augury.core.measured_step import stretches_of
 from augury.core.trace.trace import Trace
 
 MIN_PROBES = 8
-"""Minimum number of probes in a run; fewer do not resolve its batches."""
+"""Minimum number of probes in a run; fewer do not resolve its segments."""
 
 USUAL_SHARE, SHARE_ERROR = 0.5, 0.5
 """Prior of the dependence: relative change of steps per relative change of the copy, and its
 standard error."""
 
 _LEAST_SPREAD = 0.01
-"""Minimum standard deviation of batches that the speed of the machine does not explain."""
+"""Minimum standard deviation of segments that the speed of the machine does not explain."""
 
 Floats = NDArray[np.float64]
 
@@ -54,7 +54,7 @@ def at_equal_speed(
     runs: tuple[Trace, Trace], steps: tuple[TimedSteps, TimedSteps]
 ) -> EqualSpeed | None:
     """None where the runs have too few speed probes."""
-    speeds = [_by_batch(run, own) for run, own in zip(runs, steps, strict=True)]
+    speeds = [_by_segment(run, own) for run, own in zip(runs, steps, strict=True)]
     first, second = speeds
     if first is None or second is None:
         return None
@@ -71,8 +71,8 @@ def at_equal_speed(
     return EqualSpeed(before=before, after=after, error=share_error * abs(change), change=change)
 
 
-def _by_batch(run: Trace, steps: TimedSteps) -> Floats | None:
-    """Logarithms of the copy's time, one per batch of steps."""
+def _by_segment(run: Trace, steps: TimedSteps) -> Floats | None:
+    """Logarithms of the copy's time, one per segment."""
     probes = [probe for facts in run.ranks for probe in facts.speed if probe[1] > 0]
     if len(probes) < MIN_PROBES or not len(steps.number):
         return None
@@ -87,9 +87,9 @@ def _by_batch(run: Trace, steps: TimedSteps) -> Floats | None:
     return np.where(np.isnan(known), np.median(took), known)
 
 
-def _per_step(steps: TimedSteps, by_batch: Floats) -> Floats:
+def _per_step(steps: TimedSteps, by_segment: Floats) -> Floats:
     speed = np.empty(len(steps.number))
-    for part, value in zip(stretches_of(steps.number), by_batch, strict=True):
+    for part, value in zip(stretches_of(steps.number), by_segment, strict=True):
         speed[part] = value
     return speed
 
@@ -100,10 +100,10 @@ def _share_of(
     """Dependence of step times on the copy's time, with its standard error: a regression within
     both runs with a prior."""
     level, speed = [], []
-    for own, by_batch in zip(steps, speeds, strict=True):
+    for own, by_segment in zip(steps, speeds, strict=True):
         medians = [np.median(np.log(own.dur_ns[part])) for part in stretches_of(own.number)]
         level.append(np.array(medians) - np.mean(medians))
-        speed.append(by_batch - by_batch.mean())
+        speed.append(by_segment - by_segment.mean())
     y, x = np.concatenate(level), np.concatenate(speed)
     freedom = max(1, len(y) - 3)
     plain = float(x @ y / (x @ x)) if x @ x > 0 else 0.0

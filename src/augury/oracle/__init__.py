@@ -2,4 +2,4 @@
 
 from augury.core.callable_package import make_callable
 
-make_callable(__name__, "augury.oracle.ask:ask_oracle")
+make_callable(__name__, "augury.api:oracle")
