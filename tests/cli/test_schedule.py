@@ -16,10 +16,10 @@ from augury.core.graph.graph import Graph
 from augury.core.graph.graph_file import save_graph
 from augury.core.plan.plan import Mode, Order, communication_of
 from augury.core.plan.plan_file import load_plan
+from augury.core.results import schedule
 from augury.core.trace.trace_file import write_trace
 from augury.ingest.run_files import run_digest
-from augury.passes import communication_order
-from augury.report import schedule_result
+from augury.predict import schedule_case
 from augury.schedule.policies.registry import POLICIES
 from augury.schedule.problem_file import load_problem
 from tests.build.recorded_runs import ddp_run
@@ -85,9 +85,9 @@ def test_json_has_what_is_documented(run: Runner, folder: Path) -> None:
     documented = (Path(__file__).parents[2] / "docs/cli.md").read_text("utf-8")
     document = asked(run, folder, "--policy", "ddp,augury")
     for struct, shown in (
-        (schedule_result.ScheduleResult, document),
-        (schedule_result.PolicyResult, document["policies"][0]),
-        (schedule_result.PieceResult, document["pieces"][0]),
+        (schedule.ScheduleResult, document),
+        (schedule.PolicyResult, document["policies"][0]),
+        (schedule.PieceResult, document["pieces"][0]),
     ):
         for field in msgspec.structs.fields(struct):
             assert field.name in shown
@@ -153,13 +153,13 @@ def test_no_plan_is_written_where_none_can_pay(
 def test_a_policy_that_cannot_be_replayed_is_marked(
     run: Runner, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = communication_order.apply_order
+    whole = schedule_case.apply_order
 
     def broken(graph: Graph, costs: Any, problem: Any, order: Order, **options: Any) -> Graph:
         changed = whole(graph, costs, problem, order, **options)
         return crossed(["AB", "BA"]) if order.policy in ("p3", "prophet") else changed
 
-    monkeypatch.setattr(communication_order, "apply_order", broken)
+    monkeypatch.setattr(schedule_case, "apply_order", broken)
     document = asked(run, folder, "--policy", "ddp,p3,augury")
     trouble = {one["policy"]: one["trouble"] for one in document["policies"]}
     assert trouble["ddp"] is trouble["augury"] is None
@@ -182,7 +182,7 @@ def test_what_the_runtime_will_refuse_is_said(run: Runner, tmp_path: Path) -> No
     assert "run --plan` will not follow a plan in this job" in warning
     assert warning.endswith("it is compiled")
     shown = " ".join(run("schedule", folder, "--policy", "ddp,augury").out.split())
-    assert "warning: `augury run --plan` will not follow a plan" in shown
+    assert "warning `augury run --plan` will not follow a plan" in shown
     assert "it is compiled" in shown
 
 
@@ -228,7 +228,7 @@ def test_another_network(run: Runner, folder: Path) -> None:
     assert not fast["can_pay"]
     assert slow["measured_step_ns"] is None
     shown = run("schedule", folder, "--bandwidth", "50x", "--latency", "0.01x").out
-    assert "Scheduling cannot pay here" in shown
+    assert "Scheduling does not pay off here" in shown
 
 
 def test_graphs(run: Runner, folder: Path, tmp_path: Path) -> None:

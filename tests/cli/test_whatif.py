@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from augury.build.recorded.recorded_graph import build_recorded
-from augury.cli import changes
 from augury.core.graph.graph_file import save_graph
 from augury.core.trace.trace_file import write_trace
+from augury.predict import changes
 from tests.build.recorded_runs import ddp_run
 from tests.cli.conftest import Runner
 from tests.cli.test_main import one_message
@@ -120,10 +120,10 @@ def test_says_it_in_words(run: Runner, folder: Path) -> None:
     outcome = run("whatif", folder, "--bucket-mb", "1,5", "--latency", "50us")
     assert outcome.code == 0
     lines = outcome.out.splitlines()
-    assert lines[0] == "recorded  a step, if:"
+    assert lines[0] == "recorded  predicted step with"
     assert lines[1:3] == ["  buckets of 1.05 MB, 5.24 MB", "  latency +50us"]
-    assert [line.split()[0] for line in lines[3:7]] == ["before", "after", "gain", "then"]
-    assert "90 % sure of" in outcome.out
+    assert [line.split()[0] for line in lines[4:8]] == ["before", "after", "gain", "critical"]
+    assert "90 % interval" in outcome.out
     assert lines[-1] == f"next: augury replay {folder}"
 
 

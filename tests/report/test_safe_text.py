@@ -34,5 +34,13 @@ def test_towers_of_marks_are_broken_up() -> None:
     assert escape("e\u0301\u0302\u0303") == "e\u0301\u0302\\u0303"
 
 
-def test_both_ends_of_a_long_name_are_kept() -> None:
-    assert shorten("encoder.layer.11.attention", 16) == "encoder...ention"
+def test_module_paths_are_cut_at_a_separator() -> None:
+    assert shorten("encoder.layer.11.attention", 16) == "...11.attention"
+    assert shorten("encoder.layer.11.attention", 26) == "encoder.layer.11.attention"
+    assert shorten("/home/somebody/recordings/run-7", 20) == "...recordings/run-7"
+
+
+def test_other_names_are_cut_at_the_end() -> None:
+    assert shorten("void elementwise_kernel<4>(at::native)", 16) == "void elementw..."
+    assert shorten("averyveryverylongname", 10) == "averyve..."
+    assert shorten("module.a_single_name_that_is_long", 12) == "module.a_..."

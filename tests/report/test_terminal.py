@@ -6,9 +6,10 @@ import pytest
 from augury.build.synthetic.layers import ModelSize, conv_layers
 from augury.build.synthetic.training_run import SyntheticJob, synthesize
 from augury.core.cluster import Cluster, Link
+from augury.core.ledger import Ledger, Severity
 from augury.core.timeline import Timeline
+from augury.predict.summarize import summarize
 from augury.replay.run import replay
-from augury.report.summarize import summarize
 from augury.report.terminal import render
 
 
@@ -99,3 +100,16 @@ def test_a_thousand_ranks_fit_a_screen() -> None:
     assert "1,024 ranks" in text
     assert "left out" in text
     assert len(text.splitlines()) < 80
+
+
+def test_warnings_come_first_and_notes_last(straggling: Timeline) -> None:
+    ledger = Ledger()
+    ledger.note("odd-thing", "something is odd", count=3, remedy="mend it", example="this")
+    ledger.note("small-thing", "something is small", severity=Severity.INFO)
+    file = io.StringIO()
+    render(summarize(straggling, ledger=ledger), file, name="run.augury")
+    text = file.getvalue()
+    assert text.index("Warnings") < text.index("Where the time goes") < text.index("Notes")
+    assert "warning  odd-thing: something is odd (3 times)" in text
+    assert "         remedy: mend it" in text
+    assert text.index("Notes") < text.index("small-thing: something is small\n")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 
+import msgspec
 import pytest
 
+from augury.core.results.replay import WhatIfResult
 from augury.core.timeline import Timeline
-from augury.report.result import WhatIfResult
-from augury.report.summarize import summarize_change
+from augury.predict.prediction import predict_step
+from augury.predict.summarize import summarize_change
+from augury.report.phrases import counted, gain_words
 from augury.report.whatif import render_change
 from tests.report.conftest import HOSTILE_NAMES
 
@@ -16,9 +19,10 @@ from tests.report.conftest import HOSTILE_NAMES
 def change(
     timeline: Timeline, *changes: str, interval_ns: tuple[int, int] | None = None
 ) -> WhatIfResult:
-    return summarize_change(
-        timeline, baseline=timeline, changes=list(changes), interval_ns=interval_ns
+    prediction = msgspec.structs.replace(
+        predict_step(timeline, None, baseline_ns=timeline.step_ns), interval_ns=interval_ns
     )
+    return summarize_change(timeline, prediction, changes=list(changes))
 
 
 def told(result: WhatIfResult, name: str = "run") -> str:
@@ -32,18 +36,19 @@ def test_nothing_changed_gains_nothing(straggling: Timeline) -> None:
     assert result.baseline_step_ns == result.predicted_step_ns == straggling.step_ns
     assert result.gain_pct == 0
     lines = told(result).splitlines()
-    assert lines[:2] == ["run  a step, if:", "  nothing"]
-    assert lines[4].split() == ["gain", "+0.0", "%"]
+    assert lines[:2] == ["run  predicted step with", "  nothing"]
+    assert lines[5].split() == ["gain", "+0.0", "%"]
 
 
 def test_says_how_sure(straggling: Timeline) -> None:
-    assert "sure" not in told(change(straggling, "a"))
+    assert "interval" not in told(change(straggling, "a"))
     text = told(change(straggling, "a", interval_ns=(10_000_000, 30_000_000)))
-    assert "90 % sure of 10.0 ms to 30.0 ms" in text or "90 % sure of 10 ms to 30 ms" in text
+    assert "90 % interval 10 ms to 30 ms" in text
 
 
 def test_gain_is_counted_from_before(straggling: Timeline, one_link: Timeline) -> None:
-    result = summarize_change(one_link, baseline=straggling, changes=["a"], interval_ns=None)
+    prediction = predict_step(one_link, None, baseline_ns=straggling.step_ns)
+    result = summarize_change(one_link, prediction, changes=["a"])
     expected = 100 * (1 - one_link.step_ns / straggling.step_ns)
     assert result.gain_pct == pytest.approx(expected, abs=1e-3)
 
@@ -54,3 +59,15 @@ def test_hostile_names_are_shown_not_obeyed(hostile: Timeline, name: str) -> Non
     assert all(line.isprintable() for line in text.splitlines())
     assert "\x1b" not in text
     assert len(text) < 20_000
+
+
+def test_large_losses_are_factors() -> None:
+    assert gain_words(12) == "+12.0 %"
+    assert gain_words(-8.46) == "-8.5 %"
+    assert gain_words(-137.5) == "2.4x slower"
+
+
+def test_counts_have_their_number() -> None:
+    assert counted(1, "rank") == "1 rank"
+    assert counted(1200, "rank") == "1,200 ranks"
+    assert counted(2, "match", "matches") == "2 matches"

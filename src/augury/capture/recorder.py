@@ -33,6 +33,7 @@ from augury.capture.window_schedule import StepWindow, WindowSchedule, stride_fo
 from augury.capture.wire.pack import drop_former, pack_own
 from augury.capture.wire.preload import keep_wire
 from augury.core.plan.plan_board import board
+from augury.core.quiesce import quiesce
 
 _STRIDE_SERVICE = "windows/stride"
 

@@ -1,1 +1,1 @@
-"""What is wrong with a run, and what became of a change; runs held against each other."""
+"""Comparison of runs with each other and with predictions; detectors are to come."""

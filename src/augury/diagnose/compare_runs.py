@@ -1,17 +1,14 @@
-"""Two runs of one job compared, and compared with what a Plan predicted of the change.
+"""Compares two runs of one job, and the second one with the prediction of a Plan.
 
-Two runs differ by more than their own steps show: the machine is in another state. The level of a
-run is therefore a random effect. Its variance is what the levels of stretches within the runs show,
-and what runs on a quiet machine differ by besides.
+Two runs differ by more than the variation of their steps shows, since the machine is in another
+state. The level of a run is therefore a random effect. Its variance comes from the levels of
+segments within the runs, and from the usual difference between runs on a quiet machine.
 """
 
 from __future__ import annotations
 
 import math
 
-import msgspec
-
-from augury.core.comparison import Comparison, ComputeChange
 from augury.core.enums import OpKind
 from augury.core.errors import InputError
 from augury.core.measured_step import (
@@ -23,23 +20,24 @@ from augury.core.measured_step import (
     run_segments,
     student,
 )
-from augury.core.plan.plan import Plan, communication_of
+from augury.core.plan.plan import Plan
 from augury.core.plan.plan_status import ModeTime, TrainingMode, TrialResult, mode_of
+from augury.core.results.comparison import Comparison, ComputeChange
 from augury.core.trace.trace import Trace
 from augury.costs.prediction_interval import BETWEEN_RUNS, combined
 from augury.diagnose.machine_speed import TimedSteps, at_equal_speed
-from augury.diagnose.plan_followed import followed_from, trial_of
 from augury.diagnose.run_levels import RunLevels, run_levels
+from augury.predict.judge_plan import followed_from, judged_by, trial_of
 
 OTHER_LOAD = 0.1
-"""Cores that other processes may use before steps are compared without waiting for a core."""
+"""Cores used by other processes beyond which steps are compared without waiting for a core."""
 
 MOVED_BY_PLANS = (OpKind.FORWARD.label, OpKind.UPDATE.label)
-"""Classes whose time a plan in pieces moves: updates are made within the next forward, which also
-waits for what it needs. They tell nothing of the machine."""
+"""Kinds of operations that a plan in pieces moves: updates happen within the next forward, which
+also waits for gradients. Their change says nothing about the machine."""
 
 COMPUTE_CHANGED = 0.03
-"""Changes of compute below this share are not worth a word."""
+"""Relative changes of compute below this are not reported."""
 
 
 def compare_runs(before: Trace, after: Trace, plan: Plan | None = None) -> Comparison:
@@ -101,8 +99,8 @@ def _compared(
 def _with_steps(
     gain_pct: float, interval_pct: tuple[float, float], of_steps_pct: float
 ) -> tuple[float, float]:
-    """Where whole steps became slower and steps without their delay faster, or the reverse, the
-    direction is not known: the interval covers both."""
+    """Extends the interval to the gain of whole steps where that has the opposite sign: the
+    direction of the change is then unknown."""
     if gain_pct * of_steps_pct >= 0:
         return interval_pct
     return min(interval_pct[0], of_steps_pct), max(interval_pct[1], of_steps_pct)
@@ -111,8 +109,8 @@ def _with_steps(
 def _gain(
     before: TimedSteps, after: TimedSteps, *, speed_error: float
 ) -> tuple[float, tuple[float, float]]:
-    """In percent, with its 90 % interval; ``speed_error`` is the standard error, as a share, of the
-    correction for the machine's speed."""
+    """The gain in percent and its 90 % interval; ``speed_error`` is the standard error, as a share,
+    of the correction for the machine's speed."""
     levels = [level(one.number, one.dur_ns) for one in (before, after)]
     change = math.log(levels[1].value_ns / levels[0].value_ns)
     error, freedom = combined(
@@ -127,8 +125,8 @@ def _gain(
 
 
 def _settled(steps: TimedSteps) -> StepLevel:
-    """The level of a run without its first stretch, in which a job may still warm up: what varies
-    from there on varies from run to run as well."""
+    """The level of a run without its first segment, in which a job may warm up. Later
+    variation is taken to occur between runs as well."""
     first, *others = run_segments(steps.number)
     return level_of([steps.dur_ns[part] for part in others or [first]], winsorize=False)
 
@@ -154,8 +152,8 @@ def _compute_changes(before: RunLevels, after: RunLevels) -> list[ComputeChange]
 def _with_compute(
     interval_pct: tuple[float, float], changes: list[ComputeChange], before_ns: int
 ) -> tuple[float, float]:
-    """A plan changes communication alone: how far compute changed is the machine's doing, and the
-    interval reaches from the gain with it to the gain without."""
+    """Extends the interval to the gain without the change of compute: a plan changes communication
+    only, so the machine caused the change of compute."""
     more_ns = sum(one.after_ns - one.before_ns for one in changes)
     moved = 100 * more_ns / before_ns
     low, high = interval_pct
@@ -163,29 +161,7 @@ def _with_compute(
 
 
 def _planned_time(trial: TrialResult | None, plan: Plan | None) -> ModeTime | None:
-    """The mode of a trial that is the plan itself."""
+    """The trial's result for the mode of the plan itself."""
     if trial is None or plan is None:
         return None
     return next((time for time in trial.times if time.mode is mode_of(plan)), None)
-
-
-def judged_by(found: Comparison, plan: Plan) -> Comparison:
-    """With what the plan predicted, as a share of what was measured before."""
-    if plan.prediction is None or plan.prediction.baseline_ns <= 0:
-        raise InputError(
-            "the plan predicts nothing", remedy="make it from the run before: augury schedule -o"
-        )
-    baseline_ns = plan.prediction.baseline_ns
-    share = plan.prediction.step_ns / baseline_ns
-    low, high = (edge / baseline_ns for edge in plan.prediction.interval_ns)
-    measured = 1 - found.gain_pct / 100
-    before_ns = found.before.step_ns
-    return msgspec.structs.replace(
-        found,
-        policy=communication_of(plan).order.policy,
-        predicted_step_ns=round(before_ns * share),
-        predicted_interval_ns=(round(before_ns * low), round(before_ns * high)),
-        predicted_gain_pct=round(100 * (1 - share), 4),
-        error_pct=round(100 * (share / measured - 1), 4) if measured > 0 else None,
-        came_true=low <= measured <= high,
-    )

@@ -1,9 +1,9 @@
-"""Two runs as they would compare on a machine of the same speed.
+"""Corrects the steps of two runs to the same speed of the machine.
 
-Recorders time the same copy of memory now and then (``capture/speed_probe.py``). How much longer
-steps take when the copy does is seen within the runs, whose stretches differ (analysis of
-covariance); where they hardly differ, anything from not at all to just as much is possible, and the
-comparison is that uncertain.
+Recorders time the same copy of memory now and then (``capture/speed_probe.py``). Segments of
+the runs show how step times depend on the copy's time (analysis of covariance). Where the
+segments hardly differ, any dependence from none to proportional is possible, and the comparison is
+less certain accordingly.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from augury.core.measured_step import run_segments
 from augury.core.trace.trace import Trace
 
 MIN_PROBES = 8
-"""Of a run. Fewer say nothing of its stretches."""
+"""Minimum number of probes in a run; fewer do not resolve its segments."""
 
 USUAL_SHARE, SHARE_ERROR = 0.5, 0.5
-"""Before the runs are looked at: by what share of the copy's change steps change, and the standard
-error of that."""
+"""Prior of the dependence: relative change of steps per relative change of the copy, and its
+standard error."""
 
 _LEAST_SPREAD = 0.01
-"""Standard deviation of stretches that no speed of the machine explains, at least."""
+"""Minimum standard deviation of segments that the speed of the machine does not explain."""
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedSteps:
-    """Steps of a run that are compared: their numbers, in order, and how long each took."""
+    """Steps of a run that are compared: their numbers, in order, and their durations."""
 
     number: NDArray[np.int32]
     dur_ns: Floats
@@ -39,22 +39,22 @@ class TimedSteps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EqualSpeed:
-    """The steps of both runs as at the speed that the machine had, at the median, in the first."""
+    """The steps of both runs at the median speed of the machine during the first run."""
 
     before: TimedSteps
     after: TimedSteps
     error: float
-    """Standard error of the change between them for not knowing how steps depend on speed, as a
-    share."""
+    """Standard error, as a share, of the change between the runs due to the unknown dependence on
+    speed."""
     change: float
-    """What the copy took longer after, as a logarithm of the ratio."""
+    """Logarithm of the ratio of the copy's times, after to before."""
 
 
 def at_equal_speed(
     runs: tuple[Trace, Trace], steps: tuple[TimedSteps, TimedSteps]
 ) -> EqualSpeed | None:
-    """None where the runs do not tell how fast the machine was."""
-    speeds = [_by_stretch(run, own) for run, own in zip(runs, steps, strict=True)]
+    """None where the runs have too few speed probes."""
+    speeds = [_by_segment(run, own) for run, own in zip(runs, steps, strict=True)]
     first, second = speeds
     if first is None or second is None:
         return None
@@ -71,8 +71,8 @@ def at_equal_speed(
     return EqualSpeed(before=before, after=after, error=share_error * abs(change), change=change)
 
 
-def _by_stretch(run: Trace, steps: TimedSteps) -> Floats | None:
-    """Logarithms of what the copy took, one a stretch."""
+def _by_segment(run: Trace, steps: TimedSteps) -> Floats | None:
+    """Logarithms of the copy's time, one per segment."""
     probes = [probe for facts in run.ranks for probe in facts.speed if probe[1] > 0]
     if len(probes) < MIN_PROBES or not len(steps.number):
         return None
@@ -87,9 +87,9 @@ def _by_stretch(run: Trace, steps: TimedSteps) -> Floats | None:
     return np.where(np.isnan(known), np.median(took), known)
 
 
-def _per_step(steps: TimedSteps, by_stretch: Floats) -> Floats:
+def _per_step(steps: TimedSteps, by_segment: Floats) -> Floats:
     speed = np.empty(len(steps.number))
-    for part, value in zip(run_segments(steps.number), by_stretch, strict=True):
+    for part, value in zip(run_segments(steps.number), by_segment, strict=True):
         speed[part] = value
     return speed
 
@@ -97,13 +97,13 @@ def _per_step(steps: TimedSteps, by_stretch: Floats) -> Floats:
 def _share_of(
     steps: tuple[TimedSteps, TimedSteps], speeds: tuple[Floats, Floats]
 ) -> tuple[float, float]:
-    """By what share of the copy's change steps change, with its standard error: regression within
-    both runs, with what is usual as the prior."""
+    """Dependence of step times on the copy's time, with its standard error: a regression within
+    both runs with a prior."""
     level, speed = [], []
-    for own, by_stretch in zip(steps, speeds, strict=True):
+    for own, by_segment in zip(steps, speeds, strict=True):
         medians = [np.median(np.log(own.dur_ns[part])) for part in run_segments(own.number)]
         level.append(np.array(medians) - np.mean(medians))
-        speed.append(by_stretch - by_stretch.mean())
+        speed.append(by_segment - by_segment.mean())
     y, x = np.concatenate(level), np.concatenate(speed)
     freedom = max(1, len(y) - 3)
     plain = float(x @ y / (x @ x)) if x @ x > 0 else 0.0

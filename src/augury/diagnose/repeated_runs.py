@@ -1,8 +1,8 @@
-"""Several runs without a change and several with it, recorded in turns, compared pair by pair.
+"""Compares alternating runs without and with a change, pair by pair.
 
-What drifts slowly is the same for both runs of a pair, and cancels. How far pairs differ from each
-other says how well the gain is known; few pairs may agree by luck, so what a single pair says of
-its own uncertainty counts as well.
+Slow drift is the same for both runs of a pair and cancels. The differences between pairs show how
+well the gain is known. A few pairs may agree by chance, so the uncertainty of each single pair
+counts as well.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from statistics import fmean, variance
 
 import msgspec
 
-from augury.core.comparison import Comparison, ComputeChange
 from augury.core.measured_step import PRIOR_FREEDOM, MeasuredRun, student
 from augury.core.plan.plan import Plan
+from augury.core.results.comparison import Comparison, ComputeChange
 from augury.core.trace.trace import Trace
 from augury.costs.prediction_interval import BETWEEN_RUNS, NINE_OF_TEN
-from augury.diagnose.compare_runs import compare_runs, judged_by
+from augury.diagnose.compare_runs import compare_runs
+from augury.predict.judge_plan import judged_by
 
 
 def compare_repeats(pairs: Sequence[tuple[Trace, Trace]], plan: Plan | None = None) -> Comparison:
-    """Pairs of a run before and a run after the change, in the order in which they ran."""
+    """``pairs`` are runs before and after the change, in the order of their recording."""
     if len(pairs) == 1:
         return compare_runs(*pairs[0], plan)
     each = [compare_runs(before, after) for before, after in pairs]
@@ -32,8 +33,8 @@ def compare_repeats(pairs: Sequence[tuple[Trace, Trace]], plan: Plan | None = No
     )
     low, high = (100 * -math.expm1(min(50.0, change + side * reach)) for side in (1, -1))
     found = Comparison(
-        before=_together([one.before for one in each]),
-        after=_together([one.after for one in each]),
+        before=_pooled([one.before for one in each]),
+        after=_pooled([one.after for one in each]),
         gain_pct=round(100 * -math.expm1(change), 4),
         gain_interval_pct=(round(low, 4), round(high, 4)),
         gain_source=_source(each),
@@ -45,7 +46,7 @@ def compare_repeats(pairs: Sequence[tuple[Trace, Trace]], plan: Plan | None = No
 
 
 def _mean(values: Sequence[float], usual: float) -> tuple[float, float]:
-    """With half the width of its 90 % interval; ``usual`` is the variance to expect of one."""
+    """Mean, and half the width of its 90 % interval; ``usual`` is the expected variance."""
     seen, freedom = variance(values), len(values) - 1
     if seen < usual:
         seen = (freedom * seen + PRIOR_FREEDOM * usual) / (freedom + PRIOR_FREEDOM)
@@ -58,7 +59,7 @@ def _variance_of(gain_interval_pct: tuple[float, float]) -> float:
     return ((low - high) / 2 / NINE_OF_TEN) ** 2
 
 
-def _together(runs: Sequence[MeasuredRun]) -> MeasuredRun:
+def _pooled(runs: Sequence[MeasuredRun]) -> MeasuredRun:
     widths = [math.log(one.high_ns / max(1, one.low_ns)) / 2 / NINE_OF_TEN for one in runs]
     usual = fmean(width**2 for width in widths) + BETWEEN_RUNS**2
     level, reach = _mean([math.log(one.step_ns) for one in runs], usual)
@@ -86,7 +87,7 @@ def _machine_change_pct(each: Sequence[Comparison]) -> float | None:
 
 
 def _compute_changes(each: Sequence[Comparison]) -> list[ComputeChange]:
-    """Classes of operations that changed in every pair, and in the same direction."""
+    """Kinds of operations that changed in every pair, and in the same direction."""
     found = []
     for first in each[0].compute_changes:
         same = [

@@ -1,5 +1,8 @@
-"""Levels of one run that a comparison needs: whole steps, steps without waiting for a core, and
-compute by class of operation."""
+"""Levels of one run for comparisons.
+
+These are whole steps, steps without the time of waiting for a core, and compute by kind of
+operation.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,10 @@ from augury.core.trace.trace import Trace
 from augury.diagnose.machine_speed import TimedSteps
 
 COMPUTE_KINDS = (OpKind.DATA, OpKind.FORWARD, OpKind.BACKWARD, OpKind.UPDATE)
-"""Classes of operations that a change of communication leaves alone."""
+"""Kinds of operations that a change of communication does not affect."""
 
 _MOST_DELAY = 0.95
-"""Of a step, that is taken for waiting for a core."""
+"""Largest share of a step that counts as waiting for a core."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,9 +29,9 @@ class RunLevels:
     step: TimedSteps
     undelayed: TimedSteps | None
     """Steps without the time for which a training thread was runnable and had no core; None where
-    that is not known of all steps."""
+    that time is unknown for some step."""
     compute: dict[str, StepLevel]
-    """Time per step on the main thread, by class of operation."""
+    """Time per step on the main thread, by kind of operation."""
 
 
 def run_levels(trace: Trace) -> RunLevels:
@@ -38,7 +41,7 @@ def run_levels(trace: Trace) -> RunLevels:
     number, dur_ns = over_ranks(steps.rank[rows], steps.step[rows], own_ns)
     undelayed = None
     if len(rows) and (steps.delay_ns[rows] >= 0).all():
-        # Ranks wait for each other: the one that was held up most held up all of them.
+        # Ranks wait for each other, so the longest delay of a rank delays all of them.
         longest = np.zeros(int(steps.step.max()) + 1, dtype=np.float64)
         np.maximum.at(longest, steps.step[rows], steps.delay_ns[rows])
         delay_ns = np.minimum(longest[number], _MOST_DELAY * dur_ns)
@@ -51,7 +54,7 @@ def run_levels(trace: Trace) -> RunLevels:
 
 
 def _compute_levels(trace: Trace) -> list[tuple[str, StepLevel]]:
-    """Of the steps inside windows for timing: sums over the outermost events of each class."""
+    """Sums over the outermost events of each kind, in the steps inside of timing windows."""
     events, steps = trace.events, trace.steps
     timed = np.unique(steps.step[steps.state == StepState.TIMED])
     is_main = trace.streams.kind[events.stream] == StreamKind.MAIN_THREAD

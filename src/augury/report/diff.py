@@ -1,38 +1,39 @@
-"""Two runs beside each other for the terminal, with what was predicted of the change."""
+"""Renders the comparison of two runs for the terminal, with the prediction of a plan."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TextIO
 
-from augury.core.units import format_ns, format_percent
+from augury.core.units import format_ns
 from augury.report.console import columns, make_console
+from augury.report.phrases import counted, gain_words
 from augury.report.safe_text import safe
 
 if TYPE_CHECKING:
-    from augury.core.comparison import Comparison
     from augury.core.measured_step import MeasuredRun
+    from augury.core.results.comparison import Comparison
 
 
 MACHINE_CHANGED_PCT = 2.0
-"""Smaller changes of the machine's speed are not worth a word."""
+"""Smaller changes of the machine's speed are not mentioned."""
 
 
 def render_diff(found: Comparison, file: TextIO, *, before: str, after: str) -> None:
     console = make_console(file)
-    table = columns("", ">step", ">gain", "~")
-    table.add_row("measured before", format_ns(found.before.step_ns), "", _said(found.before))
+    table = columns("", ">step", ">gain", "~90 % interval")
+    table.add_row("measured before", format_ns(found.before.step_ns), "", _details(found.before))
     if found.predicted_step_ns is not None and found.predicted_gain_pct is not None:
         table.add_row(
             "predicted",
             format_ns(found.predicted_step_ns),
-            format_percent(found.predicted_gain_pct, signed=True),
+            gain_words(found.predicted_gain_pct),
             f"{_range(found.predicted_interval_ns)}policy {safe(found.policy or '', max_chars=40)}",
         )
     table.add_row(
         "measured after",
         format_ns(found.after.step_ns),
-        format_percent(100 * (1 - found.after.step_ns / found.before.step_ns), signed=True),
-        _said(found.after),
+        gain_words(100 * (1 - found.after.step_ns / found.before.step_ns)),
+        _details(found.after),
     )
     with console.capture() as capture:
         console.print(
@@ -46,8 +47,9 @@ def render_diff(found: Comparison, file: TextIO, *, before: str, after: str) -> 
     file.writelines(f"{line.rstrip(' ')}\n" for line in capture.get().splitlines())
 
 
-def _said(run: MeasuredRun) -> str:
-    return f"{run.num_steps} steps, {format_ns(run.low_ns)} to {format_ns(run.high_ns)}"
+def _details(run: MeasuredRun) -> str:
+    steps = counted(run.num_steps, "step")
+    return f"{format_ns(run.low_ns)} to {format_ns(run.high_ns)}, {steps}"
 
 
 def _range(interval_ns: tuple[int, int] | None) -> str:
@@ -62,18 +64,21 @@ def _verdict(found: Comparison) -> list[str]:
         word = "gain" if low > 0 else "loss"
         lines = [f"A {word}: the 90 % interval of the gain is {low:+.1f} to {high:+.1f} %."]
     else:
-        lines = [f"No gain can be claimed: its 90 % interval is {low:+.1f} to {high:+.1f} %."]
+        lines = [
+            f"Neither a gain nor a loss is certain: the 90 % interval of the gain is {low:+.1f} to"
+            f" {high:+.1f} %."
+        ]
     lines += _source(found)
     for change in found.compute_changes:
         lines.append(
-            f"Compute itself changed: {safe(change.kind, max_chars=20)} took"
-            f" {format_ns(change.before_ns)} a step before and {format_ns(change.after_ns)} after"
+            f"The time of compute changed: {safe(change.kind, max_chars=20)} took"
+            f" {format_ns(change.before_ns)} per step before and {format_ns(change.after_ns)} after"
             f" ({change.change_pct:+.1f} %)."
         )
     if found.followed_from_step is not None:
-        lines.append(f"The plan was followed from step {found.followed_from_step} on.")
+        lines.append(f"The plan was followed from step {found.followed_from_step}.")
     elif found.policy is not None:
-        lines.append("The run does not say from when on the plan was followed, if it was.")
+        lines.append("The run does not say whether and since when the plan was followed.")
     if found.error_pct is not None:
         off = f"the prediction was {found.error_pct:+.1f} % off"
         if found.came_true:
@@ -87,26 +92,27 @@ def _source(found: Comparison) -> list[str]:
     lines = []
     change = found.machine_change_pct
     if change is not None and abs(change) > MACHINE_CHANGED_PCT and found.gain_source != "trial":
+        speed, took = ("slower", "longer") if change > 0 else ("faster", "less")
         lines.append(
-            f"The machine itself was {'slower' if change > 0 else 'faster'} after: the same copy of"
-            f" memory took {change:+.1f} %. At equal speed the gain is {found.gain_pct:+.1f} %."
+            f"The machine was {speed} after the change: the same copy of memory took"
+            f" {abs(change):.1f} % {took}. At equal speed the gain is {found.gain_pct:+.1f} %."
         )
     if found.num_pairs > 1:
         lines.append(
-            f"The gain is the mean of {found.num_pairs} pairs of runs that took turns;"
-            " what drifts slowly cancels."
+            f"The gain is the mean of {found.num_pairs} pairs of alternating runs, so that slow"
+            " drift cancels."
         )
     if found.gain_source == "trial" and found.trial is not None:
         lines += [
-            "The gain is that of the trial in the job: blocks of stock and planned steps that"
+            "The gain is that of the trial in the job, in which blocks of stock and planned steps"
             f" alternated from step {found.trial.first_step} to {found.trial.last_step}."
         ]
     if found.gain_source == "undelayed":
         shares = [f"{run.delay_pct or 0:.0f} %" for run in (found.before, found.after)]
         loads = [f"{run.other_load or 0:.1f}" for run in (found.before, found.after)]
         lines += [
-            f"Other processes used {loads[0]} cores before and {loads[1]} after: the gain of"
-            f" {found.gain_pct:+.1f} % is counted without the time for which training threads had"
-            f" no core ({shares[0]} and {shares[1]} of the steps)."
+            f"Other processes used {loads[0]} cores before and {loads[1]} after. The gain of"
+            f" {found.gain_pct:+.1f} % excludes the time for which training threads had no core"
+            f" ({shares[0]} and {shares[1]} of the steps)."
         ]
     return lines

@@ -6,10 +6,12 @@ bidi marks reorder what is read, invisible ones hide differences: all are shown 
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 MAX_CHARS = 400
 _ELLIPSIS = "..."
+_SEPARATOR = re.compile(r"[./:\\]+")
 _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
 _COMBINING = frozenset(("Mn", "Me"))
 _MAX_COMBINING = 2
@@ -17,8 +19,7 @@ _MAX_COMBINING = 2
 
 
 def safe(text: str, *, max_chars: int = MAX_CHARS) -> str:
-    """One line, nothing hidden, at most ``max_chars`` long: the middle goes first, because names
-    of operations differ at their ends."""
+    """One line of visible characters, at most ``max_chars`` long."""
     return shorten(escape(_trim(text, max_chars)), max_chars)
 
 
@@ -37,13 +38,20 @@ def escape(text: str) -> str:
 
 
 def shorten(text: str, max_chars: int) -> str:
+    """Cuts a long text: a path or module path at a separator, since its last parts tell most, and
+    any other text at its end."""
     if len(text) <= max_chars:
         return text
-    if max_chars <= len(_ELLIPSIS):
+    room = max_chars - len(_ELLIPSIS)
+    if room <= 0:
         return text[: max(0, max_chars)]
-    tail = (max_chars - len(_ELLIPSIS)) // 2
-    head = max_chars - len(_ELLIPSIS) - tail
-    return text[:head] + _ELLIPSIS + text[len(text) - tail :]
+    if " " not in text:
+        # The first separator that leaves a short enough tail leaves the longest one.
+        parts = (match.end() for match in _SEPARATOR.finditer(text, len(text) - room - 1))
+        start = next(parts, len(text))
+        if len(text) - start >= room // 2:
+            return _ELLIPSIS + text[start:]
+    return text[:room] + _ELLIPSIS
 
 
 def _trim(text: str, max_chars: int) -> str:

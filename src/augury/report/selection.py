@@ -1,4 +1,4 @@
-"""What to show of much: stretches of the critical path, ranks and resources that stand out."""
+"""Selects the rows to show: long runs of the critical path, ranks and resources that stand out."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Generic, TypeVar
 
-from augury.report.result import PathSegment, RankResult, ResourceResult
+from augury.core.results.replay import PathSegment, RankResult, ResourceResult
 
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
-    """Consecutive segments of one kind on one rank and resource."""
+class MergedSegment:
+    """Consecutive segments of the critical path of one kind on one rank and resource."""
 
     segments: tuple[PathSegment, ...]
     dur_ns: int
@@ -29,7 +29,7 @@ class Stretch:
 
     @property
     def reason(self) -> str:
-        """What most of it waited for; being slowed is told apart."""
+        """The reason of most of its time; slowdown is shown in a column of its own."""
         total: dict[str, int] = {}
         for segment in self.segments:
             if segment.reason != "slowed":
@@ -47,7 +47,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alike(Generic[_T]):
-    """Rows that look the same to a reader; ``notes`` say why they are shown."""
+    """Rows that are shown as one because they look the same; ``notes`` say why they are shown."""
 
     members: list[_T]
     notes: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class Alike(Generic[_T]):
 
 
 def longest_step(path: Sequence[PathSegment]) -> int | None:
-    """The step in which the path spends most of its time, the last of equals."""
+    """The step in which the path spends most of its time; of equal ones the last."""
     total: dict[int, int] = {}
     for segment in path:
         if segment.step is not None:
@@ -66,24 +66,24 @@ def longest_step(path: Sequence[PathSegment]) -> int | None:
     return max(total, key=lambda step: (total[step], step), default=None)
 
 
-def stretches(path: Iterable[PathSegment]) -> list[Stretch]:
-    """What took no time, such as the arrival of the last rank, is left out."""
+def merged_segments(path: Iterable[PathSegment]) -> list[MergedSegment]:
+    """Merges consecutive segments; those without duration are left out."""
 
     def key(segment: PathSegment) -> Hashable:
         return segment.rank, segment.step, segment.kind, segment.resource
 
     grouped = (tuple(group) for _, group in groupby((s for s in path if s.dur_ns), key))
-    return [Stretch(segments=g, dur_ns=sum(s.dur_ns for s in g)) for g in grouped]
+    return [MergedSegment(segments=g, dur_ns=sum(s.dur_ns for s in g)) for g in grouped]
 
 
-def heaviest(found: Sequence[Stretch], limit: int) -> list[Stretch]:
-    """The longest ones, in the order of time."""
+def longest(found: Sequence[MergedSegment], limit: int) -> list[MergedSegment]:
+    """The longest segments, in the order of time."""
     chosen = sorted(found, key=lambda s: -s.dur_ns)[:limit]
     return sorted(chosen, key=lambda s: s.first.start_ns)
 
 
 def alike(rows: Iterable[_T], key: Callable[[_T], Hashable]) -> list[Alike[_T]]:
-    """Rows with the same ``key`` together, in the order of their first."""
+    """Groups rows by ``key``, in the order of each group's first row."""
     found: dict[Hashable, list[_T]] = {}
     for row in rows:
         found.setdefault(key(row), []).append(row)
@@ -91,7 +91,7 @@ def alike(rows: Iterable[_T], key: Callable[[_T], Hashable]) -> list[Alike[_T]]:
 
 
 def extreme_ranks(groups: Sequence[Alike[RankResult]], limit: int) -> list[Alike[RankResult]]:
-    """All where they fit; else those that stand out, each with what it stands out by."""
+    """All groups where they fit; else the extreme ones, with notes that say which extreme."""
     if len(groups) <= limit:
         return list(groups)
     notes: dict[int, list[str]] = {}
@@ -119,8 +119,8 @@ def extreme_ranks(groups: Sequence[Alike[RankResult]], limit: int) -> list[Alike
 def extreme_resources(
     groups: Sequence[Alike[ResourceResult]], limit: int
 ) -> list[Alike[ResourceResult]]:
-    """All where they fit; else the busiest, the most waiting and the least busy of each kind,
-    kinds in turn."""
+    """All groups where they fit; else, for each kind in turn, the busiest, the one that waits most
+    and the least busy."""
     if len(groups) <= limit:
         return list(groups)
     orders: tuple[Callable[[ResourceResult], float], ...] = (
@@ -148,7 +148,7 @@ def extreme_resources(
 
 
 def spans(numbers: Iterable[int], *, max_spans: int = 3) -> str:
-    """``0-4, 6, 9-11``; of many spans the first few, and how many numbers are in the others."""
+    """``0-4, 6, 9-11``; of many spans the first few, and the number of numbers in the others."""
     found: list[list[int]] = []
     for number in sorted(numbers):
         if found and found[-1][1] == number - 1:
@@ -162,7 +162,7 @@ def spans(numbers: Iterable[int], *, max_spans: int = 3) -> str:
 
 
 def shared_prefix(first: str, last: str) -> int:
-    """How much of ``last`` the reader knows from ``first``, up to a mark that divides names."""
+    """Length of the prefix that both names share, up to a separator."""
     known = 0
     for index, (a, b) in enumerate(zip(first, last, strict=False)):
         if a != b:

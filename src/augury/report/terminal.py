@@ -1,74 +1,76 @@
-"""A replay for the eyes: first where the time goes, then the details."""
+"""Renders a replay for the terminal: warnings, where the time goes, then the details."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TextIO
 
+from augury.core.results.replay import PathSegment, RankResult, ReplayResult, ResourceResult, Share
 from augury.core.units import format_bytes, format_ns, format_percent
 from augury.report.console import BarRow, add_with_bars, columns, make_console, title
-from augury.report.result import PathSegment, RankResult, ReplayResult, ResourceResult, Share
+from augury.report.phrases import counted, interval_words, print_notes, print_warnings
 from augury.report.safe_text import safe, shorten
 from augury.report.selection import (
     Alike,
-    Stretch,
+    MergedSegment,
     alike,
     extreme_ranks,
     extreme_resources,
-    heaviest,
+    longest,
     longest_step,
+    merged_segments,
     shared_prefix,
     spans,
-    stretches,
 )
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 DEFAULT_TOP = 10
-_WAITED_FOR = {
-    "start": "nothing",
-    "data": "a result",
+_STARTED_AFTER = {
+    "start": "start",
+    "data": "earlier op",
     "resource": "busy resource",
     "gang": "last rank",
     "slowed": "slowed",
 }
-_SEVERITY_STYLES = {"info": "dim", "warning": "yellow", "error": "red"}
+"""Event after which an operation of the critical path started, by its reason."""
 _MAX_SHARES = 6
 _MAX_HOLDERS = 4
 
 
 def render(result: ReplayResult, file: TextIO, *, name: str, top: int = DEFAULT_TOP) -> None:
-    """``top`` is how many lines each list may have."""
+    """``top`` limits the lines of each list."""
     console = make_console(file)
     with console.capture() as capture:
         _header(console, result, name)
+        print_warnings(console, result.ledger)
         _summary(console, result)
         _path(console, result, top)
         _ranks(console, result, top)
         _resources(console, result, top)
         _memory(console, result)
-        _ledger(console, result)
-    # Columns are padded to the right; nobody wants that in a file or a paste.
+        print_notes(console, result.ledger)
+    # Columns are padded to the right; files and pastes should not have the padding.
     file.writelines(f"{line.rstrip(' ')}\n" for line in capture.get().splitlines())
 
 
 def _header(console: Console, result: ReplayResult, name: str) -> None:
     from rich.text import Text
 
-    counts = [_count(result.num_ranks, "rank")]
+    counts = [counted(result.num_ranks, "rank")]
     if result.num_servers:
-        counts.append(_count(result.num_servers, "server"))
-    counts += [_count(result.num_ops, "operation"), _count(result.num_steps, "step")]
+        counts.append(counted(result.num_servers, "server"))
+    counts += [counted(result.num_ops, "operation"), counted(result.num_steps, "step")]
     line = Text(safe(name, max_chars=console.width), style="bold")
     line.append(f"  {', '.join(counts)}", style="not bold dim")
     console.print(line)
     line = Text("step  ")
     line.append(f"predicted {format_ns(result.predicted_step_ns)}", style="bold cyan")
     if result.interval_ns:
-        low, high = result.interval_ns
-        line.append(f" ({format_ns(low)} to {format_ns(high)})")
+        line.append(f"   {interval_words(result.interval_ns)}")
     if result.measured_step_ns is not None:
-        line.append(f"   measured {format_ns(result.measured_step_ns)}", style="bold")
+        line.append("\n      ")
+        line.append(f"measured {format_ns(result.measured_step_ns)}", style="bold")
     if result.error_pct is not None:
         error = format_percent(result.error_pct, signed=True)
         line.append(f"   error {error}", style=_error_style(result.error_pct))
@@ -86,7 +88,7 @@ def _summary(console: Console, result: ReplayResult) -> None:
     if rest:
         shares.append(
             Share(
-                name=_count(len(rest), "other"),
+                name=counted(len(rest), "other"),
                 dur_ns=sum(s.dur_ns for s in rest),
                 share_pct=sum(s.share_pct for s in rest),
                 num_segments=0,
@@ -98,10 +100,15 @@ def _summary(console: Console, result: ReplayResult) -> None:
     ]
     add_with_bars(console, table, rows)
     console.print(table)
-    console.print(f"on          {_listed(path.by_rank)}")
-    named = [share for share in path.by_reason if share.name != "start"]
+    console.print(f"on             {_listed(path.by_rank)}")
+    named = [share for share in path.by_reason if share.name not in ("start", "slowed")]
     if named:
-        console.print(f"waited for  {_listed(named, _WAITED_FOR)}")
+        console.print(f"started after  {_listed(named, _STARTED_AFTER)}")
+    for share in path.by_reason:
+        if share.name == "slowed":
+            console.print(
+                f"slowed         {share.share_pct:.0f} %, by shared links or interference"
+            )
 
 
 def _listed(shares: list[Share], words: dict[str, str] | None = None) -> str:
@@ -109,7 +116,7 @@ def _listed(shares: list[Share], words: dict[str, str] | None = None) -> str:
     notable = [share for share in shares if share.share_pct >= 0.5][:_MAX_SHARES]
     shown = [f"{words.get(s.name, s.name)} {s.share_pct:.0f} %" for s in notable]
     if len(shares) > len(notable):
-        shown.append(_count(len(shares) - len(notable), "other"))
+        shown.append(counted(len(shares) - len(notable), "other"))
     return ", ".join(shown)
 
 
@@ -117,45 +124,45 @@ def _path(console: Console, result: ReplayResult, top: int) -> None:
     step = longest_step(result.critical_path)
     steps = {segment.step for segment in result.critical_path}
     part = [s for s in result.critical_path if s.step == step] if len(steps) > 1 else None
-    found = stretches(result.critical_path if part is None else part)
-    shown = heaviest(found, top)
+    found = merged_segments(result.critical_path if part is None else part)
+    shown = longest(found, top)
     total = sum(s.dur_ns for s in found)
     notes = [] if part is None else [f"step {step}, {format_ns(total)}"]
     if len(shown) < len(found):
-        notes.append(f"the {len(shown)} heaviest of {len(found):,} stretches")
+        notes.append(f"the {len(shown)} longest of {len(found):,} segments")
     title(console, "Critical path", ", ".join(notes))
-    is_slowed = any(stretch.slowed_ns for stretch in shown)
-    headers = [">at", ">time", *([">slowed"] if is_slowed else []), ">rank", "kind", "~what (ops)"]
-    table = columns(*headers, "waited for")
+    is_slowed = any(segment.slowed_ns for segment in shown)
+    headers = [">at", ">time", *([">slowed"] if is_slowed else []), ">rank", "kind", "~operations"]
+    table = columns(*headers, "started after")
     kind_width = max((len(s.first.kind) for s in shown), default=0)
-    why_width = max((len(_WAITED_FOR[s.reason]) for s in shown), default=0)
-    room = max(16, console.width - 28 - kind_width - max(why_width, 10) - 8 * is_slowed)
-    for stretch in shown:
-        slowed = [f"{100 * stretch.slowed_ns / stretch.dur_ns:.0f} %"] if is_slowed else []
+    why_width = max((len(_STARTED_AFTER[s.reason]) for s in shown), default=0)
+    room = max(16, console.width - 28 - kind_width - max(why_width, 13) - 8 * is_slowed)
+    for segment in shown:
+        slowed = [f"{100 * segment.slowed_ns / segment.dur_ns:.0f} %"] if is_slowed else []
         table.add_row(
-            format_ns(stretch.first.start_ns),
-            format_ns(stretch.dur_ns),
+            format_ns(segment.first.start_ns),
+            format_ns(segment.dur_ns),
             *slowed,
-            str(stretch.first.rank),
-            stretch.first.kind,
-            _what(stretch, room),
-            _WAITED_FOR[stretch.reason],
+            str(segment.first.rank),
+            segment.first.kind,
+            _operations(segment, room),
+            _STARTED_AFTER[segment.reason],
         )
     console.print(table)
     if len(shown) < len(found):
         rest = total - sum(s.dur_ns for s in shown)
-        shorter = _count(len(found) - len(shown), "shorter stretch", "es")
+        shorter = counted(len(found) - len(shown), "shorter segment")
         console.print(f"{shorter}: {format_ns(rest)}", style="dim")
 
 
-def _what(stretch: Stretch, room: int) -> str:
-    """Several operations go by their layers, which say more in less room: the kind is known."""
-    if stretch.num_ops == 1:
-        return safe(_name(stretch.first), max_chars=room)
-    count = f" ({stretch.num_ops:,})"
+def _operations(merged: MergedSegment, room: int) -> str:
+    """Several operations are named by their layers, which are shorter; the kind is in a column."""
+    if merged.num_ops == 1:
+        return safe(_name(merged.first), max_chars=room)
+    count = f" ({merged.num_ops:,})"
     room -= len(count)
-    has_layers = all(segment.layer for segment in stretch.segments)
-    ends = [s.layer if has_layers else _name(s) for s in (stretch.first, stretch.last)]
+    has_layers = all(segment.layer for segment in merged.segments)
+    ends = [s.layer if has_layers else _name(s) for s in (merged.first, merged.last)]
     first, last = ends
     if first == last:
         return safe(first, max_chars=room) + count
@@ -176,7 +183,7 @@ def _ranks(console: Console, result: ReplayResult, top: int) -> None:
     groups = alike(result.ranks, lambda rank: tuple(_rank_figures(rank, has_measured)))
     shown = extreme_ranks(groups, top)
     left_out = len(result.ranks) - sum(len(group.members) for group in shown)
-    title(console, "Ranks", f"{left_out:,} between these are left out" if left_out else "")
+    title(console, "Ranks", f"{left_out:,} less extreme ones are left out" if left_out else "")
     headers = ["rank", "role", *(["~host"] if has_hosts else []), ">predicted"]
     headers += [">measured", ">error"] if has_measured else []
     table = columns(*headers, ">peak memory", "~")
@@ -208,7 +215,7 @@ def _resources(console: Console, result: ReplayResult, top: int) -> None:
     if not shown:
         return
     left_out = len(used) - sum(len(group.members) for group in shown)
-    note = "busy, waiting for other ranks, idle"
+    note = "shares of the time: busy, waiting for other ranks, idle"
     title(console, "Resources", f"{note}; {left_out:,} left out" if left_out else note)
     table = columns("rank", "resource", "kind", ">ops", "", ">busy", ">waiting")
     rows: list[BarRow] = []
@@ -223,7 +230,7 @@ def _resources(console: Console, result: ReplayResult, top: int) -> None:
 
 
 def _use_figures(use: ResourceResult) -> list[str]:
-    name = safe(use.name, max_chars=14)
+    name = safe(use.name, max_chars=20)
     return [name, use.kind, f"{use.busy_pct:.0f} %", f"{use.waiting_pct:.0f} %"]
 
 
@@ -246,33 +253,24 @@ def _memory(console: Console, result: ReplayResult) -> None:
     ]
     add_with_bars(console, table, rows)
     console.print(table)
-    largest = ", ".join(
-        f"{safe(holder.layer, max_chars=24)} {holder.kind} {format_bytes(holder.size_bytes)}"
+    largest = [
+        f"{safe(holder.layer, max_chars=32)} {holder.kind} {format_bytes(holder.size_bytes)}"
         for holder in rank.peak_memory_holders[:_MAX_HOLDERS]
         if holder.layer
-    )
-    if largest:
-        console.print(f"largest: {largest}")
+    ]
+    for row, text in enumerate(_lines(largest, console.width - 9)):
+        console.print(f"{'' if row else 'largest:':<8} {text}")
 
 
-def _ledger(console: Console, result: ReplayResult) -> None:
-    from rich.text import Text
-
-    if not result.ledger:
-        return
-    title(console, "Warnings")
-    for anomaly in result.ledger:
-        line = Text(f"{anomaly.severity.value:<9}", _SEVERITY_STYLES[anomaly.severity.value])
-        line.append(f"{anomaly.count:,} x {safe(anomaly.name)}: {safe(anomaly.meaning)}", "none")
-        if anomaly.example:
-            line.append(f"\n         such as {safe(anomaly.example)}", style="dim")
-        if anomaly.remedy:
-            line.append(f"\n         remedy: {safe(anomaly.remedy)}", style="none")
-        console.print(line)
-
-
-def _count(number: int, noun: str, plural: str = "s") -> str:
-    return f"{number:,} {noun}{'' if number == 1 else plural}"
+def _lines(items: list[str], width: int) -> list[str]:
+    """Joins items with commas into lines; an item is never broken."""
+    lines: list[str] = []
+    for item in items:
+        if lines and len(lines[-1]) + len(item) + 3 <= width:
+            lines[-1] += f", {item}"
+        else:
+            lines.append(item)
+    return [f"{line}," for line in lines[:-1]] + lines[-1:]
 
 
 def _time(value_ns: int | None) -> str:

@@ -1,4 +1,4 @@
-"""How much memory every rank holds, over time."""
+"""The memory that each rank holds over time, from a Timeline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryCurve:
-    """From ``at_ns`` on, ``rank`` holds ``held_bytes``; by rank, then time."""
+    """``rank`` holds ``held_bytes`` from ``at_ns`` on; sorted by rank, then time."""
 
     rank: NDArray[np.int64]
     at_ns: NDArray[np.int64]
@@ -23,18 +23,18 @@ class MemoryCurve:
 
 
 def memory_curve(timeline: Timeline) -> MemoryCurve:
-    """What one operation gives back at the moment another takes is counted as given first."""
+    """Memory that is freed and allocated at the same time counts as freed first."""
     buffers = timeline.graph.buffers
     is_taken, is_given = buffers.taken_by != NONE, buffers.given_by != NONE
     later = buffers.later == 1
-    # An index of NONE picks any time; the conditions pick another one then.
+    # An index of NONE selects an arbitrary time, which the conditions replace.
     starts, ends = timeline.start_ns[buffers.taken_by], timeline.end_ns[buffers.given_by]
     taken_ns = np.where(is_taken, starts, 0)
     given_ns = np.where(is_given & ~later, ends, _NEVER)
     if not len(timeline.graph.carries):
         return _curve(buffers.rank, buffers.size_bytes, taken_ns, given_ns)
-    # A window in steady state: the one before was the same, a period earlier. What it held
-    # beyond its end is still there; what was held from the very beginning counts once.
+    # A window in steady state repeats with a period: memory that the window before held beyond its
+    # end is still held. Memory held from the very beginning counts once.
     period_ns = timeline.step_ns * max(timeline.graph.num_steps, 1)
     before_ns = np.where(is_given, np.where(later, ends, ends - period_ns), 0)
     lasting = is_taken | ~is_given
@@ -64,6 +64,6 @@ def _curve(
     new_rank = np.flatnonzero(np.diff(rank, prepend=-1))
     before = np.concatenate([[0], held[new_rank[1:] - 1]])
     held -= np.repeat(before, np.diff(new_rank, append=len(rank)))
-    # One point a moment: its last.
+    # Of several points at one time the last one counts.
     last = np.append((rank[1:] != rank[:-1]) | (at_ns[1:] != at_ns[:-1]), True)
     return MemoryCurve(rank=rank[last], at_ns=at_ns[last], held_bytes=held[last])

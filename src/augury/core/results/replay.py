@@ -1,12 +1,11 @@
-"""What a replay says, as typed data: the JSON of ``augury replay --json``, and what the other
-renderers show."""
+"""Results of ``augury replay`` and ``augury whatif``; their JSON has the same fields."""
 
 from __future__ import annotations
 
 import msgspec
 
 from augury.core.ledger import Anomaly
-from augury.report.formats import SCHEMA_VERSION
+from augury.core.results.schema_version import SCHEMA_VERSION
 
 
 class HolderResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,8 +15,8 @@ class HolderResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RankResult(msgspec.Struct, frozen=True, kw_only=True):
-    """``predicted_step_ns`` is null for a rank without steps, such as a server. Of what holds the
-    peak memory the largest are listed; the others hold ``peak_memory_other_bytes``."""
+    """``predicted_step_ns`` is null for a rank without steps, such as a server. The largest holders
+    of the peak memory are listed; all others hold ``peak_memory_other_bytes``."""
 
     rank: int
     role: str
@@ -33,7 +32,7 @@ class RankResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResourceResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Shares of the replayed window; ``rank`` is null for what belongs to no rank."""
+    """Shares of the replayed window; ``rank`` is null for a resource that all ranks share."""
 
     name: str
     rank: int | None
@@ -58,7 +57,7 @@ class PathSegment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
-    """What part of the critical path something has; ``name`` is a kind, a reason or a rank."""
+    """Share of a kind, a reason or a rank in the critical path; ``name`` says which."""
 
     name: str
     dur_ns: int
@@ -67,7 +66,7 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PathSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Largest share first."""
+    """Shares of the critical path, largest first."""
 
     dur_ns: int
     by_kind: list[Share]
@@ -79,7 +78,7 @@ class ReplayResult(msgspec.Struct, frozen=True, kw_only=True):
     """``num_simulated_ops`` is less than ``num_ops`` where ranks were folded, and more where the
     window was repeated to find its steady period. ``interval_ns`` is ``[low, high]`` around the
     prediction; ``unexplained_pct`` is the share of the measured steps, over all ranks, that no
-    recorded operation accounts for. What nothing was measured of is null."""
+    recorded operation accounts for. Fields without a measurement are null."""
 
     schema_version: int = SCHEMA_VERSION
     num_ranks: int
@@ -101,8 +100,8 @@ class ReplayResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WhatIfResult(ReplayResult, frozen=True, kw_only=True):
-    """The replay with the changes made. ``baseline_step_ns`` is the replay without them; what is
-    gained is counted from there, and nothing was measured of the change."""
+    """The replay of the changed graph. ``baseline_step_ns`` is the replay without the changes, from
+    which the gain is counted; measured fields are null, since the change was not measured."""
 
     changes: list[str]
     baseline_step_ns: int

@@ -1,4 +1,4 @@
-"""The Comparison of two runs of one job, and of a run with the prediction of its Plan."""
+"""The Comparison of two runs of one job, and of the second run with the prediction of a Plan."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from augury.core.plan.plan_status import TrialResult
 
 
 class ComputeChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A class of operations whose compute time per step changed by more than chance explains."""
+    """Compute time per step of one kind of operation that changed by more than chance explains."""
 
     kind: str
     before_ns: int
@@ -18,9 +18,8 @@ class ComputeChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Comparison of a run before a change and a run after it. ``predicted_step_ns`` is the Plan's
-    predicted ratio to its own baseline, applied to the step measured before: the machine may be
-    faster or slower on another day."""
+    """``predicted_step_ns`` is the Plan's predicted share of its own baseline, applied to the step
+    measured before: the whole machine may be faster or slower on another day."""
 
     before: MeasuredRun
     after: MeasuredRun
@@ -28,18 +27,18 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     gain_interval_pct: tuple[float, float]
     """90 % interval."""
     gain_source: str = "steps"
-    """Basis of the gain: ``steps``; ``undelayed``, steps without the time for which training
-    threads had no core because other processes used the machine; ``trial``, alternating blocks of
-    stock and planned steps within the second run."""
+    """Measurement behind the gain: ``steps``; ``undelayed``, steps without the time for which
+    training threads had no core, where other processes used the machine; ``trial``, blocks of
+    stock and planned steps that alternated within the second run."""
     machine_change_pct: float | None = None
-    """Change of the time of one memory copy from before to after. The machine itself changed speed
-    by that much, and the gain is corrected for it. None if the runs did not measure it."""
+    """Change of the time of the same memory copy; positive: the machine was slower after. The gain
+    is corrected to equal speed. None where the runs do not say."""
     num_pairs: int = 1
-    """Number of alternating runs before and after the change."""
+    """Number of pairs of alternating runs before and after the change."""
     compute_changes: list[ComputeChange] = []
     trial: TrialResult | None = None
     followed_from_step: int | None = None
-    """First step in which the second run followed its plan; None if unknown."""
+    """First step in which the second run followed its plan; None where it does not say."""
     policy: str | None = None
     predicted_step_ns: int | None = None
     predicted_interval_ns: tuple[int, int] | None = None

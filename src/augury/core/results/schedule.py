@@ -1,19 +1,19 @@
-"""What ``augury schedule`` found, as typed data: its JSON, and what the renderers show."""
+"""Results of ``augury schedule``; its JSON has the same fields."""
 
 from __future__ import annotations
 
 import msgspec
 
 from augury.core.ledger import Anomaly
-from augury.report.formats import SCHEMA_VERSION
+from augury.core.results.schema_version import SCHEMA_VERSION
 
 Curve = list[tuple[int, int]]
-"""Nanoseconds from the start of backward, and bytes so far."""
+"""Points of nanoseconds from the start of backward and cumulative bytes."""
 
 
 class PieceResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One message. Times are from the start of backward: when backward had made all of it, when it
-    held its link, when it had arrived, when forward would first need something of it."""
+    """One message. Times count from the start of backward: release of its last gradient, start and
+    end on the link, arrival, and the first need of one of its gradients in forward."""
 
     op: str
     size_bytes: int
@@ -27,8 +27,8 @@ class PieceResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PolicyResult(msgspec.Struct, frozen=True, kw_only=True):
-    """``step_ns`` is the replayed step where there is a recorded graph to replay, else the
-    evaluated one; shares are of that step, and ``gap_pct`` is how far it is above the bound."""
+    """``step_ns`` is the replayed step where a graph was recorded, else the evaluated one. Shares
+    refer to that step; ``gap_pct`` is its distance above the bound."""
 
     policy: str
     step_ns: int
@@ -36,9 +36,9 @@ class PolicyResult(msgspec.Struct, frozen=True, kw_only=True):
     replayed_step_ns: int | None
     interval_ns: tuple[int, int] | None
     gain_pct: float
-    """Against ``baseline_step_ns``; positive is faster."""
+    """Gain over ``baseline_step_ns``; positive is faster."""
     waiting_ns: int
-    """How long the main thread waits for communication."""
+    """Exposed communication: time for which the main thread waits for communication."""
     link_use_pct: float
     device_use_pct: float
     gap_pct: float
@@ -46,15 +46,16 @@ class PolicyResult(msgspec.Struct, frozen=True, kw_only=True):
     window_bytes: int | None
     has_barrier: bool
     is_stock_ddp: bool
-    """A list of bucket sizes makes stock DDP do this."""
+    """Whether stock DDP follows this order with a list of bucket sizes."""
     transferred: Curve
     trouble: str | None = None
-    """Why it could not be replayed: it is then not chosen, and its step is the evaluated one."""
+    """Reason why the order could not be replayed; it is then not chosen, and its step is the
+    evaluated one."""
 
 
 class ScheduleResult(msgspec.Struct, frozen=True, kw_only=True):
-    """``policies`` in the order in which they were asked for; ``pieces`` are those of ``best``.
-    ``baseline`` says what gains are counted from."""
+    """``policies`` are in the order of the request; ``pieces`` are those of ``best``. ``baseline``
+    names the order that gains are counted from."""
 
     schema_version: int = SCHEMA_VERSION
     num_ranks: int
@@ -67,23 +68,23 @@ class ScheduleResult(msgspec.Struct, frozen=True, kw_only=True):
     overhead_ns: int
     ns_per_byte: float
     ratio: float
-    """Communication to compute."""
+    """Ratio of communication to compute time."""
     baseline: str
     baseline_step_ns: int
     measured_step_ns: int | None
     bound_ns: int
     """Lower bound on the replayed and the evaluated step of any order."""
     headroom_pct: float
-    """What the bound is below the baseline, replayed or evaluated, whichever is faster."""
+    """Distance of the bound below the baseline, replayed or evaluated, whichever is faster."""
     noise_pct: float
-    """A gain below this does not show among the run's own variations."""
+    """Gains below this are within the run's own variation and cannot be measured."""
     can_pay: bool
     best: str
     plan: str | None
-    """The file that the best was written to; null also where no plan can pay."""
+    """File of the best order as a plan; null where none was written."""
     policies: list[PolicyResult]
     pieces: list[PieceResult]
     released: Curve
     ledger: list[Anomaly]
     warnings: list[str] = []
-    """Why the runtime will not follow a plan of pieces, as far as the recorded run tells."""
+    """Reasons why the runtime will refuse a plan, as far as the recorded run shows them."""
