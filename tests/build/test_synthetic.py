@@ -20,7 +20,7 @@ from augury.build.synthetic.layers import (
     uniform_layers,
 )
 from augury.build.synthetic.training_run import PARAMETER_SERVER, SyntheticJob, synthesize
-from augury.core.cluster import Cluster, Link
+from augury.core.cluster.cluster import Cluster, Link
 from augury.core.enums import MemoryKind, OpKind, Role
 from augury.core.errors import UsageError
 from augury.core.graph.graph import Graph
@@ -37,7 +37,9 @@ ALL_ALGORITHMS = ("gang", "gang-tree", "gang-two-level", "ring", "tree", "two-le
 
 
 def _cluster(num_hosts: int, ranks_per_host: int, link: Link = NET) -> Cluster:
-    return Cluster(num_hosts=num_hosts, ranks_per_host=ranks_per_host, intra=link, inter=link)
+    return Cluster.of_hosts(
+        num_hosts=num_hosts, ranks_per_host=ranks_per_host, intra=link, inter=link
+    )
 
 
 def _job(**changes: object) -> SyntheticJob:
@@ -75,7 +77,7 @@ def test_every_job_runs_to_its_end_and_its_order_is_that_of_ids(job):
     assert simulate(graph).is_complete
     assert (graph.edges.sources() < graph.edges.dst).all()
     assert graph.num_steps == job.num_steps
-    assert graph.num_ranks == job.cluster.num_ranks
+    assert graph.num_ranks == job.cluster.num_devices
 
 
 @given(job=jobs)

@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from augury.core.cluster.cluster import Cluster, NetworkLevel
 from augury.core.enums import OpKind, are_communication
 from augury.core.errors import InputError, LimitError
 from augury.core.graph.graph import Graph
 from augury.core.model import LayerKind, Model, ModelLayer
-from augury.oracle.cluster.cluster import Machine, NetworkLevel
 from augury.oracle.fitting.corrections import BARE, Constants
 from augury.oracle.graphs.pipeline_order import tasks_of
 from augury.oracle.graphs.program import MAX_OPS
@@ -21,7 +21,7 @@ from augury.oracle.graphs.replay_sweep import replay_each
 from augury.oracle.strategies.registry import STRATEGIES, find_strategy
 from augury.oracle.strategy import StrategyCase
 from augury.replay.run import replay
-from tests.oracle.small import DEVICE, MACHINE, MODEL, case, convolution, judged
+from tests.oracle.small import CLUSTER, DEVICE, MODEL, case, convolution, judged
 
 FITTED = Constants(
     compute_ratio=0.97, filter_redundancy=1.2, channel_redundancy=0.7, group_redundancy=0.9,
@@ -30,10 +30,10 @@ FITTED = Constants(
     group_messages=0.8, spatial_messages=1.1,
 )  # fmt: skip
 LEVEL = NetworkLevel(name="node", devices=64, latency_ns=1_000, bandwidth_bytes_per_s=10**10)
-FLAT = Machine(name="flat", device=DEVICE, levels=(LEVEL,))
+FLAT = Cluster(name="flat", device=DEVICE, levels=(LEVEL,))
 FREE = replace(FLAT, levels=(replace(LEVEL, latency_ns=0, bandwidth_bytes_per_s=10**15),))
 THREE = replace(
-    MACHINE, levels=(*MACHINE.levels, replace(MACHINE.levels[1], name="more", devices=4096))
+    CLUSTER, levels=(*CLUSTER.levels, replace(CLUSTER.levels[1], name="more", devices=4096))
 )
 EVEN = Model(
     name="even",
@@ -70,7 +70,7 @@ def _replayed_s(strategy: str, asked: StrategyCase) -> float:
 @pytest.mark.parametrize("model", [MODEL, UNEVEN, EVEN], ids=lambda model: model.name)
 @pytest.mark.parametrize("constants", [BARE, FITTED], ids=["bare", "fitted"])
 def test_a_replayed_step_is_the_closed_form(strategy: str, model: Model, constants: Constants):
-    for machine in (MACHINE, FLAT, THREE):
+    for cluster in (CLUSTER, FLAT, THREE):
         for devices, more in (
             (1, {}),
             (4, {"is_bare": constants is BARE}),
@@ -80,7 +80,7 @@ def test_a_replayed_step_is_the_closed_form(strategy: str, model: Model, constan
             (256, {"optimizer_copies": 2}),
         ):
             asked = case(
-                [devices], [1024], model=model, machine=machine, constants=constants, **more
+                [devices], [1024], model=model, cluster=cluster, constants=constants, **more
             )
             closed = judged(strategy, asked)
             if closed.feasible[0]:
@@ -116,7 +116,7 @@ def test_all_wait_for_a_slow_one(strategy: str):
 
 
 def test_more_devices_than_are_written_out():
-    asked = case([2 * MAX_WHOLE], [2 * MAX_WHOLE], machine=THREE)
+    asked = case([2 * MAX_WHOLE], [2 * MAX_WHOLE], cluster=THREE)
     assert graph_of(find_strategy("data"), asked, whole=True).num_ranks == 1
 
 
@@ -127,7 +127,7 @@ def test_bubbles_are_the_textbooks(devices: int, micro_batches: int):
     batch = 48 * micro_batches
     for schedule in ("gpipe", "1f1b", "interleaved"):
         asked = case(
-            [devices], [batch], model=EVEN, machine=FREE,
+            [devices], [batch], model=EVEN, cluster=FREE,
             micro_batches=micro_batches, schedule=schedule,
         )  # fmt: skip
         closed = judged("pipeline", asked)
@@ -147,7 +147,7 @@ def test_a_pipeline_takes_no_longer_than_its_closed_form(schedule: str, overlap:
     """Which sends every message one after the other. GPipe does so, where nothing overlaps."""
     for devices, micro_batches in ((2, 4), (4, 4), (4, 8), (6, 12), (8, 32)):
         asked = case(
-            [devices], [48 * micro_batches], model=EVEN, machine=FLAT, overlap=overlap,
+            [devices], [48 * micro_batches], model=EVEN, cluster=FLAT, overlap=overlap,
             micro_batches=micro_batches, schedule=schedule,
         )  # fmt: skip
         closed, found_s = judged("pipeline", asked), _replayed_s("pipeline", asked)
@@ -158,10 +158,10 @@ def test_a_pipeline_takes_no_longer_than_its_closed_form(schedule: str, overlap:
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
 def test_unequal_stages_take_no_longer_than_the_slowest_of_each(schedule: str):
-    for machine in (MACHINE, FLAT, THREE):
+    for cluster in (CLUSTER, FLAT, THREE):
         for recompute in (False, True):
             asked = case(
-                [3, 6], [240, 240], model=UNEVEN, machine=machine, schedule=schedule,
+                [3, 6], [240, 240], model=UNEVEN, cluster=cluster, schedule=schedule,
                 constants=FITTED, recompute=recompute, group=2,
             )  # fmt: skip
             (again,), notes = replay_each([judged("pipeline", asked)], [find_strategy("pipeline")])
@@ -213,11 +213,11 @@ def test_memory_is_the_closed_forms(strategy: str):
 def test_memory_of_a_pipeline_is_that_of_its_fullest_stage(schedule: str):
     for more in ({}, {"is_bare": True}, {"recompute": True}):
         for devices, batch in ((1, 48), (4, 48), (6, 144)):
-            asked = case([devices], [batch], model=EVEN, machine=FLAT, schedule=schedule, **more)
+            asked = case([devices], [batch], model=EVEN, cluster=FLAT, schedule=schedule, **more)
             closed = float(judged("pipeline", asked).memory_bytes[0])
             if schedule != "interleaved" or "recompute" not in more:
                 assert _peak_bytes("pipeline", asked) == pytest.approx(closed, rel=1e-3)
-        asked = case([3], [48], model=UNEVEN, machine=FLAT, schedule=schedule, **more)
+        asked = case([3], [48], model=UNEVEN, cluster=FLAT, schedule=schedule, **more)
         closed = float(judged("pipeline", asked).memory_bytes[0])
         if schedule != "interleaved":  # whose chunks are cut elsewhere, and each keep their input
             assert _peak_bytes("pipeline", asked) <= closed * 1.001
@@ -249,14 +249,14 @@ def test_parameters_of_the_next_layer_are_gathered_beside_this_one():
 
 def test_samples_that_are_read_too_slowly():
     for strategy in ("data", "pipeline"):
-        slow = replace(MACHINE, input_bandwidth_bytes_per_s=1e6)
-        asked = case([4], [400], machine=slow)
+        slow = replace(CLUSTER, input_bandwidth_bytes_per_s=1e6)
+        asked = case([4], [400], cluster=slow)
         closed = judged(strategy, asked)
         assert _replayed_s(strategy, asked) == pytest.approx(closed.step_s[0], rel=1e-6)
         (again,), _ = replay_each([closed], [find_strategy(strategy)])
         assert again.step_s[0] == pytest.approx(closed.step_s[0], rel=1e-6)
-        quick = replace(MACHINE, input_bandwidth_bytes_per_s=1e14)
-        assert _replayed_s(strategy, case([4], [400], machine=quick)) == pytest.approx(
+        quick = replace(CLUSTER, input_bandwidth_bytes_per_s=1e14)
+        assert _replayed_s(strategy, case([4], [400], cluster=quick)) == pytest.approx(
             _replayed_s(strategy, case([4], [400])), rel=1e-6
         )
 
@@ -276,7 +276,7 @@ def test_every_task_once_and_no_circle(schedule):
                 )
                 assert len(tasks) == len(set(tasks)) == 2 * micro_batches * chunks
             asked = case(
-                [devices], [micro_batches], model=EVEN, machine=FLAT, schedule=schedule,
+                [devices], [micro_batches], model=EVEN, cluster=FLAT, schedule=schedule,
                 micro_batches=micro_batches, chunks=3,
             )  # fmt: skip
             assert _replayed_s("pipeline", asked) > 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from augury.oracle.cluster.cluster_file import find_machine
-from augury.oracle.cluster.device import Precision
+from augury.core.cluster.cluster_file import find_cluster
+from augury.core.cluster.device import Precision
 from augury.oracle.fitting.corrections import BARE, Constants
 from augury.oracle.fitting.fit_corrections import fit
 from augury.oracle.fitting.fit_published import PUBLISHED
@@ -46,7 +46,7 @@ def test_one_device_makes_about_as_many_images_a_second_as_published(
     device: str, precision: Precision, images_per_s: float, within: float
 ):
     """NVIDIA's own figures of ResNet-50 v1.5 at 224 x 224."""
-    work = LayerWork.of(resnet50_224(), find_machine(device).device, precision)
+    work = LayerWork.of(resnet50_224(), find_cluster(device).described_device, precision)
     assert 1 / work.sample_s == pytest.approx(images_per_s, rel=within)
 
 

@@ -16,7 +16,7 @@ from augury.core.errors import UsageError
 from augury.core.files import ensure_writable, new_file
 
 if TYPE_CHECKING:
-    from augury.oracle.cluster.cluster import Machine
+    from augury.core.cluster.cluster import Cluster
     from augury.oracle.fitting.corrections import Constants
 
 
@@ -121,8 +121,8 @@ def oracle(
         check_target(plot, (".svg",), force=force)
     if out is not None:
         ensure_writable(out, force=force)
+    from augury.core.cluster.device import Precision
     from augury.core.units import parse_bytes
-    from augury.oracle.cluster.device import Precision
     from augury.oracle.layer_costs import LayerWork
     from augury.oracle.memory import Optimizer
     from augury.oracle.model_reader.model_from_run import with_times
@@ -146,12 +146,14 @@ def oracle(
     limit_bytes = parse_bytes(memory) if memory is not None else None
     machine = measured_machine(cluster, collectives)
     known = find_constants(constants)
-    machine.device.flops(Precision(precision))
+    machine.described_device.reached_flops_per_s(Precision(precision))
     with working(f"reading {model}"):
         found = load_model(model, input_shapes=input_shape or [])
         found = with_times(found, times, times_batch)
     copies = Optimizer(optimizer).state_items
-    work = LayerWork.of(found, machine.device, Precision(precision), optimizer_copies=copies)
+    work = LayerWork.of(
+        found, machine.described_device, Precision(precision), optimizer_copies=copies
+    )
     options = Options(
         group=group,
         micro_batches=micro_batches,
@@ -211,12 +213,12 @@ def oracle(
     next_command("validate", "oracle", "--measured", "MEASURED.csv", "--cluster", cluster)
 
 
-def measured_machine(cluster: str, collectives: Path | None) -> Machine:
+def measured_machine(cluster: str, collectives: Path | None) -> Cluster:
     """With its levels as fast as collectives were timed on them."""
-    from augury.oracle.cluster.cluster_file import find_machine
-    from augury.oracle.cluster.cluster_fit import read_timings, timings_of, with_timings
+    from augury.core.cluster.cluster_file import find_cluster
+    from augury.costs.cluster_fit import read_timings, timings_of, with_timings
 
-    machine = find_machine(cluster)
+    machine = find_cluster(cluster)
     if collectives is None:
         return machine
     if collectives.is_dir():

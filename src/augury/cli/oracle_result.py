@@ -26,8 +26,8 @@ def result_of(
         num_parameters=case.work.model.num_parameters,
         num_layers=len(case.work.model.layers),
         sample_s=case.work.sample_s,
-        cluster=case.machine.name,
-        device=case.machine.device.name,
+        cluster=case.cluster.name,
+        device=case.cluster.described_device.name,
         precision=case.work.precision,
         constants=case.constants.fitted_on or "none, the bare equations",
         samples=samples,
@@ -62,7 +62,7 @@ def _row(judged: Judged, index: int, samples: int | None) -> OracleRow:
     devices, batch = int(case.devices[index]), int(case.batch[index])
     step_s = float(judged.step_s[index])
     epoch_s = step_s * samples / batch if samples is not None else None
-    price = case.machine.price_per_device_hour
+    price = case.cluster.price_per_device_hour
     # With the same constants as the step, and without recomputation, which is no useful work.
     even_s = case.constants.compute_ratio * case.work.sample_s * batch / devices
     return OracleRow(
@@ -92,7 +92,7 @@ def _row(judged: Judged, index: int, samples: int | None) -> OracleRow:
                 collective=part.collective,
                 size_bytes=int(part.size_bytes[index]),
                 group=int(part.group[index]),
-                level=case.machine.levels[int(part.level[index])].name,
+                level=case.cluster.levels[int(part.level[index])].name,
                 time_s=float(part.time_s[index]),
                 exposed_s=float(part.exposed_s[index]),
             )

@@ -79,7 +79,7 @@ def validate(
         raise UsageError("--every-other says what to fit on", remedy="give --fit as well")
     from augury.cli.oracle import find_constants, measured_machine
     from augury.cli.validate_result import result_of
-    from augury.oracle.cluster.device import Precision
+    from augury.core.cluster.device import Precision
     from augury.oracle.fitting.corrections import save_constants
     from augury.oracle.fitting.fit_corrections import fit_and_hold_out
     from augury.oracle.fitting.measured_table import every_other as half_of
@@ -116,7 +116,7 @@ def validate(
         found,
         rank(found),
         project(compared, works, machine),
-        machine=machine,
+        cluster=machine,
         constants=known,
         fitted_on=fitted_on,
         held_out=held_out,

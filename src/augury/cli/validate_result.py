@@ -18,7 +18,7 @@ from augury.report.oracle_result import (
 )
 
 if TYPE_CHECKING:
-    from augury.oracle.cluster.cluster import Machine
+    from augury.core.cluster.cluster import Cluster
     from augury.oracle.fitting.corrections import Constants
     from augury.oracle.fitting.held_out import HeldOut
     from augury.oracle.fitting.measured_table import Row
@@ -30,14 +30,14 @@ def result_of(
     rankings: Sequence[Ranking],
     projections: Sequence[Projection],
     *,
-    machine: Machine,
+    cluster: Cluster,
     constants: Constants,
     fitted_on: Sequence[Row],
     held_out: Sequence[HeldOut] = (),
 ) -> ValidationResult:
     fitted = set(fitted_on)
     return ValidationResult(
-        cluster=machine.name,
+        cluster=cluster.name,
         fitted_on=constants.fitted_on,
         is_held_out=not any(one.row in fitted for one in compared),
         constants={one.name: float(getattr(constants, one.name)) for one in CONSTANTS},

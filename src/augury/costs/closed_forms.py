@@ -1,29 +1,53 @@
-"""Closed-form times of communication: alpha-beta models, in integer nanoseconds, rounded up.
+"""Closed-form times of collectives (alpha-beta models): scalar and vectorised.
 
-Each is the time of the expanded algorithm on equal ranks that start together, with reductions
-for free; ``size_bytes`` is the whole tensor: what every rank contributes to an all-reduce or a
-reduce-scatter, what every rank has after an all-gather, what every rank sends in an all-to-all.
+Functions that end in ``_ns`` take one configuration and a Link and return integer nanoseconds,
+rounded up: the time of the expanded algorithm on equal ranks that start together, with free
+reductions. Functions that end in ``_s`` take arrays of configurations and return float seconds;
+a message of m bytes takes alpha + m beta (Hockney), and ``messages`` is the number of messages
+that the tensor is sent in.
+
+``size_bytes`` is the whole tensor: the contribution of each rank to an all-reduce or a
+reduce-scatter, the result of each rank after an all-gather, the bytes that each rank sends in an
+all-to-all.
 """
 
 from __future__ import annotations
 
-from augury.core.cluster import Link
+from augury.core.cluster.cluster import Link
+from augury.core.columns import F8
 
 TREE_CHUNKS = 8
-"""How many pieces of a tensor travel through a tree one behind the other."""
+"""Number of chunks of a tensor that are pipelined through a tree."""
 
 
 def point_to_point_ns(size_bytes: int, link: Link) -> int:
     return link.transfer_ns(size_bytes)
 
 
+def point_to_point_s(size_bytes: F8 | float, alpha: F8, beta: F8) -> F8:
+    return alpha + size_bytes * beta
+
+
 def reduce_scatter_ns(size_bytes: int, num_ranks: int, link: Link) -> int:
-    """A ring: every chunk takes one step less than there are ranks."""
+    """Time around a ring: each chunk takes one step less than there are ranks."""
     return (num_ranks - 1) * link.transfer_ns(_up(size_bytes, num_ranks))
+
+
+def reduce_scatter_s(
+    num: F8, size_bytes: F8 | float, alpha: F8, beta: F8, *, messages: float = 1
+) -> F8:
+    return all_gather_s(num, size_bytes, alpha, beta, messages=messages)
 
 
 def all_gather_ns(size_bytes: int, num_ranks: int, link: Link) -> int:
     return reduce_scatter_ns(size_bytes, num_ranks, link)
+
+
+def all_gather_s(
+    num: F8, size_bytes: F8 | float, alpha: F8, beta: F8, *, messages: float = 1
+) -> F8:
+    """Time around a ring of ``num`` ranks."""
+    return (num - 1) * (messages * alpha + size_bytes * beta / num)
 
 
 def all_reduce_ring_ns(size_bytes: int, num_ranks: int, link: Link) -> int:
@@ -32,9 +56,16 @@ def all_reduce_ring_ns(size_bytes: int, num_ranks: int, link: Link) -> int:
     )
 
 
+def all_reduce_s(
+    num: F8, size_bytes: F8 | float, alpha: F8, beta: F8, *, messages: float = 1
+) -> F8:
+    """Time around a ring of ``num`` ranks."""
+    return 2 * (num - 1) * (messages * alpha + size_bytes * beta / num)
+
+
 def all_reduce_tree_ns(size_bytes: int, num_ranks: int, link: Link) -> int:
-    """Up and down a binary tree. Behind the first chunk, an inner rank's port passes every
-    further one on three times: to its parent once, to its children twice."""
+    """Time up and down a binary tree. Behind the first chunk, the port of an inner rank forwards
+    each further chunk three times: to its parent once, to its children twice."""
     if num_ranks == 1:
         return 0
     chunk_bytes = _up(size_bytes, TREE_CHUNKS)
@@ -46,7 +77,8 @@ def all_reduce_tree_ns(size_bytes: int, num_ranks: int, link: Link) -> int:
 def all_reduce_two_level_ns(
     size_bytes: int, *, num_hosts: int, ranks_per_host: int, intra: Link, inter: Link
 ) -> int:
-    """Scatter inside the hosts, reduce every shard across them, gather inside."""
+    """Time of a reduce-scatter inside hosts, an all-reduce of each shard across hosts and an
+    all-gather inside hosts."""
     shard_bytes = _up(size_bytes, ranks_per_host)
     return (
         reduce_scatter_ns(size_bytes, ranks_per_host, intra)
@@ -56,7 +88,7 @@ def all_reduce_two_level_ns(
 
 
 def broadcast_ns(size_bytes: int, num_ranks: int, link: Link) -> int:
-    """Down a binary tree, chunk behind chunk."""
+    """Time down a binary tree, pipelined in chunks."""
     if num_ranks == 1:
         return 0
     chunk_bytes = _up(size_bytes, TREE_CHUNKS)
@@ -65,14 +97,14 @@ def broadcast_ns(size_bytes: int, num_ranks: int, link: Link) -> int:
 
 
 def all_to_all_ns(size_bytes: int, num_ranks: int, link: Link) -> int:
-    """Every rank sends to every other, one after the other without waiting for arrivals."""
+    """Time in which each rank sends to all others in turn, without waiting for arrivals."""
     if num_ranks == 1:
         return 0
     return (num_ranks - 1) * link.send_ns(_up(size_bytes, num_ranks)) + link.latency_ns
 
 
 def tree_depth(num_ranks: int) -> int:
-    """Levels below the root of a complete binary tree."""
+    """Number of levels below the root of a complete binary tree."""
     return num_ranks.bit_length() - 1
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from augury.core.columns import F8
 from augury.core.units import format_bytes
-from augury.oracle.cluster.cluster import F8
 from augury.oracle.strategy import Estimate, LimitReason, Mask, StrategyCase
 
 REASONS = tuple(LimitReason)
@@ -44,8 +44,8 @@ class Judged:
             return None
         case, estimate = self.case, self.estimate
         devices = int(case.devices[index])
-        if devices > case.machine.num_devices:
-            return f"{case.machine.name} has {case.machine.num_devices:,} devices"
+        if devices > case.cluster.num_devices:
+            return f"{case.cluster.name} has {case.cluster.num_devices:,} devices"
         most = int(estimate.max_devices[index])
         if devices > most:
             return f"no more than {most:,} devices: {estimate.limit}"
@@ -62,7 +62,7 @@ class Judged:
 def judge(
     estimate: Estimate, case: StrategyCase, *, memory_limit_bytes: float | None = None
 ) -> Judged:
-    most_bytes = memory_limit_bytes or float(case.machine.device.memory_bytes)
+    most_bytes = memory_limit_bytes or float(case.cluster.described_device.memory_bytes)
     exposed_s = estimate.exposed_comm_s
     step_s = estimate.compute_s + exposed_s
     read_s = reading_s(case)
@@ -71,7 +71,7 @@ def judge(
         estimate.losses[LimitReason.INPUT] = late_s
         step_s = step_s + late_s
     memory = estimate.total_memory_bytes
-    too_many = (case.devices > estimate.max_devices) | (case.devices > case.machine.num_devices)
+    too_many = (case.devices > estimate.max_devices) | (case.devices > case.cluster.num_devices)
     refused = too_many
     for mask, _ in estimate.refusals:
         refused = refused | mask
@@ -113,11 +113,11 @@ def _bottleneck(
 
 def reading_s(case: StrategyCase) -> F8 | None:
     """Samples of a step, read by all nodes side by side, ahead of time."""
-    bandwidth = case.machine.input_bandwidth_bytes_per_s
+    bandwidth = case.cluster.input_bandwidth_bytes_per_s
     if bandwidth is None:
         return None
     size_bytes = 4.0 * case.work.sample_items
-    nodes = np.ceil(case.devices / case.machine.devices_per_node)
+    nodes = np.ceil(case.devices / case.cluster.devices_per_host)
     return case.batch * size_bytes / (nodes * bandwidth)
 
 

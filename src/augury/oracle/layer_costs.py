@@ -7,12 +7,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from augury.core.cluster.device import Device, Precision
+from augury.core.columns import F8
 from augury.core.model import LayerKind, Model, ModelLayer
-from augury.oracle.cluster.device import Device, Precision
-
-F8 = NDArray[np.float64]
 
 WEIGHT_BYTES = 4
 """Of weights, gradients and optimizer state, whatever the precision of activations."""
@@ -46,7 +44,10 @@ class LayerWork:
     ) -> LayerWork:
         layers = model.layers
         item_bytes = precision.item_bytes
-        flops, bandwidth = device.flops(precision), device.reached_bandwidth
+        flops, bandwidth = (
+            device.reached_flops_per_s(precision),
+            device.reached_bandwidth_bytes_per_s,
+        )
 
         def seconds(counted: int, moved: int, measured: float | None) -> float:
             if measured is not None:

@@ -10,7 +10,8 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from augury.oracle.cluster.cluster import F8, I8, Machine
+from augury.core.cluster.cluster import Cluster
+from augury.core.columns import F8, I8
 from augury.oracle.fitting.corrections import Constants
 from augury.oracle.layer_costs import LayerWork
 
@@ -41,7 +42,7 @@ class Options:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StrategyCase:
     work: LayerWork
-    machine: Machine
+    cluster: Cluster
     constants: Constants
     options: Options
     devices: F8
@@ -51,11 +52,11 @@ class StrategyCase:
     @cached_property
     def level(self) -> I8:
         """That holds all devices."""
-        return self.machine.level_of(self.devices)
+        return self.cluster.level_of(self.devices)
 
     @property
     def group(self) -> int:
-        return self.options.group or self.machine.devices_per_node
+        return self.options.group or self.cluster.devices_per_host
 
 
 class LimitReason(StrEnum):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from augury.oracle.cluster.cluster import F8
+from augury.core.columns import F8
 from augury.oracle.layer_costs import WEIGHT_BYTES, LayerWork
 from augury.oracle.memory import HeldItems
 from augury.oracle.strategy import StrategyCase

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from augury.core.cluster.cluster import MAX_DEVICES, Cluster
 from augury.core.errors import UsageError
-from augury.oracle.cluster.cluster import MAX_DEVICES, Machine
 from augury.oracle.feasibility import Judged, judge
 from augury.oracle.fitting.corrections import BARE, Constants
 from augury.oracle.layer_costs import LayerWork
@@ -41,7 +41,7 @@ class Batch:
 
 def sweep(
     work: LayerWork,
-    machine: Machine,
+    cluster: Cluster,
     *,
     devices: Sequence[int],
     batch: Batch,
@@ -53,7 +53,7 @@ def sweep(
     """One entry a strategy, each with all numbers of devices."""
     case = StrategyCase(
         work=work,
-        machine=machine,
+        cluster=cluster,
         constants=constants,
         options=options or Options(),
         devices=np.array(devices, float),

@@ -34,7 +34,7 @@ def own_spread(judged: Judged, index: int) -> float:
 
 def common_spread(case: StrategyCase) -> float:
     """How fast a sample's compute and the cluster's links really are."""
-    is_known = _is_bare(case) or case.constants.cluster == case.machine.name
+    is_known = _is_bare(case) or case.constants.cluster == case.cluster.name
     return 0.0 if is_known else DEVICE_SPREAD
 
 
@@ -84,14 +84,13 @@ def _of_layers(case: StrategyCase) -> list[str]:
 
 
 def _of_device(case: StrategyCase) -> list[str]:
-    constants, machine = case.constants, case.machine
-    if constants.cluster == machine.name:
+    constants, cluster = case.constants, case.cluster
+    if constants.cluster == cluster.name:
         return []
     fitted = f"{constants.cluster} ({constants.device})" if constants.device else constants.cluster
-    speed = (
-        "" if case.work.is_timed else f", and the efficiency of {machine.device.name} is a guess"
-    )
-    return [f"the constants were fitted on {fitted}, not on {machine.name}{speed}"]
+    device = cluster.described_device.name
+    speed = "" if case.work.is_timed else f", and the efficiency of {device} is a guess"
+    return [f"the constants were fitted on {fitted}, not on {cluster.name}{speed}"]
 
 
 def _of_strategies(judged: Sequence[Judged]) -> list[str]:

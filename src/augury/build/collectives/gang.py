@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from augury.build.collectives.ports import Ports
 from augury.build.collectives.scheme import CollectiveCall
-from augury.core.cluster import Link
+from augury.core.cluster.cluster import Link
 from augury.core.enums import OpKind
 from augury.costs import closed_forms
 
@@ -35,8 +35,8 @@ def two_level_ns(size_bytes: int, ports: Ports) -> int:
         size_bytes,
         num_hosts=len(hosts),
         ranks_per_host=max(map(len, hosts)),
-        intra=ports.cluster.intra,
-        inter=ports.cluster.inter,
+        intra=ports.cluster.levels[0],
+        inter=ports.widest_link(),
     )
 
 

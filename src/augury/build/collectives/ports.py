@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from augury.core.cluster import Cluster, Link
+from augury.core.cluster.cluster import Cluster, Link
 from augury.core.enums import ResourceKind
 from augury.core.graph.builder import GraphBuilder
 from augury.core.units import NS_PER_S
@@ -64,7 +64,8 @@ class Ports:
 
     def widest_link(self) -> Link:
         """The one between the members farthest apart."""
-        return self.cluster.intra if len(self.by_host()) == 1 else self.cluster.inter
+        hosts = [port.host for port in self.members]
+        return self.cluster.link_of_hosts(min(hosts), max(hosts))
 
     def reduce_ns(self, size_bytes: int) -> int:
         if not self.reduce_bytes_per_s:

@@ -9,7 +9,7 @@ from augury.build.collectives.placement import Placement
 from augury.build.collectives.ports import PortKind
 from augury.build.pipeline_order import PipelineSchedule
 from augury.build.synthetic.layers import Layer, ModelSize, conv_layers
-from augury.core.cluster import Cluster, Link
+from augury.core.cluster.cluster import Cluster, Link
 from augury.core.enums import OpKind
 from augury.core.errors import UsageError
 
@@ -17,7 +17,7 @@ PARAMETER_SERVER = "parameter-server"
 SCHEMES = (*(a.name for a in ALGORITHMS if a.kind is OpKind.ALL_REDUCE), PARAMETER_SERVER)
 """How gradients can be reduced."""
 
-NOMINAL_CLUSTER = Cluster(
+NOMINAL_CLUSTER = Cluster.of_hosts(
     num_hosts=2,
     ranks_per_host=4,
     intra=Link(latency_ns=3_000, bandwidth_bytes_per_s=100_000_000_000),
@@ -77,9 +77,9 @@ class SyntheticJob:
     def __post_init__(self) -> None:
         for name in _COUNTS:
             _require(getattr(self, name) >= 1, f"{name} is {getattr(self, name)}", "at least 1")
-        if self.num_stages > len(self.layers) or self.cluster.num_ranks % self.num_stages:
+        if self.num_stages > len(self.layers) or self.cluster.num_devices % self.num_stages:
             raise UsageError(
-                f"{len(self.layers)} layers on {self.cluster.num_ranks} ranks do not make"
+                f"{len(self.layers)} layers on {self.cluster.num_devices} ranks do not make"
                 f" {self.num_stages} pipeline stages",
                 remedy="choose stages that divide the ranks, not more than layers",
             )
@@ -101,9 +101,9 @@ class SyntheticJob:
         _require(optimizer >= 0, f"optimizer_bytes_per_parameter_byte is {optimizer}", "0 or more")
         for rank, factor in self.stragglers:
             _require(
-                0 <= rank < self.cluster.num_ranks,
+                0 <= rank < self.cluster.num_devices,
                 f"the straggler is rank {rank}",
-                f"one of {self.cluster.num_ranks} ranks",
+                f"one of {self.cluster.num_devices} ranks",
             )
             _require(
                 0.001 <= factor <= 1000, f"rank {rank} is slower {factor}-fold", "0.001 to 1,000"
@@ -121,7 +121,7 @@ class SyntheticJob:
     @property
     def num_replicas(self) -> int:
         """Ranks of one pipeline stage."""
-        return self.cluster.num_ranks // self.num_stages
+        return self.cluster.num_devices // self.num_stages
 
 
 def _require(is_fine: bool, cause: str, remedy: str) -> None:

@@ -22,7 +22,7 @@ class World:
         cluster = job.cluster
         ranks = [
             self.builder.rank(host=f"host{cluster.host_of(rank)}")
-            for rank in range(cluster.num_ranks)
+            for rank in range(cluster.num_devices)
         ]
         ports = open_ports(self.builder, cluster, ranks, kind=job.ports)
         streams = [
@@ -34,7 +34,7 @@ class World:
             for port, stream in zip(ports.members, streams, strict=True):
                 self._interfere(port, stream)
         self._hold_model()
-        self._slowness = [1.0] * cluster.num_ranks
+        self._slowness = [1.0] * cluster.num_devices
         for rank, factor in job.stragglers:
             self._slowness[rank] *= factor
         self._noise = _noise(job.jitter, job.seed)

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from scipy.optimize import least_squares
 
+from augury.core.cluster.cluster import Cluster
+from augury.core.columns import F8
 from augury.core.errors import InputError
-from augury.oracle.cluster.cluster import F8, Machine
 from augury.oracle.fitting.corrections import BARE, CONSTANTS, Constant, Constants
 from augury.oracle.fitting.held_out import HeldOut, hold_out, spreads_of
 from augury.oracle.fitting.measured_table import SERIAL, Row
@@ -48,7 +49,7 @@ class Predictor:
 
     rows: Sequence[Row]
     works: Mapping[str, LayerWork]
-    machine: Machine
+    cluster: Cluster
     options: Options
 
     def predict(self, constants: Constants) -> Predicted:
@@ -74,7 +75,7 @@ class Predictor:
                 find_strategy(name),
                 StrategyCase(
                     work=self.works[model],
-                    machine=self.machine,
+                    cluster=self.cluster,
                     constants=BARE,
                     options=self.options,
                     devices=np.array([self.rows[i].devices for i in where], float),
@@ -89,17 +90,17 @@ class Predictor:
 def fit(
     rows: Sequence[Row],
     works: Mapping[str, LayerWork],
-    machine: Machine,
+    cluster: Cluster,
     options: Options | None = None,
 ) -> Constants:
     """Fitted on all of ``rows``; spreads are what fits of some rows miss on the others."""
-    return fit_and_hold_out(rows, works, machine, options)[0]
+    return fit_and_hold_out(rows, works, cluster, options)[0]
 
 
 def fit_and_hold_out(
     rows: Sequence[Row],
     works: Mapping[str, LayerWork],
-    machine: Machine,
+    cluster: Cluster,
     options: Options | None = None,
 ) -> tuple[Constants, list[HeldOut]]:
     measured = [row for row in rows if row.measured_step_s is not None]
@@ -108,7 +109,7 @@ def fit_and_hold_out(
     options = options or Options()
 
     def predictor(chosen: Sequence[Row]) -> Predictor:
-        return Predictor(rows=chosen, works=works, machine=machine, options=options)
+        return Predictor(rows=chosen, works=works, cluster=cluster, options=options)
 
     whole = _fit(predictor(measured))
     held_out = hold_out(
@@ -129,9 +130,9 @@ def fit_and_hold_out(
             for name in sorted({row.strategy for row in measured})
         },
         layer_shares=_largest([works[model].shares_by_kind for model in models]),
-        cluster=machine.name,
-        device=machine.device.name,
-        fitted_on=f"{len(measured)} measurements of {', '.join(models)} on {machine.name}",
+        cluster=cluster.name,
+        device=cluster.described_device.name,
+        fitted_on=f"{len(measured)} measurements of {', '.join(models)} on {cluster.name}",
     )
     return found, held_out
 

@@ -14,7 +14,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from augury.oracle.cluster.cluster import F8
+from augury.core.columns import F8
 from augury.oracle.fitting.corrections import Constants
 from augury.oracle.fitting.measured_table import SERIAL, Row, every_other
 

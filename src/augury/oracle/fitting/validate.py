@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import rankdata
 
+from augury.core.cluster.cluster import Cluster
+from augury.core.cluster.device import Precision
+from augury.core.columns import F8
 from augury.core.errors import InputError
 from augury.core.model import Model
-from augury.oracle.cluster.cluster import F8, Machine
-from augury.oracle.cluster.device import Precision
 from augury.oracle.fitting.corrections import BARE, Constants
 from augury.oracle.fitting.fit_corrections import Predictor
 from augury.oracle.fitting.measured_table import SERIAL, Row
@@ -79,7 +80,7 @@ class Projection:
 
 
 def works_for(
-    rows: Sequence[Row], load: Callable[[str], Model], machine: Machine, precision: Precision
+    rows: Sequence[Row], load: Callable[[str], Model], cluster: Cluster, precision: Precision
 ) -> dict[str, LayerWork]:
     """By the tables' own names. A measured serial row tells what a sample takes on one device."""
     works: dict[str, LayerWork] = {}
@@ -89,7 +90,7 @@ def works_for(
             is_named = "/" not in row.model and ":" not in row.model
             works[row.model] = LayerWork.of(
                 load(name if is_named and not row.model.endswith(".json") else row.model),
-                machine.device,
+                cluster.described_device,
                 precision,
             )
     for row in rows:
@@ -109,13 +110,13 @@ def works_for(
 def compare(
     rows: Sequence[Row],
     works: dict[str, LayerWork],
-    machine: Machine,
+    cluster: Cluster,
     constants: Constants,
     options: Options | None = None,
 ) -> list[Compared]:
     measured = [row for row in rows if row.measured_step_s is not None]
     found = Predictor(
-        rows=measured, works=works, machine=machine, options=options or Options()
+        rows=measured, works=works, cluster=cluster, options=options or Options()
     ).predict(constants)
     columns = (found.step_s.tolist(), found.compute_s.tolist(), found.memory_bytes.tolist())
     return [
@@ -141,11 +142,11 @@ def rank(compared: Iterable[Compared]) -> list[Ranking]:
     ]
 
 
-def project(rows: Sequence[Row], works: dict[str, LayerWork], machine: Machine) -> list[Projection]:
+def project(rows: Sequence[Row], works: dict[str, LayerWork], cluster: Cluster) -> list[Projection]:
     """The bare equations beside what the table's own authors projected."""
     projected = [row for row in rows if row.projected_step_s is not None]
     found = Predictor(
-        rows=projected, works=works, machine=machine, options=Options(is_bare=True)
+        rows=projected, works=works, cluster=cluster, options=Options(is_bare=True)
     ).predict(BARE)
     errors: dict[tuple[str, str], list[float]] = {}
     for row, step_s in zip(projected, found.step_s.tolist(), strict=True):

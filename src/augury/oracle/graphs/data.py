@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from augury.core.enums import OpKind
-from augury.oracle.cluster.closed_forms import all_gather_s, all_reduce_s, reduce_scatter_s
+from augury.costs.closed_forms import all_gather_s, all_reduce_s, reduce_scatter_s
 from augury.oracle.graphs.layered import LayeredStep
 from augury.oracle.graphs.memory_buffers import Shares
 from augury.oracle.graphs.messages import link_of, of_weights

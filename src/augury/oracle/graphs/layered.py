@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from augury.core.columns import F8
 from augury.core.enums import OpKind
 from augury.core.graph.graph import NONE
-from augury.oracle.cluster.cluster import F8
 from augury.oracle.graphs.memory_buffers import Moments, Shares, buffers_of
 from augury.oracle.graphs.program import DEVICE, Fellows, Program
 from augury.oracle.strategy import Mask, StrategyCase, waiting_s

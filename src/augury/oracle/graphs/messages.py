@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from augury.core.columns import F8
 from augury.core.enums import OpKind
-from augury.oracle.cluster.cluster import F8
 from augury.oracle.graphs.layered import LayerMessage
 from augury.oracle.graphs.program import Fellows
 from augury.oracle.layer_costs import WEIGHT_BYTES
@@ -68,4 +68,4 @@ def _pieces(case: StrategyCase, messages: float) -> list[tuple[int, float, float
 
 
 def link_of(case: StrategyCase, level: np.ndarray[tuple[int], np.dtype[np.int64]]) -> str:
-    return f"link of {case.machine.levels[int(level[0])].name}"
+    return f"link of {case.cluster.levels[int(level[0])].name}"

@@ -47,7 +47,7 @@ class _Pipeline:
 
     def _device(self, device: int, reading: Reading) -> None:
         builder, case = self.builder, self.case
-        rank = builder.rank(host=f"node {device // case.machine.devices_per_node}")
+        rank = builder.rank(host=f"node {device // case.cluster.devices_per_host}")
         compute = builder.resource(DEVICE, rank=rank)
         links = {
             is_forward: builder.resource(

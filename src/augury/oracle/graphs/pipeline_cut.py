@@ -6,8 +6,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from augury.core.columns import F8
 from augury.core.enums import OpKind
-from augury.oracle.cluster.cluster import F8
+from augury.costs.closed_forms import point_to_point_s
 from augury.oracle.graphs.program import whole_ns
 from augury.oracle.strategies.pipeline import micro_batches
 from augury.oracle.strategies.stages import first_layers
@@ -71,10 +72,10 @@ class StageCut:
         return self.samples * items * self.work.precision.item_bytes
 
     def send_s(self, device: int, to: int, size_bytes: float) -> float:
-        machine = self.case.machine
-        level = np.array([machine.level_between(device, to)])
-        alpha, beta = machine.latency_s(level), machine.seconds_per_byte(level)
-        return float(alpha[0] + size_bytes * beta[0])
+        cluster = self.case.cluster
+        level = np.array([cluster.level_between(device, to)])
+        alpha, beta = cluster.latency_s(level), cluster.seconds_per_byte(level)
+        return float(point_to_point_s(size_bytes, alpha, beta)[0])
 
 
 def _whole(ends_s: F8) -> list[int]:

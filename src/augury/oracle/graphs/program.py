@@ -110,7 +110,7 @@ class Program:
         gangs: dict[tuple[int, int], int] = {}
         reading = Reading(builder, case)
         for number in range(num_ranks):
-            rank = builder.rank(host=f"node {number // case.machine.devices_per_node}")
+            rank = builder.rank(host=f"node {number // case.cluster.devices_per_host}")
             places = {"": NONE}
             ids: list[int] = []
             for place, one in enumerate(self.operations):

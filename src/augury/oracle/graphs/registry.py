@@ -34,7 +34,7 @@ def graph_of(
     meta = {
         "oracle": strategy.name,
         "model": case.work.model.name,
-        "cluster": case.machine.name,
+        "cluster": case.cluster.name,
         "devices": str(devices),
         "global_batch": str(int(one.batch[0])),
     }

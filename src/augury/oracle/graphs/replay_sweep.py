@@ -34,7 +34,7 @@ def _replayed(judged: Judged, strategy: Strategy) -> tuple[Judged, list[str]]:
     case = judged.case
     read_s = reading_s(case)
     # Reading goes on beside a step and is held against it below, as in the closed form.
-    alone = replace(case, machine=replace(case.machine, input_bandwidth_bytes_per_s=None))
+    alone = replace(case, cluster=replace(case.cluster, input_bandwidth_bytes_per_s=None))
     step_s, compute_s = judged.step_s.copy(), judged.compute_s.copy()
     exposed_s = judged.exposed_comm_s.copy()
     is_replayed = np.zeros(len(step_s), bool)

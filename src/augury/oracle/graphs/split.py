@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from augury.core.columns import F8
 from augury.core.enums import OpKind
-from augury.oracle.cluster.closed_forms import all_gather_s, all_reduce_s
-from augury.oracle.cluster.cluster import F8
+from augury.costs.closed_forms import all_gather_s, all_reduce_s
 from augury.oracle.graphs.layered import LayeredStep, LayerMessage
 from augury.oracle.graphs.memory_buffers import Shares
 from augury.oracle.graphs.messages import link_of, of_weights
@@ -109,7 +109,7 @@ def _split_layers(split: LayerSplit, step: LayeredStep, num: F8, samples: float)
     """Outputs of all weighted layers but the last are gathered and their gradients summed, or the
     reverse. What is gathered is put together piece by piece, on the device and in the exchange."""
     case, work = step.case, step.case.work
-    level = case.machine.level_of(num)
+    level = case.cluster.level_of(num)
     alpha, beta = layer_link(case, level, getattr(case.constants, split.contention))
     piece_s = case.constants.piece_s * float(num[0]) if split.gathers_outputs else 0.0
     for place in work.weighted_places:
@@ -145,9 +145,9 @@ def _split_layers(split: LayerSplit, step: LayeredStep, num: F8, samples: float)
 def _cut_tiles(step: LayeredStep, num: F8, samples: float) -> None:
     """Borders of inputs before forward, of outputs' gradients before backward; both ways."""
     case, work = step.case, step.case.work
-    level = case.machine.level_of(num)
-    alpha = float(case.machine.latency_s(level)[0])
-    beta = float(case.machine.seconds_per_byte(level)[0]) + case.constants.staging_s_per_byte
+    level = case.cluster.level_of(num)
+    alpha = float(case.cluster.latency_s(level)[0])
+    beta = float(case.cluster.seconds_per_byte(level)[0]) + case.constants.staging_s_per_byte
     for place, of_inputs, of_outputs in halos_of(work, tiling_of(work, int(num[0])).cuts):
         for messages, items in (
             (step.before_forward, of_inputs),
@@ -191,8 +191,8 @@ def _between(
 
 
 def _inside(case: StrategyCase, group: F8) -> dict[int, list[LayerMessage]]:
-    machine = case.machine
-    level = machine.level_of(group)
+    cluster = case.cluster
+    level = cluster.level_of(group)
     found = of_weights(
         case,
         all_reduce_s,
@@ -200,8 +200,8 @@ def _inside(case: StrategyCase, group: F8) -> dict[int, list[LayerMessage]]:
         kind=OpKind.ALL_REDUCE,
         num=group,
         link=link_of(case, level),
-        alpha=machine.latency_s(level),
-        beta=machine.seconds_per_byte(level),
+        alpha=cluster.latency_s(level),
+        beta=cluster.seconds_per_byte(level),
         messages=1,
         fellows=Fellows.GROUP,
     )

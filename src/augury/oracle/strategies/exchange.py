@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from augury.oracle.cluster.closed_forms import all_reduce_s
-from augury.oracle.cluster.cluster import F8, I8
+from augury.core.columns import F8, I8
+from augury.costs.closed_forms import all_gather_s, all_reduce_s
 from augury.oracle.strategy import CostPart, LimitReason, StrategyCase, hidden_behind_backward
 
 
@@ -34,11 +34,11 @@ def gradient_exchange(
 
 def gradient_link(case: StrategyCase, *, flows: float = 1) -> tuple[F8, F8]:
     """Seconds of a message and of a byte, between devices spread over all."""
-    machine, level = case.machine, case.level
-    beta = machine.seconds_per_byte(level) * case.constants.gradient_contention
+    cluster, level = case.cluster, case.level
+    beta = cluster.seconds_per_byte(level) * case.constants.gradient_contention
     if not case.options.is_bare and flows > 1:
-        beta = beta * machine.sharing(level, np.full_like(case.devices, flows))
-    return machine.latency_s(level), beta
+        beta = beta * cluster.sharing(level, np.full_like(case.devices, flows))
+    return cluster.latency_s(level), beta
 
 
 def layer_exchange(
@@ -47,11 +47,11 @@ def layer_exchange(
     """Outputs gathered and gradients summed (or the reverse), layer by layer among ``num``
     neighbours. With ``pieces``, whatever is gathered is also launched piece by piece."""
     work = case.work
-    level = case.machine.level_of(num)
+    level = case.cluster.level_of(num)
     alpha, beta = layer_link(case, level, contention)
     size_bytes = samples * work.exchanged_items * work.precision.item_bytes
     num_layers = work.num_weighted - 1
-    once_s = (num - 1) * (num_layers * alpha + size_bytes * beta / num)
+    once_s = all_gather_s(num, size_bytes, alpha, beta, messages=num_layers)
     launch_s = pieces_s(case, num) if pieces else 0.0
     return [
         CostPart(
@@ -69,9 +69,9 @@ def layer_exchange(
 
 def layer_link(case: StrategyCase, level: I8, contention: float) -> tuple[F8, F8]:
     """Seconds of a message and of a byte, between neighbours that split layers."""
-    beta = case.machine.seconds_per_byte(level)
+    beta = case.cluster.seconds_per_byte(level)
     at_work = np.where(level == 0, case.constants.node_contention, contention)
-    return case.machine.latency_s(level), beta * at_work
+    return case.cluster.latency_s(level), beta * at_work
 
 
 def pieces_s(case: StrategyCase, num: F8) -> F8:

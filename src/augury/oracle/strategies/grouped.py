@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from augury.oracle.cluster.closed_forms import all_reduce_s
-from augury.oracle.cluster.cluster import F8
+from augury.core.columns import F8
+from augury.costs.closed_forms import all_reduce_s
 from augury.oracle.strategies.exchange import gradient_exchange
 from augury.oracle.strategies.split import Split, memory_shares, split_compute
 from augury.oracle.strategy import (
@@ -94,11 +94,11 @@ def group_messages(split: Split, case: StrategyCase) -> float:
 
 def _inside(case: StrategyCase, group: F8) -> CostPart:
     """Where all of a group hold the same weights: summed there first."""
-    machine = case.machine
-    level = machine.level_of(group)
+    cluster = case.cluster
+    level = cluster.level_of(group)
     size_bytes = gradient_bytes(case)
     time_s = all_reduce_s(
-        group, size_bytes, machine.latency_s(level), machine.seconds_per_byte(level)
+        group, size_bytes, cluster.latency_s(level), cluster.seconds_per_byte(level)
     )
     return CostPart(
         reason=LimitReason.GRADIENT,

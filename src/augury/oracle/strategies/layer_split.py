@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from augury.oracle.cluster.cluster import F8
+from augury.core.columns import F8
 from augury.oracle.layer_costs import LayerWork
 from augury.oracle.strategies.exchange import layer_exchange, pieces_s
 from augury.oracle.strategies.split import Figures, LayerExchange

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from augury.oracle.cluster.cluster import F8
+from augury.core.columns import F8
+from augury.costs.closed_forms import point_to_point_s
 from augury.oracle.layer_costs import WEIGHT_BYTES
 from augury.oracle.strategies.stages import stages_of
 from augury.oracle.strategy import (
@@ -42,12 +43,12 @@ class Pipeline:
         update_s = of_stages("update_s")
         compute_s = batch * (1 + fill) * slowest_s + update_s
         even_s = batch * ratio * work.sample_s / devices
-        machine = case.machine
+        cluster = case.cluster
         level = case.level
         size_bytes = batch / micro * of_stages("boundary_items") * work.precision.item_bytes
         hops = np.maximum(0.0, devices + micro - 2) * chunks
-        alpha, beta = machine.latency_s(level), machine.seconds_per_byte(level)
-        time_s = np.where(devices > 1, 2 * hops * (alpha + size_bytes * beta), 0.0)
+        alpha, beta = cluster.latency_s(level), cluster.seconds_per_byte(level)
+        time_s = np.where(devices > 1, 2 * hops * point_to_point_s(size_bytes, alpha, beta), 0.0)
         return Estimate(
             strategy=self.name,
             axes={"pipeline": devices, "micro_batches": micro},

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from augury.oracle.cluster.cluster import F8
+from augury.core.columns import F8
 from augury.oracle.layer_costs import LayerWork
 from augury.oracle.strategy import CostPart, Mask, StrategyCase, sample_compute_s
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from augury.oracle.cluster.cluster import F8
+from augury.core.columns import F8
 from augury.oracle.layer_costs import LayerWork
 from augury.oracle.strategies.split import Figures, LayerExchange
 from augury.oracle.strategies.tiles import max_tiles, tiling_of
@@ -26,15 +26,15 @@ class TileSplit:
 
     def exchange(self, case: StrategyCase, *, num: F8, samples: F8) -> LayerExchange:
         """Both ways with every neighbour, of inputs in forward and of gradients in backward."""
-        work, machine = case.work, case.machine
+        work, cluster = case.work, case.cluster
         numbers, where = np.unique(num, return_inverse=True)
         tilings = [tiling_of(work, int(number)) for number in numbers]
         items = np.array([tiling.halo_items for tiling in tilings])[where]
         exchanges = np.array([tiling.num_exchanges for tiling in tilings], float)[where]
-        level = machine.level_of(num)
-        beta = machine.seconds_per_byte(level) + case.constants.staging_s_per_byte
+        level = cluster.level_of(num)
+        beta = cluster.seconds_per_byte(level) + case.constants.staging_s_per_byte
         size_bytes = samples * items * work.precision.item_bytes
-        time_s = 2 * (2 * exchanges * machine.latency_s(level) + size_bytes * beta)
+        time_s = 2 * (2 * exchanges * cluster.latency_s(level) + size_bytes * beta)
         halos = CostPart(
             reason=LimitReason.HALO,
             collective="halo exchange",

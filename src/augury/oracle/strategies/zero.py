@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from augury.oracle.cluster.closed_forms import all_gather_s, reduce_scatter_s
-from augury.oracle.cluster.cluster import F8
+from augury.core.columns import F8
+from augury.costs.closed_forms import all_gather_s, reduce_scatter_s
 from augury.oracle.layer_costs import WEIGHT_BYTES
 from augury.oracle.strategies.data import Data
 from augury.oracle.strategies.exchange import gradient_link

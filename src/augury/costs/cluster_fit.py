@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import nnls
 
+from augury.core.cluster.cluster import Cluster
 from augury.core.errors import InputError
 from augury.core.files import open_regular
 from augury.core.trace.trace import Trace
-from augury.oracle.cluster.cluster import Machine
 
 MAX_FILE_BYTES = 16 << 20
 ROUNDS = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
@@ -40,24 +40,25 @@ class Timing:
     time_s: float
 
 
-def with_timings(machine: Machine, timings: Sequence[Timing]) -> Machine:
+def with_timings(cluster: Cluster, timings: Sequence[Timing]) -> Cluster:
     """Every level that collectives were timed on has what they say; the others stay."""
     by_level: dict[int, list[Timing]] = {}
     for timing in timings:
         if timing.collective in ROUNDS and timing.num_devices > 1 and timing.time_s > 0:
-            level = int(machine.level_of(np.array([timing.num_devices], float))[0])
+            level = int(cluster.level_of(np.array([timing.num_devices], float))[0])
             by_level.setdefault(level, []).append(timing)
     if not by_level:
         raise InputError("no collective of several devices was timed", remedy=REMEDY)
-    levels = list(machine.levels)
+    levels = list(cluster.levels)
     for level, found in by_level.items():
         latency_s, seconds_per_byte = _fitted(found)
         levels[level] = replace(
             levels[level],
             latency_ns=round(latency_s * 1e9),
             bandwidth_bytes_per_s=max(1, round(1 / seconds_per_byte)),
+            is_measured=True,
         )
-    return replace(machine, levels=tuple(levels))
+    return replace(cluster, levels=tuple(levels))
 
 
 def read_timings(path: Path) -> list[Timing]:
