@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import nnls
 
+from augury.build.pipeline_order import PipelineSchedule
 from augury.core.cluster.cluster import Cluster, NetworkLevel
 from augury.core.model import LayerKind
 from augury.oracle.fitting.corrections import BARE
@@ -84,7 +85,9 @@ def case_of(record: Record, work: LayerWork, cluster: Cluster) -> StrategyCase:
         work=work,
         cluster=cluster,
         constants=BARE,
-        options=Options(group=PAIR, micro_batches=record.cnn.micro_batches, schedule="gpipe"),
+        options=Options(
+            group=PAIR, micro_batches=record.cnn.micro_batches, schedule=PipelineSchedule.GPIPE
+        ),
         devices=np.array([record.num_ranks], float),
         batch=np.array([record.cnn.batch], float),
     )

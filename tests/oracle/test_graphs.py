@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from augury.build.pipeline_order import stage_tasks
 from augury.core.cluster.cluster import Cluster, NetworkLevel
 from augury.core.enums import OpKind, are_communication
 from augury.core.errors import InputError, LimitError
 from augury.core.graph.graph import Graph
 from augury.core.model import LayerKind, Model, ModelLayer
 from augury.oracle.fitting.corrections import BARE, Constants
-from augury.oracle.graphs.pipeline_order import tasks_of
 from augury.oracle.graphs.program import MAX_OPS
 from augury.oracle.graphs.registry import MAX_WHOLE, graph_of
 from augury.oracle.graphs.replay_sweep import replay_each
@@ -267,12 +267,12 @@ def test_every_task_once_and_no_circle(schedule):
         for micro_batches in (1, 2, 3, 4, 5, 7, 11):
             chunks = 3 if schedule == "interleaved" and devices > 1 else 1
             for device in range(devices):
-                tasks = tasks_of(
+                tasks = stage_tasks(
                     schedule,
-                    device=device,
-                    devices=devices,
-                    micro_batches=micro_batches,
-                    chunks=chunks,
+                    stage=device,
+                    num_stages=devices,
+                    num_micro_batches=micro_batches,
+                    num_chunks=chunks,
                 )
                 assert len(tasks) == len(set(tasks)) == 2 * micro_batches * chunks
             asked = case(
@@ -284,7 +284,7 @@ def test_every_task_once_and_no_circle(schedule):
 
 def test_1f1b_holds_fewer_micro_batches_than_gpipe():
     def most_ahead(schedule) -> int:
-        tasks = tasks_of(schedule, device=0, devices=4, micro_batches=16, chunks=1)
+        tasks = stage_tasks(schedule, stage=0, num_stages=4, num_micro_batches=16)
         return int(np.cumsum([1 if task.is_forward else -1 for task in tasks]).max())
 
     assert (most_ahead("gpipe"), most_ahead("1f1b")) == (16, 4)

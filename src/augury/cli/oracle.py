@@ -121,6 +121,7 @@ def oracle(
         check_target(plot, (".svg",), force=force)
     if out is not None:
         ensure_writable(out, force=force)
+    from augury.build.pipeline_order import PipelineSchedule
     from augury.core.cluster.device import Precision
     from augury.core.units import parse_bytes
     from augury.oracle.layer_costs import LayerWork
@@ -157,7 +158,7 @@ def oracle(
     options = Options(
         group=group,
         micro_batches=micro_batches,
-        schedule=schedule,
+        schedule=PipelineSchedule(schedule),
         chunks=chunks,
         overlap=overlap,
         recompute=recompute,

@@ -5,19 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from augury.build.pipeline_order import PipelineSchedule
 from augury.core.cluster.cluster import Cluster
 from augury.core.columns import F8, I8
 from augury.oracle.fitting.corrections import Constants
 from augury.oracle.layer_costs import LayerWork
 
 Mask = NDArray[np.bool_]
-
-Schedule = Literal["gpipe", "1f1b", "interleaved"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +25,7 @@ class Options:
     """Devices that a hybrid splits a sample over; None: those of a node."""
     micro_batches: int | None = None
     """Of a pipeline; None: four per stage, as far as the batch goes."""
-    schedule: Schedule = "1f1b"
+    schedule: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B
     chunks: int = 2
     """Of an interleaved pipeline: stages per device."""
     overlap: float = 0.0

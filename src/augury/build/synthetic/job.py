@@ -88,6 +88,11 @@ class SyntheticJob:
             f"the algorithm is {self.algorithm!r}",
             f"one of {', '.join(SCHEMES)}",
         )
+        if self.schedule is PipelineSchedule.INTERLEAVED:
+            raise UsageError(
+                "synthetic pipelines have one chunk of layers per stage",
+                remedy="choose the schedule gpipe or 1f1b",
+            )
         if self.uses_gangs and self.urgent_first:
             raise UsageError(
                 "gangs by priority deadlock when ranks are not in step",

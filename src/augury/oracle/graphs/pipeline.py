@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from augury.build.pipeline_order import StageTask, stage_tasks
 from augury.core.enums import Discipline, MemoryKind, OpKind, ResourceKind
 from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import Graph
 from augury.oracle.graphs.input_reading import Reading
 from augury.oracle.graphs.pipeline_cut import StageCut
-from augury.oracle.graphs.pipeline_order import PipelineTask, tasks_of
 from augury.oracle.graphs.program import DEVICE, check_size, whole_ns
 from augury.oracle.layer_costs import WEIGHT_BYTES
 from augury.oracle.strategy import StrategyCase, waiting_s
@@ -59,12 +59,12 @@ class _Pipeline:
             for is_forward, name in ((True, "link on"), (False, "link back"))
         }
         last = begin = builder.op("begin", kind=OpKind.MARK, rank=rank, work_ns=0)
-        tasks = tasks_of(
+        tasks = stage_tasks(
             case.options.schedule,
-            device=device,
-            devices=self.cut.devices,
-            micro_batches=self.cut.micro_batches,
-            chunks=self.cut.chunks,
+            stage=device,
+            num_stages=self.cut.devices,
+            num_micro_batches=self.cut.micro_batches,
+            num_chunks=self.cut.chunks,
         )
         for task in tasks:
             last = self._task(task, device, rank, compute, links[task.is_forward], last)
@@ -77,7 +77,7 @@ class _Pipeline:
         reading.of_rank(rank, first=begin, last=last)
 
     def _task(
-        self, task: PipelineTask, device: int, rank: int, compute: int, link: int, last: int
+        self, task: StageTask, device: int, rank: int, compute: int, link: int, last: int
     ) -> int:
         """What the device waits for before it goes on."""
         chunk = task.chunk * self.cut.devices + device
