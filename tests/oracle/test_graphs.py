@@ -11,13 +11,13 @@ import pytest
 from augury.build.pipeline_order import stage_tasks
 from augury.core.cluster.cluster import Cluster, NetworkLevel
 from augury.core.enums import OpKind, are_communication
-from augury.core.errors import InputError, LimitError
+from augury.core.errors import LimitError
 from augury.core.graph.graph import Graph
 from augury.core.model import LayerKind, Model, ModelLayer
 from augury.oracle.fitting.corrections import BARE, Constants
 from augury.oracle.graphs.program import MAX_OPS
-from augury.oracle.graphs.registry import MAX_WHOLE, graph_of
 from augury.oracle.graphs.replay_sweep import replay_each
+from augury.oracle.graphs.strategy_graph import MAX_WHOLE, strategy_graph
 from augury.oracle.strategies.registry import STRATEGIES, find_strategy
 from augury.oracle.strategy import StrategyCase
 from augury.replay.run import replay
@@ -63,7 +63,7 @@ LAYERED = [strategy.name for strategy in STRATEGIES if strategy.name != "pipelin
 
 
 def _replayed_s(strategy: str, asked: StrategyCase) -> float:
-    return replay(graph_of(find_strategy(strategy), asked)).step_ns / 1e9
+    return replay(strategy_graph(find_strategy(strategy), asked)).step_ns / 1e9
 
 
 @pytest.mark.parametrize("strategy", LAYERED)
@@ -93,7 +93,9 @@ def test_one_rank_stands_for_all(strategy: str):
         asked = case([16], [64], constants=FITTED, overlap=overlap, group=4)
         if not judged(strategy, asked).feasible[0]:
             asked = case([8], [64], constants=FITTED, overlap=overlap, group=4)
-        one, whole = (graph_of(find_strategy(strategy), asked, whole=w) for w in (False, True))
+        one, whole = (
+            strategy_graph(find_strategy(strategy), asked, whole=w) for w in (False, True)
+        )
         assert (one.num_ranks, whole.num_ranks) == (1, int(asked.devices[0]))
         assert whole.num_gangs
         assert replay(whole).step_ns == replay(one).step_ns
@@ -105,7 +107,7 @@ def test_all_wait_for_a_slow_one(strategy: str):
     asked = case([8], [4096], model=EVEN, constants=FITTED, overlap=1.0, group=4)
     if not judged(strategy, asked).feasible[0]:
         return
-    graph = graph_of(find_strategy(strategy), asked, whole=True)
+    graph = strategy_graph(find_strategy(strategy), asked, whole=True)
     before = replay(graph)
     is_slowed = (graph.ops.rank == 3) & ~are_communication(graph.ops.kind)
     columns = dict(graph.ops.columns())
@@ -117,7 +119,7 @@ def test_all_wait_for_a_slow_one(strategy: str):
 
 def test_more_devices_than_are_written_out():
     asked = case([2 * MAX_WHOLE], [2 * MAX_WHOLE], cluster=THREE)
-    assert graph_of(find_strategy("data"), asked, whole=True).num_ranks == 1
+    assert strategy_graph(find_strategy("data"), asked, whole=True).num_ranks == 1
 
 
 @pytest.mark.parametrize("micro_batches", [1, 2, 3, 4, 6, 12, 24])
@@ -190,7 +192,7 @@ def test_nothing_is_faster_than_its_compute_and_overlap_never_slower(strategy):
 
 
 def _peak_bytes(strategy: str, asked: StrategyCase) -> int:
-    timeline = replay(graph_of(find_strategy(strategy), asked))
+    timeline = replay(strategy_graph(find_strategy(strategy), asked))
     return max(peak.size_bytes for peak in timeline.peak_memory)
 
 
@@ -224,7 +226,7 @@ def test_memory_of_a_pipeline_is_that_of_its_fullest_stage(schedule: str):
 
 
 def test_gradients_leave_while_backward_is_at_work():
-    graph = graph_of(find_strategy("data"), case([8], [8000], overlap=1.0))
+    graph = strategy_graph(find_strategy("data"), case([8], [8000], overlap=1.0))
     timeline = replay(graph)
     is_sent = graph.ops.kind == OpKind.ALL_REDUCE
     is_backward = graph.ops.kind == OpKind.BACKWARD
@@ -236,7 +238,7 @@ def test_gradients_leave_while_backward_is_at_work():
 def test_parameters_of_the_next_layer_are_gathered_beside_this_one():
     steps = [_replayed_s("zero3", case([8], [8000], overlap=share)) for share in (0.0, 1.0)]
     assert steps[1] < steps[0]
-    graph = graph_of(find_strategy("zero3"), case([8], [8000], overlap=1.0))
+    graph = strategy_graph(find_strategy("zero3"), case([8], [8000], overlap=1.0))
     gathered = np.flatnonzero(graph.ops.kind == OpKind.ALL_GATHER)
     assert len(gathered) == 2 * len(MODEL.layers)
     forward = np.flatnonzero(graph.ops.kind == OpKind.FORWARD)
@@ -294,7 +296,7 @@ def test_what_is_too_large_is_refused_in_words():
     micro_batches = MAX_OPS // (2 * len(EVEN.layers))
     asked = case([4], [micro_batches], model=EVEN, micro_batches=micro_batches)
     with pytest.raises(LimitError, match="operations, more than") as refused:
-        graph_of(find_strategy("pipeline"), asked)
+        strategy_graph(find_strategy("pipeline"), asked)
     assert "--fidelity closed" in refused.value.remedy
     (again,), (note,) = replay_each([judged("pipeline", asked)], [find_strategy("pipeline")])
     assert note.startswith("pipeline on 4 devices is not replayed: a graph of")
@@ -305,15 +307,7 @@ def test_what_is_too_large_is_refused_in_words():
 
 def test_what_takes_too_long_is_refused_in_words():
     with pytest.raises(LimitError, match="too long for a replay"):
-        graph_of(find_strategy("data"), case([1], [1 << 30]))
-
-
-def test_a_strategy_that_no_graph_is_known_of():
-    class Mine:
-        name = "mine"
-
-    with pytest.raises(InputError, match="mine is not known as a graph"):
-        graph_of(Mine(), case([1], [1]))  # type: ignore[arg-type]
+        strategy_graph(find_strategy("data"), case([1], [1 << 30]))
 
 
 def test_models_without_weights_or_with_a_single_layer():
@@ -336,8 +330,8 @@ def _links(graph: Graph) -> set[str]:
 
 def test_links_are_those_of_the_levels_crossed():
     asked = case([8], [64])
-    assert _links(graph_of(find_strategy("data"), asked)) == {"link of network"}
-    assert _links(graph_of(find_strategy("data_spatial"), asked)) == {
+    assert _links(strategy_graph(find_strategy("data"), asked)) == {"link of network"}
+    assert _links(strategy_graph(find_strategy("data_spatial"), asked)) == {
         "link of node",
         "link of network",
     }

@@ -187,9 +187,9 @@ def oracle(
     if result.recommended is not None:
         if out is not None:
             from augury.core.graph.graph_file import save_graph
-            from augury.oracle.graphs.registry import graph_of
+            from augury.oracle.graphs.strategy_graph import strategy_graph
 
-            save_graph(graph_of(chosen[0], judged[0].case, whole=True), out, force=force)
+            save_graph(strategy_graph(chosen[0], judged[0].case, whole=True), out, force=force)
         if plot is not None:
             from augury.report.oracle_plot import oracle_svg
 

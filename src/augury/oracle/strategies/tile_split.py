@@ -1,4 +1,4 @@
-"""Samples cut into tiles, one a device; borders go to neighbours."""
+"""Split of samples into tiles, one per device, with halo exchange between neighbours."""
 
 from __future__ import annotations
 
@@ -7,25 +7,29 @@ from dataclasses import dataclass
 import numpy as np
 
 from augury.core.columns import F8
+from augury.core.enums import OpKind
+from augury.oracle.graphs.layered import LayeredStep, LayerMessage
+from augury.oracle.graphs.messages import link_name
+from augury.oracle.graphs.program import Participants
 from augury.oracle.layer_costs import LayerWork
-from augury.oracle.strategies.split import Figures, LayerExchange
-from augury.oracle.strategies.tiles import max_tiles, tiling_of
+from augury.oracle.strategies.split import SplitExchange, SplitTraits
+from augury.oracle.strategies.tiling import halos_of, max_tiles, tiling_of
 from augury.oracle.strategy import CostPart, LimitReason, StrategyCase
 
 
 @dataclass(frozen=True, kw_only=True)
 class TileSplit:
-    figures: Figures
+    traits: SplitTraits
     has_whole_weights: bool = True
 
-    def most(self, work: LayerWork) -> int:
+    def max_devices(self, work: LayerWork) -> int:
         return max_tiles(work)
 
     def launch_s(self, case: StrategyCase, num: F8) -> F8:  # noqa: ARG002
         return np.zeros_like(num)
 
-    def exchange(self, case: StrategyCase, *, num: F8, samples: F8) -> LayerExchange:
-        """Both ways with every neighbour, of inputs in forward and of gradients in backward."""
+    def exchange(self, case: StrategyCase, *, num: F8, samples: F8) -> SplitExchange:
+        """Halos go both ways between neighbours: inputs in forward, gradients in backward."""
         work, cluster = case.work, case.cluster
         numbers, where = np.unique(num, return_inverse=True)
         tilings = [tiling_of(work, int(number)) for number in numbers]
@@ -50,11 +54,32 @@ class TileSplit:
             for i, name in enumerate(names)
         }
         fits = np.array([tiling.fits for tiling in tilings])[where]
-        return LayerExchange(parts=[halos], axes=axes, fits=fits)
+        return SplitExchange(parts=[halos], axes=axes, fits=fits)
+
+    def add_messages(self, step: LayeredStep, num: F8, samples: float) -> None:
+        """Halos of inputs before forward, of gradients of outputs before backward."""
+        case, work = step.case, step.case.work
+        level = case.cluster.level_of(num)
+        alpha = float(case.cluster.latency_s(level)[0])
+        beta = float(case.cluster.seconds_per_byte(level)[0]) + case.constants.staging_s_per_byte
+        for layer, input_items, output_items in halos_of(work, tiling_of(work, int(num[0])).cuts):
+            for messages, items in (
+                (step.before_forward, input_items),
+                (step.before_backward, output_items),
+            ):
+                size_bytes = 2 * samples * items * work.precision.item_bytes
+                messages[layer] = LayerMessage(
+                    name="halo",
+                    kind=OpKind.ALL_TO_ALL,
+                    time_s=2 * alpha + size_bytes * beta,
+                    size_bytes=size_bytes,
+                    link=link_name(case, level),
+                    participants=Participants.GROUP,
+                )
 
 
 TILES = TileSplit(
-    figures=Figures(
+    traits=SplitTraits(
         axis="spatial",
         redundancy="spatial_redundancy",
         group_redundancy="spatial_redundancy",
