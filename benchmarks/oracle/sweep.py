@@ -23,7 +23,7 @@ import numpy as np
 from augury.core.cluster.cluster_file import find_cluster
 from augury.core.model import LayerKind, Model, ModelLayer
 from augury.oracle.feasibility import judge
-from augury.oracle.fitting.fit_published import PUBLISHED
+from augury.oracle.fitting.published import PUBLISHED
 from augury.oracle.layer_costs import LayerWork
 from augury.oracle.strategies.registry import STRATEGIES
 from augury.oracle.strategy import Options, StrategyCase

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from augury.cli.main import main
+from augury.core.results import oracle
 from augury.oracle.model_reader.model_file import save_model_file
-from augury.report import oracle_result
 from tests.oracle.published import FIGURE
 from tests.oracle.small import MODEL
 
@@ -365,7 +365,7 @@ def test_a_gate_that_fails_is_exit_5(
 ):
     table = _measured(tmp_path, model, ROWS)
     assert main(["validate", "oracle", "--measured", table, "--at-least", "99.9"]) == 5
-    assert "less than 99.9 %" in capsys.readouterr().err
+    assert "below 99.9 %" in capsys.readouterr().err
     assert main(["validate", "oracle", "--measured", table, "--at-least", "99.9", "--json"]) == 5
     document = json.loads(capsys.readouterr().out)
     assert document["error"]["exit_code"] == 5
@@ -376,7 +376,7 @@ def test_a_gate_that_fails_is_exit_5(
     ("args", "code", "says"),
     [
         (("--every-other", "first"), 2, "give --fit"),
-        (("--model", "nothing"), 3, "has nothing of nothing"),
+        (("--model", "nothing"), 3, "has no rows of nothing"),
         (("--measured", "none.csv"), 3, "cannot read"),
     ],
 )
@@ -419,10 +419,10 @@ def test_every_field_is_documented():
     documented = (ROOT / "docs" / "cli.md").read_text("utf-8")
     structs = [
         value
-        for value in vars(oracle_result).values()
+        for value in vars(oracle).values()
         if isinstance(value, type) and issubclass(value, msgspec.Struct)
     ]
-    assert oracle_result.OracleRow in structs
+    assert oracle.OracleRow in structs
     for struct in structs:
         for field in msgspec.structs.fields(struct):
             assert f"`{field.name}`" in documented, f"{struct.__name__}.{field.name}"

@@ -11,8 +11,8 @@ from augury.core.model import LayerKind, Model, ModelLayer
 from augury.oracle.feasibility import Judged
 from augury.oracle.fitting.corrections import Constants
 from augury.oracle.fitting.fit_corrections import fit_and_hold_out
-from augury.oracle.fitting.fit_published import PUBLISHED
 from augury.oracle.fitting.held_out import Way, num_covered
+from augury.oracle.fitting.published import PUBLISHED
 from augury.oracle.layer_costs import LayerWork
 from augury.oracle.recommend import interval_s, recommend_each
 from augury.oracle.strategies.registry import STRATEGIES, find_strategy

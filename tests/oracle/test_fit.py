@@ -9,10 +9,10 @@ import pytest
 
 from augury.core.cluster.device import Precision
 from augury.core.errors import FileFormatError, InputError
+from augury.oracle.fitting.comparison import compare, rank, works_for
 from augury.oracle.fitting.corrections import BARE, Constants, load_constants, save_constants
 from augury.oracle.fitting.fit_corrections import Predictor, fit
 from augury.oracle.fitting.measured_table import Row, every_other, read_table
-from augury.oracle.fitting.validate import compare, rank, works_for
 from augury.oracle.layer_costs import LayerWork
 from augury.oracle.strategy import Options
 from tests.oracle.small import CLUSTER, DEVICE, MODEL

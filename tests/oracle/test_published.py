@@ -7,11 +7,11 @@ import pytest
 
 from augury.core.cluster.cluster_file import find_cluster
 from augury.core.cluster.device import Precision
+from augury.oracle.fitting.comparison import Compared, compare, project, rank
 from augury.oracle.fitting.corrections import BARE, Constants
 from augury.oracle.fitting.fit_corrections import fit
-from augury.oracle.fitting.fit_published import PUBLISHED
 from augury.oracle.fitting.measured_table import every_other, read_table
-from augury.oracle.fitting.validate import Compared, compare, project, rank
+from augury.oracle.fitting.published import PUBLISHED
 from augury.oracle.layer_costs import LayerWork
 from augury.oracle.strategy import Options
 from tests.oracle.published import ABCI, FIGURE, resnet50_224, rows, works

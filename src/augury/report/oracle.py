@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, TextIO
 
+from augury.core.results.oracle import OracleResult, OracleRow, Recommendation
 from augury.core.units import NS_PER_S, format_bytes, format_ns
 from augury.report.console import columns, make_console, title
-from augury.report.oracle_result import OracleResult, OracleRow, Recommendation
 from augury.report.safe_text import safe
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 
+from augury.core.results.oracle import OracleResult, OracleRow
 from augury.core.units import NS_PER_S, format_bytes, format_ns
-from augury.report.oracle_result import OracleResult, OracleRow
 from augury.report.safe_text import safe
 
 WIDTH, LEFT, TOP, GAP = 1180, 74, 84, 84

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TextIO
 
+from augury.core.results.oracle import ValidationResult
 from augury.core.units import NS_PER_S, format_ns, format_percent
 from augury.report.console import columns, make_console, title
-from augury.report.oracle_result import ValidationResult
 from augury.report.safe_text import safe
 
 
