@@ -37,6 +37,6 @@ def test_infeasible_results_are_refused_with_the_constraint():
         MODEL, CLUSTER, devices="4", global_batch=64, memory_limit_bytes=1
     ).result
     assert result.recommended is None
-    with pytest.raises(InfeasibleError, match="needs .* of 1 B") as refused:
+    with pytest.raises(InfeasibleError, match=r"needs .* of 1 B") as refused:
         require_feasible(result)
     assert refused.value.result is result
