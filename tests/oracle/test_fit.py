@@ -81,7 +81,7 @@ def test_memory_is_fitted_where_it_was_measured():
 
 
 def test_nothing_measured_is_nothing_to_fit_on():
-    with pytest.raises(InputError, match="nothing measured"):
+    with pytest.raises(InputError, match="no row has a measured step"):
         fit([replace(ROWS[0], measured_step_s=None)], WORKS, CLUSTER)
 
 
@@ -157,7 +157,7 @@ def test_panels(tmp_path: Path):
         (HEAD + "m,data,4,64,-1\n", "positive"),
         (HEAD + "m,data,4,64,nan\n", "positive"),
         (HEAD + "m,data,4,64,x\n", "row 2"),
-        (HEAD + "m,data,4,64\n", "no measured_step_s"),
+        (HEAD + "m,data,4,64\n", "measured_step_s is missing"),
         (HEAD + "m,magic,4,64,1\n", "no strategy"),
         (HEAD + 'm,"data,4,64,1\n', "CSV"),
         ("panel,p,emp_total_s\nA data,4,1\n", "not a panel"),

@@ -50,16 +50,16 @@ def test_batches():
 @pytest.mark.parametrize(
     ("strategy", "devices", "batch", "says"),
     [
-        ("data", 16, 8, "no more than 8 devices: one sample a device"),
+        ("data", 16, 8, "at most 8 devices: one sample per device"),
         ("data", 16, 100, "the batch does not divide by the devices"),
         ("data", 128, 128, "two levels has 64 devices"),
-        ("filter", 16, 8, "no more than 8 devices: the fewest filters of a layer"),
-        ("channel", 16, 8, "no more than 8 devices: the fewest channels of a layer"),
-        ("pipeline", 8, 8, "no more than 4 devices: one layer a stage"),
-        ("spatial", 17, 8, "the image cannot be cut into so many tiles"),
+        ("filter", 16, 8, "at most 8 devices: the fewest filters of a layer"),
+        ("channel", 16, 8, "at most 8 devices: the fewest channels of a layer"),
+        ("pipeline", 8, 8, "at most 4 devices: one layer per stage"),
+        ("spatial", 17, 8, "the image cannot be cut into that many tiles"),
         ("data_filter", 6, 8, "the devices do not divide into groups of 4"),
         ("data_filter", 16, 6, "the batch does not divide by the groups of 4"),
-        ("data_spatial", 64, 8, "no more than 32 devices: one sample a group"),
+        ("data_spatial", 64, 8, "at most 32 devices: one sample per group"),
     ],
 )
 def test_what_cannot_be_says_why(strategy: str, devices: int, batch: int, says: str):
@@ -72,11 +72,11 @@ def test_what_cannot_be_says_why(strategy: str, devices: int, batch: int, says: 
 def test_memory_is_a_limit():
     (found,) = _sweep([4], Batch(total=1024), "data", memory_limit_bytes=1 << 20)
     assert not found.feasible[0]
-    assert "of 1.05 MB a device" in (found.why(0) or "")
+    assert "of 1.05 MB per device" in (found.why(0) or "")
     assert REASONS[found.bottleneck[0]] is LimitReason.MEMORY
     (roomy,) = _sweep([4], Batch(total=1024), "data")
     assert roomy.why(0) is None
-    assert roomy.limit(0) == "1,024 devices: one sample a device"
+    assert roomy.limit(0) == "1,024 devices: one sample per device"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Foretold against measured: accuracy, ranks, and what trusting the recommendation would cost."""
+"""Predictions compared with measurements: accuracy, order of strategies, and regret."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from augury.oracle.layer_costs import LayerWork
 from augury.oracle.strategy import Options
 
 TIE = 0.04
-"""Figures read off a plot are within two per cent each: closer ones have no order."""
+"""Relative difference below which measurements have no order: each is read off a plot to 2 %."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class Compared:
 
     @property
     def accuracy_pct(self) -> float:
-        """May be negative: foretelling three times the truth is worse than foretelling nothing."""
+        """Accuracy; negative where the prediction is more than twice the measurement."""
         return 100 - abs(self.error_pct)
 
     @property
@@ -60,17 +60,17 @@ class Ranking:
     measured: tuple[str, ...]
     predicted: tuple[str, ...]
     correlation: float
-    """Spearman's."""
+    """Spearman's rank correlation."""
     num_pairs: int
-    """That measurements tell apart."""
+    """Number of pairs with a measurable difference."""
     num_right: int
     regret_pct: float
-    """What the strategy foretold to be fastest takes longer than the fastest."""
+    """Extra time of the predicted fastest strategy over the measured fastest."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Projection:
-    """Against another oracle's projection, in the same table."""
+    """Error against the projection of another oracle in the same table."""
 
     model: str
     strategy: str
@@ -82,7 +82,8 @@ class Projection:
 def works_for(
     rows: Sequence[Row], load: Callable[[str], Model], cluster: Cluster, precision: Precision
 ) -> dict[str, LayerWork]:
-    """By the tables' own names. A measured serial row tells what a sample takes on one device."""
+    """Returns the costs of all models, by their names in the table. A measured serial row sets the
+    time of a sample on one device."""
     works: dict[str, LayerWork] = {}
     for row in rows:
         if row.model not in works:
@@ -143,7 +144,7 @@ def rank(compared: Iterable[Compared]) -> list[Ranking]:
 
 
 def project(rows: Sequence[Row], works: dict[str, LayerWork], cluster: Cluster) -> list[Projection]:
-    """The bare equations beside what the table's own authors projected."""
+    """Compares the bare equations with the projection in the table."""
     projected = [row for row in rows if row.projected_step_s is not None]
     found = Predictor(
         rows=projected, works=works, cluster=cluster, options=Options(is_bare=True)

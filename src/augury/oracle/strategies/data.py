@@ -47,7 +47,7 @@ class Data(LayeredStrategy):
             waiting_s=waiting_s(case),
             memory_bytes=memory_by_kind(case, samples, is_exchanged=True),
             max_devices=batch,
-            limit="one sample a device",
+            limit="one sample per device",
             losses={LimitReason.UPDATE: update_s * (1 - 1 / devices)},
             refusals=[must_divide(batch, devices, "the batch does not divide by the devices")],
         )

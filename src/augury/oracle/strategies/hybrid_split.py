@@ -72,7 +72,7 @@ class HybridSplit(LayeredStrategy):
                 case, samples, is_exchanged=True, **memory_shares(split, group)
             ),
             max_devices=case.batch * min(case.group, split.max_devices(work)),
-            limit=f"one sample a group, and {traits.limit} in a group",
+            limit=f"one sample per group, and {traits.limit} in a group",
             losses={
                 LimitReason.REDUNDANCY: compute.lost_s,
                 LimitReason.UPDATE: compute.update_s * (1 - 1 / replicas),

@@ -101,7 +101,7 @@ CHANNEL = LayerSplit(
         redundancy="channel_redundancy",
         group_redundancy="channel_redundancy",
         group_messages="group_messages",
-        limit="the fewest channels of a layer behind the first",
+        limit="the fewest channels of a layer after the first",
         counted="channels of a layer",
     ),
     contention="channel_contention",

@@ -74,13 +74,13 @@ class Pipeline:
             waiting_s=waiting_s(case),
             memory_bytes=_memory(case, of_stages, micro),
             max_devices=np.full_like(devices, len(work.model.layers)),
-            limit="one layer a stage",
+            limit="one layer per stage",
             losses={
                 LimitReason.IMBALANCE: compute_s - even_s - update_s,
                 LimitReason.UPDATE: update_s,
             },
             refusals=[
-                (np.mod(batch, micro) != 0, "the batch does not divide into its micro-batches"),
+                (np.mod(batch, micro) != 0, "the batch does not divide into the micro-batches"),
             ],
         )
 

@@ -86,6 +86,6 @@ TILES = TileSplit(
         group_messages="spatial_messages",
         limit="the extents of the smallest convolved image",
         counted="tiles of the smallest image",
-        no_fit="the image cannot be cut into so many tiles",
+        no_fit="the image cannot be cut into that many tiles",
     )
 )
