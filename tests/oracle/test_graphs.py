@@ -103,7 +103,7 @@ def test_one_rank_stands_for_all(strategy: str):
 
 @pytest.mark.parametrize("strategy", LAYERED)
 def test_all_wait_for_a_slow_one(strategy: str):
-    """And nobody waits in a circle."""
+    """No wait is circular."""
     asked = case([8], [4096], model=EVEN, constants=FITTED, overlap=1.0, group=4)
     if not judged(strategy, asked).feasible[0]:
         return

@@ -58,7 +58,7 @@ def test_bare_equations_project_data_parallelism_as_published():
 
 
 @pytest.mark.parametrize("start", [0, 1])
-def test_constants_of_half_of_the_scales_foretell_the_other_half(
+def test_constants_of_half_of_the_scales_predict_the_other_half(
     halves: list[Constants], start: int
 ):
     other = compare(every_other(rows("ResNet50"), 1 - start), works(), ABCI, halves[start])
@@ -66,12 +66,12 @@ def test_constants_of_half_of_the_scales_foretell_the_other_half(
     assert _accuracy(other, "data") >= 94
 
 
-def test_constants_of_resnet_foretell_vgg(halves: list[Constants]):
+def test_constants_of_resnet_predict_vgg(halves: list[Constants]):
     for constants in (*halves, PUBLISHED):
         assert _accuracy(compare(rows("VGG16"), works(), ABCI, constants)) >= 88
 
 
-def test_the_measured_ranking_is_foretold_at_every_scale(halves: list[Constants]):
+def test_the_measured_ranking_is_predicted_at_every_scale(halves: list[Constants]):
     for constants in (halves[0], PUBLISHED):
         rankings = rank(compare(rows("ResNet50"), works(), ABCI, constants))
         assert [one.devices for one in rankings] == [4, 8, 16, 32, 64, 128, 256, 512, 1024]

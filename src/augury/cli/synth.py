@@ -1,4 +1,4 @@
-"""``augury synth``: a made-up training run as a graph, without the hardware for it."""
+"""``augury synth``: a synthetic training run as a graph, without hardware."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def synth(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Make up a training run, as a graph."""
+    """Make the graph of a synthetic training run."""
     ensure_writable(out, force=force)
     from augury.cli.graphs import import_numpy
 
@@ -160,7 +160,7 @@ def _cluster(
     if path is not None:
         if any(option is not None for option in (ranks, ranks_per_host, bandwidth, latency)):
             raise UsageError(
-                "--cluster already says how many ranks there are and what links them",
+                "--cluster already describes the ranks and the links",
                 remedy="leave out --ranks, --ranks-per-host, --bandwidth and --latency",
             )
         return load_cluster(path)
