@@ -6,7 +6,7 @@ from typing import Any
 
 from augury.build.synthetic.layers import ModelSize, conv_layers
 from augury.build.synthetic.training_run import SyntheticJob, synthesize
-from augury.core.cluster import Cluster, Link
+from augury.core.cluster.cluster import Cluster, Link
 from augury.core.graph.graph import Graph
 from augury.replay.unroll import unroll
 
@@ -43,7 +43,9 @@ def many_ranks(style: str, num_ranks: int, num_classes: int) -> Graph:
 
 def _job(style: str, *, num_ranks: int, **options: Any) -> SyntheticJob:
     return SyntheticJob(
-        cluster=Cluster(num_hosts=num_ranks, ranks_per_host=1, intra=NETWORK, inter=NETWORK),
+        cluster=Cluster.of_hosts(
+            num_hosts=num_ranks, ranks_per_host=1, intra=NETWORK, inter=NETWORK
+        ),
         algorithm="gang" if style == "buckets" else "ring",
         seed=1,
         **options,

@@ -4,7 +4,7 @@ its communications, its memory, whether it can be, and its bottleneck.
 
     python -m benchmarks.oracle.sweep
 
-A sweep is measured cold: it is the first one of a fresh process, and finding the machine, building
+A sweep is measured cold: it is the first one of a fresh process, and finding the cluster, building
 the model and adding up its layers are part of it. Only the imports before it are not.
 """
 
@@ -20,23 +20,23 @@ from collections.abc import Callable
 
 import numpy as np
 
+from augury.core.cluster.cluster_file import find_cluster
 from augury.core.model import LayerKind, Model, ModelLayer
-from augury.oracle.cluster.cluster_file import find_machine
 from augury.oracle.feasibility import judge
-from augury.oracle.fitting.fit_published import PUBLISHED
+from augury.oracle.fitting.published import PUBLISHED
 from augury.oracle.layer_costs import LayerWork
 from augury.oracle.strategies.registry import STRATEGIES
 from augury.oracle.strategy import Options, StrategyCase
 from benchmarks.measure import at_least, at_most, cpu_seconds, cpu_seconds_of_command, report, say
 
-MACHINE = find_machine("abci")
+CLUSTER = find_cluster("abci")
 ROUNDS = 7
 NUM_SINGLE = 200
 
 
 def main() -> int:
     spent_s, num_swept = cold_sweep()
-    each = one_by_one(LayerWork.of(deep_model(), MACHINE.device))
+    each = one_by_one(LayerWork.of(deep_model(), CLUSTER.described_device))
     held = [
         report("oracle_sweep_per_s", num_swept / spent_s, "1/s", at_least(100_000), num=num_swept),
         report("oracle_single_per_s", per_second(*each), "1/s", at_least(3_000), num=each[1]),
@@ -64,7 +64,7 @@ def cold_sweep() -> tuple[float, int]:
 def sweep_once() -> int:
     """What ``cold_sweep`` starts."""
     begin = time.process_time()
-    run, num = all_at_once(LayerWork.of(deep_model(), find_machine("abci").device))
+    run, num = all_at_once(LayerWork.of(deep_model(), find_cluster("abci").described_device))
     run()
     print(json.dumps([time.process_time() - begin, num]))
     return 0
@@ -120,7 +120,7 @@ def make_case(
         devices, batch = (axis.ravel() for axis in grid)
     return StrategyCase(
         work=work,
-        machine=MACHINE,
+        cluster=CLUSTER,
         constants=PUBLISHED,
         options=Options(),
         devices=devices,

@@ -21,7 +21,7 @@ from typing import Any
 
 from augury.oracle.layer_costs import LayerWork
 from benchmarks.measure import at_least, cpu_seconds, ratio, report, say
-from benchmarks.oracle.sweep import MACHINE, cold_sweep, deep_model, one_by_one
+from benchmarks.oracle.sweep import CLUSTER, cold_sweep, deep_model, one_by_one
 
 PEER = ("llm-analysis==0.2.2", "fire==0.5.0", "six", "termcolor")
 FOLDER = Path("build/llm-analysis")
@@ -35,7 +35,7 @@ def main() -> int:
     except subprocess.CalledProcessError:
         say("llm-analysis cannot be installed: nothing to compare with")
         return 5
-    ours, number = one_by_one(LayerWork.of(deep_model(), MACHINE.device))
+    ours, number = one_by_one(LayerWork.of(deep_model(), CLUSTER.described_device))
     ours()
     peer()
     single = ratio(peer, ours, rounds=ROUNDS).scaled(number / NUM_EVALUATIONS)

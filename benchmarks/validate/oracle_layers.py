@@ -9,9 +9,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from augury.core.cluster.cluster_file import find_cluster
+from augury.core.cluster.device import Device
 from augury.core.model import Model, ModelLayer
-from augury.oracle.cluster.cluster_file import find_machine
-from augury.oracle.cluster.device import Device
 from augury.oracle.layer_costs import LayerWork
 from augury.oracle.model_reader.read_model import read_module
 from benchmarks.testbed.strategies.cnns import CNNS
@@ -64,7 +64,7 @@ def model_of(cnn: str) -> Model:
 
 @cache
 def device() -> Device:
-    return find_machine("cpu").device
+    return find_cluster("cpu").described_device
 
 
 def _work(model: Model) -> LayerWork:

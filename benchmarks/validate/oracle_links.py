@@ -1,4 +1,4 @@
-"""The bed as the oracle's Machine: latency and bandwidth fitted to the communications of each
+"""The bed as the oracle's Cluster: latency and bandwidth fitted to the communications of each
 strategy, timed by themselves. Gloo's collectives differ: its reduce-scatter moves as much as an
 all-reduce, and borders are small."""
 
@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import nnls
 
+from augury.build.pipeline_order import PipelineSchedule
+from augury.core.cluster.cluster import Cluster, NetworkLevel
 from augury.core.model import LayerKind
-from augury.oracle.cluster.cluster import Machine, NetworkLevel
 from augury.oracle.fitting.corrections import BARE
 from augury.oracle.layer_costs import WEIGHT_BYTES, LayerWork
 from augury.oracle.strategy import LimitReason, Options, Strategy, StrategyCase
@@ -41,7 +42,7 @@ class Line:
         return cls(alpha, beta)
 
 
-def machine_of(record: Record, strategy: Strategy, work: LayerWork) -> Machine:
+def machine_of(record: Record, strategy: Strategy, work: LayerWork) -> Cluster:
     """One level, of all hosts; pairs of a hybrid have their own."""
     num, name = record.num_ranks, strategy.name
     match name:
@@ -66,7 +67,7 @@ def machine_of(record: Record, strategy: Strategy, work: LayerWork) -> Machine:
     raise ValueError(name)
 
 
-def one_network(record: Record) -> Machine:
+def one_network(record: Record) -> Cluster:
     """One latency and one bandwidth for all communication, as a user calibrates them: fitted to
     all-reduces of all ranks, with relative errors, as small ones matter as much as large ones."""
     num = record.num_ranks
@@ -79,12 +80,14 @@ def one_network(record: Record) -> Machine:
     return _machine((num, line))
 
 
-def case_of(record: Record, work: LayerWork, machine: Machine) -> StrategyCase:
+def case_of(record: Record, work: LayerWork, cluster: Cluster) -> StrategyCase:
     return StrategyCase(
         work=work,
-        machine=machine,
+        cluster=cluster,
         constants=BARE,
-        options=Options(group=PAIR, micro_batches=record.cnn.micro_batches, schedule="gpipe"),
+        options=Options(
+            group=PAIR, micro_batches=record.cnn.micro_batches, schedule=PipelineSchedule.GPIPE
+        ),
         devices=np.array([record.num_ranks], float),
         batch=np.array([record.cnn.batch], float),
     )
@@ -132,16 +135,16 @@ def _sends(record: Record, work: LayerWork) -> Line:
     return Line.through((1.0, m, record.link_s("send", "world", m)) for m in sizes)
 
 
-def _with_borders(record: Record, strategy: Strategy, work: LayerWork, plain: Machine) -> Machine:
+def _with_borders(record: Record, strategy: Strategy, work: LayerWork, plain: Cluster) -> Cluster:
     """The latency of its lowest level such that borders take what they took: they are small, and
     the closed form has two neighbours where there is one. Gradients stay as they are."""
 
-    def lowest_at(latency_ns: int) -> Machine:
+    def lowest_at(latency_ns: int) -> Cluster:
         lowest, *others = plain.levels
         return replace(plain, levels=(replace(lowest, latency_ns=latency_ns), *others))
 
-    def foretold_s(machine: Machine, *reasons: LimitReason) -> float:
-        found = strategy.evaluate(case_of(record, work, machine))
+    def foretold_s(cluster: Cluster, *reasons: LimitReason) -> float:
+        found = strategy.evaluate(case_of(record, work, cluster))
         return sum(float(part.time_s[0]) for part in found.parts if part.reason in reasons)
 
     wanted_s = _borders_s(record, work, is_cut_twice=strategy.name == "spatial")
@@ -168,9 +171,9 @@ def _borders_s(record: Record, work: LayerWork, *, is_cut_twice: bool) -> float:
     return total
 
 
-def _machine(*levels: tuple[int, Line]) -> Machine:
+def _machine(*levels: tuple[int, Line]) -> Cluster:
     """Every host has a link of its own."""
-    return Machine(
+    return Cluster(
         name="bed",
         device=device(),
         levels=tuple(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from augury.oracle.graphs.registry import graph_of
+from augury.oracle.graphs.strategy_graph import strategy_graph
 from augury.oracle.strategies.registry import find_strategy
 from augury.oracle.strategy import Strategy, StrategyCase
 from augury.replay.run import replay
@@ -84,7 +84,7 @@ def _step_s(record: Record, strategy: Strategy, case: StrategyCase) -> float:
     """In closed form; a pipeline's graph is replayed, as its stages may share cores."""
     if strategy.name != "pipeline":
         return float(strategy.evaluate(case).step_s[0])
-    return replay(on_shared_cores(graph_of(strategy, case), record.cores)).step_ns / 1e9
+    return replay(on_shared_cores(strategy_graph(strategy, case), record.cores)).step_ns / 1e9
 
 
 def rows_of(found: Outcome) -> list[Row]:

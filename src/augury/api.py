@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from augury.core.ledger import Anomaly
     from augury.core.plan.plan import Plan
     from augury.core.results.comparison import Comparison
+    from augury.core.results.oracle import OracleResult
     from augury.core.results.replay import ReplayResult, WhatIfResult
     from augury.core.results.schedule import ScheduleResult
     from augury.core.timeline import Timeline
     from augury.predict.opened_run import OpenedRun
     from augury.predict.progress import Progress
     from augury.predict.schedule_assess import Assessment
-    from augury.report.oracle_result import OracleResult
     from augury.report.perfetto import Written
 
 PathLike = str | os.PathLike[str]

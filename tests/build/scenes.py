@@ -9,7 +9,7 @@ import numpy as np
 
 from augury.build.collectives.ports import PortKind, open_ports
 from augury.build.collectives.scheme import Collective, CollectiveCall
-from augury.core.cluster import Cluster, Link
+from augury.core.cluster.cluster import Cluster, Link
 from augury.core.enums import OpKind
 from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import Graph
@@ -22,7 +22,7 @@ SENDS = (OpKind.SEND, OpKind.PUSH)
 
 
 def one_host(num_ranks: int, link: Link = FAST) -> Cluster:
-    return Cluster(num_hosts=1, ranks_per_host=num_ranks, intra=link, inter=SLOW)
+    return Cluster.of_hosts(num_hosts=1, ranks_per_host=num_ranks, intra=link, inter=SLOW)
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def play(
     input_ns: Sequence[int] | None = None,
 ) -> Played:
     builder = GraphBuilder()
-    ranks = [builder.rank() for _ in range(cluster.num_ranks)]
+    ranks = [builder.rank() for _ in range(cluster.num_devices)]
     ports = open_ports(builder, cluster, ranks, kind=kind)
     inputs = [
         builder.op("input", rank=rank, work_ns=input_ns[rank] if input_ns else 5) for rank in ranks

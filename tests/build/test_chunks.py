@@ -58,7 +58,7 @@ def test_servers_get_like_shares(sizes, num_servers, placement):
 
 
 @given(
-    schedule=st.sampled_from(PipelineSchedule),
+    schedule=st.sampled_from([PipelineSchedule.GPIPE, PipelineSchedule.ONE_F_ONE_B]),
     num_stages=st.integers(1, 6),
     num_micro_batches=st.integers(1, 9),
 )

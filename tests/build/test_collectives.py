@@ -10,7 +10,7 @@ from augury.build.collectives import ring, tree, two_level
 from augury.build.collectives.algorithms import ALGORITHMS, find_algorithm
 from augury.build.collectives.ports import PortKind
 from augury.build.collectives.scheme import CollectiveCall
-from augury.core.cluster import Cluster
+from augury.core.cluster.cluster import Cluster
 from augury.core.enums import OpKind
 from augury.core.errors import UsageError
 from augury.costs import closed_forms
@@ -18,7 +18,7 @@ from tests.build.scenes import FAST, SLOW, contributions, one_host, play, rows_o
 from tests.campaigns import campaign
 
 shapes = st.builds(
-    Cluster,
+    Cluster.of_hosts,
     num_hosts=st.integers(1, 4),
     ranks_per_host=st.integers(1, 4),
     intra=st.just(FAST),
@@ -33,10 +33,10 @@ sizes = st.integers(0, 100_000)
 def test_every_result_has_every_contribution(algorithm, cluster, size_bytes, kind):
     played = play(algorithm.collective, cluster, size_bytes=size_bytes, kind=kind)
     assert played.schedule().is_complete
-    assert len(played.results) == cluster.num_ranks
-    assert played.graph.ops.rank[played.results].tolist() == list(range(cluster.num_ranks))
+    assert len(played.results) == cluster.num_devices
+    assert played.graph.ops.rank[played.results].tolist() == list(range(cluster.num_devices))
     needs = contributions(played.graph, played.inputs)
-    everyone = (1 << cluster.num_ranks) - 1
+    everyone = (1 << cluster.num_devices) - 1
     for rank, result in enumerate(played.results):
         root_and_self = 1 | 1 << rank
         expected = root_and_self if algorithm.kind is OpKind.BROADCAST else everyone
@@ -52,8 +52,8 @@ def test_every_result_has_every_contribution(algorithm, cluster, size_bytes, kin
 )
 @settings(max_examples=60, deadline=None)
 def test_nobody_is_done_before_the_last_has_come(name, cluster, size_bytes, kind, late):
-    late %= cluster.num_ranks
-    input_ns = [1] * cluster.num_ranks
+    late %= cluster.num_devices
+    input_ns = [1] * cluster.num_devices
     input_ns[late] = 10_000_000
     collective = find_algorithm(OpKind.ALL_REDUCE, name).collective
     played = play(collective, cluster, size_bytes=size_bytes, kind=kind, input_ns=input_ns)
@@ -92,7 +92,7 @@ def test_all_to_all_on_fifo_ports_takes_the_closed_form():
 @given(hosts=st.integers(1, 4), local=st.integers(1, 4), blocks=st.integers(1, 50))
 @settings(deadline=None)
 def test_two_level_takes_the_closed_form(hosts, local, blocks):
-    cluster = Cluster(num_hosts=hosts, ranks_per_host=local, intra=FAST, inter=SLOW)
+    cluster = Cluster.of_hosts(num_hosts=hosts, ranks_per_host=local, intra=FAST, inter=SLOW)
     size_bytes = blocks * hosts * local
     played = play(two_level.all_reduce, cluster, size_bytes=size_bytes)
     assert played.took_ns() == closed_forms.all_reduce_two_level_ns(
@@ -139,14 +139,14 @@ def test_other_algorithms_send_what_they_must(num_ranks, size_bytes, kind):
 
 
 def test_two_level_sends_little_between_hosts():
-    cluster = Cluster(num_hosts=4, ranks_per_host=2, intra=FAST, inter=SLOW)
+    cluster = Cluster.of_hosts(num_hosts=4, ranks_per_host=2, intra=FAST, inter=SLOW)
     played = play(two_level.all_reduce, cluster, size_bytes=8_000)
     assert sum(sent_bytes(played.graph)) == 4 * 2 * 8_000 + 2 * 2 * 3 * 4_000
 
 
 def test_unequal_hosts_reduce_through_leaders():
     """Five members of a cluster with three ranks a host: one host has only two of them."""
-    cluster = Cluster(num_hosts=2, ranks_per_host=3, intra=FAST, inter=SLOW)
+    cluster = Cluster.of_hosts(num_hosts=2, ranks_per_host=3, intra=FAST, inter=SLOW)
 
     def of_five(call: CollectiveCall) -> list[int]:
         five = call.among(range(5), size_bytes=call.size_bytes)

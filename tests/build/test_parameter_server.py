@@ -10,7 +10,7 @@ from augury.build.collectives.parameter_server import open_servers, push_pull
 from augury.build.collectives.placement import place
 from augury.build.collectives.ports import PortKind, open_ports
 from augury.build.collectives.scheme import CollectiveCall
-from augury.core.cluster import Cluster
+from augury.core.cluster.cluster import Cluster
 from augury.core.enums import OpKind, Role
 from augury.core.graph.builder import GraphBuilder
 from tests.build.scenes import FAST, SLOW, Played, contributions
@@ -21,7 +21,7 @@ PARTITION_BYTES = 1_000
 
 def _play(num_workers: int, size_bytes: int, kind: PortKind, priorities=(0,)) -> list[Played]:
     """One tensor for each of ``priorities``, all ready at once."""
-    cluster = Cluster(num_hosts=num_workers, ranks_per_host=1, intra=FAST, inter=SLOW)
+    cluster = Cluster.of_hosts(num_hosts=num_workers, ranks_per_host=1, intra=FAST, inter=SLOW)
     builder = GraphBuilder()
     workers = [builder.rank() for _ in range(num_workers)]
     ranks = [builder.rank(role=Role.SERVER) for _ in range(NUM_SERVERS)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from augury.core.cluster import Link
+from augury.core.cluster.cluster import Link
 from augury.core.errors import InputError, UsageError
 from augury.core.string_table import StringTable
 from augury.core.wire import Connections, MessageKind, Messages, Wire, WireProcess

@@ -13,7 +13,7 @@ import pytest
 
 from augury.cli.app import VERBS
 from augury.cli.main import main
-from augury.core.cluster import Cluster
+from augury.core.cluster.cluster_file import load_cluster
 from augury.core.graph import graph_spec, table_rules
 from augury.core.results import replay
 from tests.docs.layout_page import first_sentence, page
@@ -55,7 +55,7 @@ def test_there_are_python_examples():
 @pytest.mark.parametrize(("document", "text"), _blocks("toml"))
 def test_cluster_examples_load(document: str, text: str, tmp_path: Path):
     (tmp_path / document).write_text(text)
-    Cluster.load(tmp_path / document)
+    load_cluster(tmp_path / document)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

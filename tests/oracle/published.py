@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from augury.core.cluster.cluster_file import find_cluster
+from augury.core.cluster.device import Precision
 from augury.core.model import Model
-from augury.oracle.cluster.cluster_file import find_machine
-from augury.oracle.cluster.device import Precision
+from augury.oracle.fitting.comparison import works_for
 from augury.oracle.fitting.measured_table import Row, read_table
-from augury.oracle.fitting.validate import works_for
 from augury.oracle.layer_costs import LayerWork
 
-ABCI = find_machine("abci")
+ABCI = find_cluster("abci")
 FIGURE = Path(__file__).parent / "data" / "paradl_fig2.csv"
 
 

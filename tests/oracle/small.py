@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from augury.core.cluster.cluster import Cluster, NetworkLevel
+from augury.core.cluster.device import Device, Precision
 from augury.core.model import LayerKind, Model, ModelLayer
-from augury.oracle.cluster.cluster import Machine, NetworkLevel
-from augury.oracle.cluster.device import Device, Precision
 from augury.oracle.feasibility import Judged, judge
 from augury.oracle.fitting.corrections import BARE, Constants
 from augury.oracle.layer_costs import LayerWork
@@ -21,7 +21,7 @@ DEVICE = Device(
     compute_efficiency=1.0,
     memory_efficiency=1.0,
 )
-MACHINE = Machine(
+CLUSTER = Cluster(
     name="two levels",
     device=DEVICE,
     levels=(
@@ -77,12 +77,12 @@ def case(
     *,
     constants: Constants = BARE,
     model: Model = MODEL,
-    machine: Machine = MACHINE,
+    cluster: Cluster = CLUSTER,
     **options: object,
 ) -> StrategyCase:
     return StrategyCase(
-        work=LayerWork.of(model, machine.device),
-        machine=machine,
+        work=LayerWork.of(model, cluster.described_device),
+        cluster=cluster,
         constants=constants,
         options=Options(**options),  # type: ignore[arg-type]
         devices=np.array(devices, float),

@@ -11,15 +11,15 @@ from augury.core.model import LayerKind, Model, ModelLayer
 from augury.oracle.feasibility import Judged
 from augury.oracle.fitting.corrections import Constants
 from augury.oracle.fitting.fit_corrections import fit_and_hold_out
-from augury.oracle.fitting.fit_published import PUBLISHED
 from augury.oracle.fitting.held_out import Way, num_covered
+from augury.oracle.fitting.published import PUBLISHED
 from augury.oracle.layer_costs import LayerWork
 from augury.oracle.recommend import interval_s, recommend_each
 from augury.oracle.strategies.registry import STRATEGIES, find_strategy
 from augury.oracle.sweep import Batch, sweep
 from augury.oracle.uncertainty import warnings_of
 from tests.oracle.published import ABCI, rows, works
-from tests.oracle.small import DEVICE, MACHINE, MODEL
+from tests.oracle.small import CLUSTER, DEVICE, MODEL
 
 KNOWN = Constants(
     spread={"data": 0.05, "filter": 0.1},
@@ -27,8 +27,8 @@ KNOWN = Constants(
     beyond_spread=0.15,
     max_devices={"data": 64, "filter": 16},
     layer_shares=LayerWork.of(MODEL, DEVICE).shares_by_kind,
-    cluster=MACHINE.name,
-    device=MACHINE.device.name,
+    cluster=CLUSTER.name,
+    device=CLUSTER.described_device.name,
 )
 
 
@@ -53,7 +53,7 @@ def judged(devices: list[int], *names: str, constants: Constants = KNOWN, model:
     strategies = [find_strategy(name) for name in names] if names else list(STRATEGIES)
     return sweep(
         LayerWork.of(model, DEVICE),
-        MACHINE,
+        CLUSTER,
         devices=devices,
         batch=Batch(per_device=64),
         strategies=strategies,
@@ -92,7 +92,7 @@ def test_another_device() -> None:
     found = judged([4], "data", constants=replace(KNOWN, cluster="elsewhere", device="V100"))
     (said,) = warnings_of(found)
     assert "fitted on elsewhere (V100)" in said
-    assert MACHINE.device.name in said
+    assert CLUSTER.described_device.name in said
     assert half_width(found[0]) > 0.2
 
 

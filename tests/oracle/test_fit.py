@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from augury.core.cluster.device import Precision
 from augury.core.errors import FileFormatError, InputError
-from augury.oracle.cluster.device import Precision
+from augury.oracle.fitting.comparison import compare, rank, works_for
 from augury.oracle.fitting.corrections import BARE, Constants, load_constants, save_constants
 from augury.oracle.fitting.fit_corrections import Predictor, fit
 from augury.oracle.fitting.measured_table import Row, every_other, read_table
-from augury.oracle.fitting.validate import compare, rank, works_for
 from augury.oracle.layer_costs import LayerWork
 from augury.oracle.strategy import Options
-from tests.oracle.small import DEVICE, MACHINE, MODEL
+from tests.oracle.small import CLUSTER, DEVICE, MODEL
 
 WORKS = {"small": LayerWork.of(MODEL, DEVICE)}
 TRUE = Constants(compute_ratio=1.3, gradient_contention=3.0, channel_redundancy=0.6)
@@ -34,7 +34,7 @@ def _row(strategy: str, devices: int, batch: int, **more: object) -> Row:
 
 def _measured(rows: list[Row], constants: Constants = TRUE) -> list[Row]:
     """As if the oracle with these constants were the truth."""
-    found = Predictor(rows=rows, works=WORKS, machine=MACHINE, options=Options()).predict(constants)
+    found = Predictor(rows=rows, works=WORKS, cluster=CLUSTER, options=Options()).predict(constants)
     columns = (found.step_s.tolist(), found.compute_s.tolist(), found.memory_bytes.tolist())
     return [
         replace(row, measured_step_s=step, measured_compute_s=compute, measured_memory_bytes=memory)
@@ -49,16 +49,16 @@ ROWS = [
 
 
 def test_what_is_true_is_found_again():
-    found = fit(_measured(ROWS), WORKS, MACHINE)
+    found = fit(_measured(ROWS), WORKS, CLUSTER)
     assert found.compute_ratio == pytest.approx(1.3, rel=0.05)
     assert found.gradient_contention == pytest.approx(3.0, rel=0.1)
     assert found.channel_redundancy == pytest.approx(0.6, abs=0.05)
-    for one in compare(_measured(ROWS), WORKS, MACHINE, found):
+    for one in compare(_measured(ROWS), WORKS, CLUSTER, found):
         assert one.accuracy_pct > 97
 
 
 def test_what_nothing_speaks_of_stays_neutral():
-    found = fit(_measured(ROWS), WORKS, MACHINE)
+    found = fit(_measured(ROWS), WORKS, CLUSTER)
     for name in ("filter_redundancy", "staging_s_per_byte", "group_messages"):
         assert getattr(found, name) == pytest.approx(0, abs=1e-6)
     assert found.filter_contention == pytest.approx(1, abs=1e-3)
@@ -69,29 +69,29 @@ def test_what_nothing_speaks_of_stays_neutral():
 def test_an_outlier_does_not_pull_all_along():
     rows = _measured(ROWS)
     rows[3] = replace(rows[3], measured_step_s=4 * (rows[3].measured_step_s or 0))
-    found = fit(rows, WORKS, MACHINE)
+    found = fit(rows, WORKS, CLUSTER)
     others = [*_measured(ROWS)[:3], *_measured(ROWS)[4:]]
-    assert np.mean([one.accuracy_pct for one in compare(others, WORKS, MACHINE, found)]) > 93
+    assert np.mean([one.accuracy_pct for one in compare(others, WORKS, CLUSTER, found)]) > 93
 
 
 def test_memory_is_fitted_where_it_was_measured():
     rows = [_row("data", 1, 64 * 2**i) for i in range(6)]
-    found = fit(_measured(rows, Constants(memory_reuse=0.8)), WORKS, MACHINE)
+    found = fit(_measured(rows, Constants(memory_reuse=0.8)), WORKS, CLUSTER)
     assert found.memory_reuse == pytest.approx(0.8, rel=0.02)
 
 
 def test_nothing_measured_is_nothing_to_fit_on():
-    with pytest.raises(InputError, match="nothing measured"):
-        fit([replace(ROWS[0], measured_step_s=None)], WORKS, MACHINE)
+    with pytest.raises(InputError, match="no row has a measured step"):
+        fit([replace(ROWS[0], measured_step_s=None)], WORKS, CLUSTER)
 
 
 def test_a_serial_row_tells_what_a_sample_takes():
     rows = [_row("serial", 1, 10)]
-    works = works_for(rows, lambda _: MODEL, MACHINE, Precision.FP32)
-    (one,) = compare(rows, works, MACHINE, BARE)
+    works = works_for(rows, lambda _: MODEL, CLUSTER, Precision.FP32)
+    (one,) = compare(rows, works, CLUSTER, BARE)
     assert one.error_pct == pytest.approx(0)
     with pytest.raises(InputError, match="serial"):
-        works_for([_row("serial", 2, 10)], lambda _: MODEL, MACHINE, Precision.FP32)
+        works_for([_row("serial", 2, 10)], lambda _: MODEL, CLUSTER, Precision.FP32)
 
 
 def test_ranks_and_regret():
@@ -101,7 +101,7 @@ def test_ranks_and_regret():
         replace(_row("channel", 4, 64), measured_step_s=1.01),
         replace(_row("data", 8, 64), measured_step_s=1.0),
     ]
-    found = {one.row.strategy: one for one in compare(rows, WORKS, MACHINE, BARE)[:3]}
+    found = {one.row.strategy: one for one in compare(rows, WORKS, CLUSTER, BARE)[:3]}
     believed = [
         replace(found[name], predicted_step_s=value)
         for name, value in (("data", 1.0), ("filter", 3.0), ("channel", 2.0))
@@ -157,7 +157,7 @@ def test_panels(tmp_path: Path):
         (HEAD + "m,data,4,64,-1\n", "positive"),
         (HEAD + "m,data,4,64,nan\n", "positive"),
         (HEAD + "m,data,4,64,x\n", "row 2"),
-        (HEAD + "m,data,4,64\n", "no measured_step_s"),
+        (HEAD + "m,data,4,64\n", "measured_step_s is missing"),
         (HEAD + "m,magic,4,64,1\n", "no strategy"),
         (HEAD + 'm,"data,4,64,1\n', "CSV"),
         ("panel,p,emp_total_s\nA data,4,1\n", "not a panel"),

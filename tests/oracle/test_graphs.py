@@ -8,20 +8,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from augury.build.pipeline_order import stage_tasks
+from augury.core.cluster.cluster import Cluster, NetworkLevel
 from augury.core.enums import OpKind, are_communication
-from augury.core.errors import InputError, LimitError
+from augury.core.errors import LimitError
 from augury.core.graph.graph import Graph
 from augury.core.model import LayerKind, Model, ModelLayer
-from augury.oracle.cluster.cluster import Machine, NetworkLevel
 from augury.oracle.fitting.corrections import BARE, Constants
-from augury.oracle.graphs.pipeline_order import tasks_of
 from augury.oracle.graphs.program import MAX_OPS
-from augury.oracle.graphs.registry import MAX_WHOLE, graph_of
 from augury.oracle.graphs.replay_sweep import replay_each
+from augury.oracle.graphs.strategy_graph import MAX_WHOLE, strategy_graph
 from augury.oracle.strategies.registry import STRATEGIES, find_strategy
 from augury.oracle.strategy import StrategyCase
 from augury.replay.run import replay
-from tests.oracle.small import DEVICE, MACHINE, MODEL, case, convolution, judged
+from tests.oracle.small import CLUSTER, DEVICE, MODEL, case, convolution, judged
 
 FITTED = Constants(
     compute_ratio=0.97, filter_redundancy=1.2, channel_redundancy=0.7, group_redundancy=0.9,
@@ -30,10 +30,10 @@ FITTED = Constants(
     group_messages=0.8, spatial_messages=1.1,
 )  # fmt: skip
 LEVEL = NetworkLevel(name="node", devices=64, latency_ns=1_000, bandwidth_bytes_per_s=10**10)
-FLAT = Machine(name="flat", device=DEVICE, levels=(LEVEL,))
+FLAT = Cluster(name="flat", device=DEVICE, levels=(LEVEL,))
 FREE = replace(FLAT, levels=(replace(LEVEL, latency_ns=0, bandwidth_bytes_per_s=10**15),))
 THREE = replace(
-    MACHINE, levels=(*MACHINE.levels, replace(MACHINE.levels[1], name="more", devices=4096))
+    CLUSTER, levels=(*CLUSTER.levels, replace(CLUSTER.levels[1], name="more", devices=4096))
 )
 EVEN = Model(
     name="even",
@@ -63,14 +63,14 @@ LAYERED = [strategy.name for strategy in STRATEGIES if strategy.name != "pipelin
 
 
 def _replayed_s(strategy: str, asked: StrategyCase) -> float:
-    return replay(graph_of(find_strategy(strategy), asked)).step_ns / 1e9
+    return replay(strategy_graph(find_strategy(strategy), asked)).step_ns / 1e9
 
 
 @pytest.mark.parametrize("strategy", LAYERED)
 @pytest.mark.parametrize("model", [MODEL, UNEVEN, EVEN], ids=lambda model: model.name)
 @pytest.mark.parametrize("constants", [BARE, FITTED], ids=["bare", "fitted"])
 def test_a_replayed_step_is_the_closed_form(strategy: str, model: Model, constants: Constants):
-    for machine in (MACHINE, FLAT, THREE):
+    for cluster in (CLUSTER, FLAT, THREE):
         for devices, more in (
             (1, {}),
             (4, {"is_bare": constants is BARE}),
@@ -80,7 +80,7 @@ def test_a_replayed_step_is_the_closed_form(strategy: str, model: Model, constan
             (256, {"optimizer_copies": 2}),
         ):
             asked = case(
-                [devices], [1024], model=model, machine=machine, constants=constants, **more
+                [devices], [1024], model=model, cluster=cluster, constants=constants, **more
             )
             closed = judged(strategy, asked)
             if closed.feasible[0]:
@@ -93,7 +93,9 @@ def test_one_rank_stands_for_all(strategy: str):
         asked = case([16], [64], constants=FITTED, overlap=overlap, group=4)
         if not judged(strategy, asked).feasible[0]:
             asked = case([8], [64], constants=FITTED, overlap=overlap, group=4)
-        one, whole = (graph_of(find_strategy(strategy), asked, whole=w) for w in (False, True))
+        one, whole = (
+            strategy_graph(find_strategy(strategy), asked, whole=w) for w in (False, True)
+        )
         assert (one.num_ranks, whole.num_ranks) == (1, int(asked.devices[0]))
         assert whole.num_gangs
         assert replay(whole).step_ns == replay(one).step_ns
@@ -101,11 +103,11 @@ def test_one_rank_stands_for_all(strategy: str):
 
 @pytest.mark.parametrize("strategy", LAYERED)
 def test_all_wait_for_a_slow_one(strategy: str):
-    """And nobody waits in a circle."""
+    """No wait is circular."""
     asked = case([8], [4096], model=EVEN, constants=FITTED, overlap=1.0, group=4)
     if not judged(strategy, asked).feasible[0]:
         return
-    graph = graph_of(find_strategy(strategy), asked, whole=True)
+    graph = strategy_graph(find_strategy(strategy), asked, whole=True)
     before = replay(graph)
     is_slowed = (graph.ops.rank == 3) & ~are_communication(graph.ops.kind)
     columns = dict(graph.ops.columns())
@@ -116,8 +118,8 @@ def test_all_wait_for_a_slow_one(strategy: str):
 
 
 def test_more_devices_than_are_written_out():
-    asked = case([2 * MAX_WHOLE], [2 * MAX_WHOLE], machine=THREE)
-    assert graph_of(find_strategy("data"), asked, whole=True).num_ranks == 1
+    asked = case([2 * MAX_WHOLE], [2 * MAX_WHOLE], cluster=THREE)
+    assert strategy_graph(find_strategy("data"), asked, whole=True).num_ranks == 1
 
 
 @pytest.mark.parametrize("micro_batches", [1, 2, 3, 4, 6, 12, 24])
@@ -127,7 +129,7 @@ def test_bubbles_are_the_textbooks(devices: int, micro_batches: int):
     batch = 48 * micro_batches
     for schedule in ("gpipe", "1f1b", "interleaved"):
         asked = case(
-            [devices], [batch], model=EVEN, machine=FREE,
+            [devices], [batch], model=EVEN, cluster=FREE,
             micro_batches=micro_batches, schedule=schedule,
         )  # fmt: skip
         closed = judged("pipeline", asked)
@@ -147,7 +149,7 @@ def test_a_pipeline_takes_no_longer_than_its_closed_form(schedule: str, overlap:
     """Which sends every message one after the other. GPipe does so, where nothing overlaps."""
     for devices, micro_batches in ((2, 4), (4, 4), (4, 8), (6, 12), (8, 32)):
         asked = case(
-            [devices], [48 * micro_batches], model=EVEN, machine=FLAT, overlap=overlap,
+            [devices], [48 * micro_batches], model=EVEN, cluster=FLAT, overlap=overlap,
             micro_batches=micro_batches, schedule=schedule,
         )  # fmt: skip
         closed, found_s = judged("pipeline", asked), _replayed_s("pipeline", asked)
@@ -158,10 +160,10 @@ def test_a_pipeline_takes_no_longer_than_its_closed_form(schedule: str, overlap:
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
 def test_unequal_stages_take_no_longer_than_the_slowest_of_each(schedule: str):
-    for machine in (MACHINE, FLAT, THREE):
+    for cluster in (CLUSTER, FLAT, THREE):
         for recompute in (False, True):
             asked = case(
-                [3, 6], [240, 240], model=UNEVEN, machine=machine, schedule=schedule,
+                [3, 6], [240, 240], model=UNEVEN, cluster=cluster, schedule=schedule,
                 constants=FITTED, recompute=recompute, group=2,
             )  # fmt: skip
             (again,), notes = replay_each([judged("pipeline", asked)], [find_strategy("pipeline")])
@@ -190,7 +192,7 @@ def test_nothing_is_faster_than_its_compute_and_overlap_never_slower(strategy):
 
 
 def _peak_bytes(strategy: str, asked: StrategyCase) -> int:
-    timeline = replay(graph_of(find_strategy(strategy), asked))
+    timeline = replay(strategy_graph(find_strategy(strategy), asked))
     return max(peak.size_bytes for peak in timeline.peak_memory)
 
 
@@ -213,18 +215,18 @@ def test_memory_is_the_closed_forms(strategy: str):
 def test_memory_of_a_pipeline_is_that_of_its_fullest_stage(schedule: str):
     for more in ({}, {"is_bare": True}, {"recompute": True}):
         for devices, batch in ((1, 48), (4, 48), (6, 144)):
-            asked = case([devices], [batch], model=EVEN, machine=FLAT, schedule=schedule, **more)
+            asked = case([devices], [batch], model=EVEN, cluster=FLAT, schedule=schedule, **more)
             closed = float(judged("pipeline", asked).memory_bytes[0])
             if schedule != "interleaved" or "recompute" not in more:
                 assert _peak_bytes("pipeline", asked) == pytest.approx(closed, rel=1e-3)
-        asked = case([3], [48], model=UNEVEN, machine=FLAT, schedule=schedule, **more)
+        asked = case([3], [48], model=UNEVEN, cluster=FLAT, schedule=schedule, **more)
         closed = float(judged("pipeline", asked).memory_bytes[0])
         if schedule != "interleaved":  # whose chunks are cut elsewhere, and each keep their input
             assert _peak_bytes("pipeline", asked) <= closed * 1.001
 
 
 def test_gradients_leave_while_backward_is_at_work():
-    graph = graph_of(find_strategy("data"), case([8], [8000], overlap=1.0))
+    graph = strategy_graph(find_strategy("data"), case([8], [8000], overlap=1.0))
     timeline = replay(graph)
     is_sent = graph.ops.kind == OpKind.ALL_REDUCE
     is_backward = graph.ops.kind == OpKind.BACKWARD
@@ -236,7 +238,7 @@ def test_gradients_leave_while_backward_is_at_work():
 def test_parameters_of_the_next_layer_are_gathered_beside_this_one():
     steps = [_replayed_s("zero3", case([8], [8000], overlap=share)) for share in (0.0, 1.0)]
     assert steps[1] < steps[0]
-    graph = graph_of(find_strategy("zero3"), case([8], [8000], overlap=1.0))
+    graph = strategy_graph(find_strategy("zero3"), case([8], [8000], overlap=1.0))
     gathered = np.flatnonzero(graph.ops.kind == OpKind.ALL_GATHER)
     assert len(gathered) == 2 * len(MODEL.layers)
     forward = np.flatnonzero(graph.ops.kind == OpKind.FORWARD)
@@ -249,14 +251,14 @@ def test_parameters_of_the_next_layer_are_gathered_beside_this_one():
 
 def test_samples_that_are_read_too_slowly():
     for strategy in ("data", "pipeline"):
-        slow = replace(MACHINE, input_bandwidth_bytes_per_s=1e6)
-        asked = case([4], [400], machine=slow)
+        slow = replace(CLUSTER, input_bandwidth_bytes_per_s=1e6)
+        asked = case([4], [400], cluster=slow)
         closed = judged(strategy, asked)
         assert _replayed_s(strategy, asked) == pytest.approx(closed.step_s[0], rel=1e-6)
         (again,), _ = replay_each([closed], [find_strategy(strategy)])
         assert again.step_s[0] == pytest.approx(closed.step_s[0], rel=1e-6)
-        quick = replace(MACHINE, input_bandwidth_bytes_per_s=1e14)
-        assert _replayed_s(strategy, case([4], [400], machine=quick)) == pytest.approx(
+        quick = replace(CLUSTER, input_bandwidth_bytes_per_s=1e14)
+        assert _replayed_s(strategy, case([4], [400], cluster=quick)) == pytest.approx(
             _replayed_s(strategy, case([4], [400])), rel=1e-6
         )
 
@@ -267,16 +269,16 @@ def test_every_task_once_and_no_circle(schedule):
         for micro_batches in (1, 2, 3, 4, 5, 7, 11):
             chunks = 3 if schedule == "interleaved" and devices > 1 else 1
             for device in range(devices):
-                tasks = tasks_of(
+                tasks = stage_tasks(
                     schedule,
-                    device=device,
-                    devices=devices,
-                    micro_batches=micro_batches,
-                    chunks=chunks,
+                    stage=device,
+                    num_stages=devices,
+                    num_micro_batches=micro_batches,
+                    num_chunks=chunks,
                 )
                 assert len(tasks) == len(set(tasks)) == 2 * micro_batches * chunks
             asked = case(
-                [devices], [micro_batches], model=EVEN, machine=FLAT, schedule=schedule,
+                [devices], [micro_batches], model=EVEN, cluster=FLAT, schedule=schedule,
                 micro_batches=micro_batches, chunks=3,
             )  # fmt: skip
             assert _replayed_s("pipeline", asked) > 0
@@ -284,7 +286,7 @@ def test_every_task_once_and_no_circle(schedule):
 
 def test_1f1b_holds_fewer_micro_batches_than_gpipe():
     def most_ahead(schedule) -> int:
-        tasks = tasks_of(schedule, device=0, devices=4, micro_batches=16, chunks=1)
+        tasks = stage_tasks(schedule, stage=0, num_stages=4, num_micro_batches=16)
         return int(np.cumsum([1 if task.is_forward else -1 for task in tasks]).max())
 
     assert (most_ahead("gpipe"), most_ahead("1f1b")) == (16, 4)
@@ -294,7 +296,7 @@ def test_what_is_too_large_is_refused_in_words():
     micro_batches = MAX_OPS // (2 * len(EVEN.layers))
     asked = case([4], [micro_batches], model=EVEN, micro_batches=micro_batches)
     with pytest.raises(LimitError, match="operations, more than") as refused:
-        graph_of(find_strategy("pipeline"), asked)
+        strategy_graph(find_strategy("pipeline"), asked)
     assert "--fidelity closed" in refused.value.remedy
     (again,), (note,) = replay_each([judged("pipeline", asked)], [find_strategy("pipeline")])
     assert note.startswith("pipeline on 4 devices is not replayed: a graph of")
@@ -305,15 +307,7 @@ def test_what_is_too_large_is_refused_in_words():
 
 def test_what_takes_too_long_is_refused_in_words():
     with pytest.raises(LimitError, match="too long for a replay"):
-        graph_of(find_strategy("data"), case([1], [1 << 30]))
-
-
-def test_a_strategy_that_no_graph_is_known_of():
-    class Mine:
-        name = "mine"
-
-    with pytest.raises(InputError, match="mine is not known as a graph"):
-        graph_of(Mine(), case([1], [1]))  # type: ignore[arg-type]
+        strategy_graph(find_strategy("data"), case([1], [1 << 30]))
 
 
 def test_models_without_weights_or_with_a_single_layer():
@@ -336,8 +330,8 @@ def _links(graph: Graph) -> set[str]:
 
 def test_links_are_those_of_the_levels_crossed():
     asked = case([8], [64])
-    assert _links(graph_of(find_strategy("data"), asked)) == {"link of network"}
-    assert _links(graph_of(find_strategy("data_spatial"), asked)) == {
+    assert _links(strategy_graph(find_strategy("data"), asked)) == {"link of network"}
+    assert _links(strategy_graph(find_strategy("data_spatial"), asked)) == {
         "link of node",
         "link of network",
     }

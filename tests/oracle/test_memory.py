@@ -90,6 +90,8 @@ def test_no_batch():
 )
 def test_as_much_as_a_real_step_holds(name: str, shape: str, batch: int, optimizer: Optimizer):
     pytest.importorskip("torch")
-    foretold = step_memory(load_model(name, input_shapes=[shape]), batch=batch, optimizer=optimizer)
+    predicted = step_memory(
+        load_model(name, input_shapes=[shape]), batch=batch, optimizer=optimizer
+    )
     held = measure(name, shape, batch, optimizer)
-    assert foretold.peak_bytes == pytest.approx(held.peak_bytes, rel=0.03)
+    assert predicted.peak_bytes == pytest.approx(held.peak_bytes, rel=0.03)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from augury.oracle.cluster.cluster_file import find_machine
-from augury.oracle.cluster.device import Precision
+from augury.core.cluster.cluster_file import find_cluster
+from augury.core.cluster.device import Precision
+from augury.oracle.fitting.comparison import Compared, compare, project, rank
 from augury.oracle.fitting.corrections import BARE, Constants
 from augury.oracle.fitting.fit_corrections import fit
-from augury.oracle.fitting.fit_published import PUBLISHED
 from augury.oracle.fitting.measured_table import every_other, read_table
-from augury.oracle.fitting.validate import Compared, compare, project, rank
+from augury.oracle.fitting.published import PUBLISHED
 from augury.oracle.layer_costs import LayerWork
 from augury.oracle.strategy import Options
 from tests.oracle.published import ABCI, FIGURE, resnet50_224, rows, works
@@ -46,7 +46,7 @@ def test_one_device_makes_about_as_many_images_a_second_as_published(
     device: str, precision: Precision, images_per_s: float, within: float
 ):
     """NVIDIA's own figures of ResNet-50 v1.5 at 224 x 224."""
-    work = LayerWork.of(resnet50_224(), find_machine(device).device, precision)
+    work = LayerWork.of(resnet50_224(), find_cluster(device).described_device, precision)
     assert 1 / work.sample_s == pytest.approx(images_per_s, rel=within)
 
 
@@ -58,7 +58,7 @@ def test_bare_equations_project_data_parallelism_as_published():
 
 
 @pytest.mark.parametrize("start", [0, 1])
-def test_constants_of_half_of_the_scales_foretell_the_other_half(
+def test_constants_of_half_of_the_scales_predict_the_other_half(
     halves: list[Constants], start: int
 ):
     other = compare(every_other(rows("ResNet50"), 1 - start), works(), ABCI, halves[start])
@@ -66,12 +66,12 @@ def test_constants_of_half_of_the_scales_foretell_the_other_half(
     assert _accuracy(other, "data") >= 94
 
 
-def test_constants_of_resnet_foretell_vgg(halves: list[Constants]):
+def test_constants_of_resnet_predict_vgg(halves: list[Constants]):
     for constants in (*halves, PUBLISHED):
         assert _accuracy(compare(rows("VGG16"), works(), ABCI, constants)) >= 88
 
 
-def test_the_measured_ranking_is_foretold_at_every_scale(halves: list[Constants]):
+def test_the_measured_ranking_is_predicted_at_every_scale(halves: list[Constants]):
     for constants in (halves[0], PUBLISHED):
         rankings = rank(compare(rows("ResNet50"), works(), ABCI, constants))
         assert [one.devices for one in rankings] == [4, 8, 16, 32, 64, 128, 256, 512, 1024]

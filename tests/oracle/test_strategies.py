@@ -8,9 +8,9 @@ import pytest
 from augury.core.errors import UsageError
 from augury.core.model import Model
 from augury.oracle.fitting.corrections import BARE, Constants
+from augury.oracle.strategies.pipeline_stages import stages_of
 from augury.oracle.strategies.registry import STRATEGIES, find_strategy
-from augury.oracle.strategies.stages import stages_of
-from augury.oracle.strategies.tiles import tiling_of
+from augury.oracle.strategies.tiling import tiling_of
 from augury.oracle.strategy import LimitReason
 from tests.oracle.small import MODEL, case, convolution, judged
 

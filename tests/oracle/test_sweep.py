@@ -15,13 +15,13 @@ from augury.oracle.strategies.registry import find_strategy
 from augury.oracle.strategy import LimitReason
 from augury.oracle.sweep import Batch, parse_devices, sweep
 from augury.oracle.uncertainty import DEVICE_SPREAD
-from tests.oracle.small import DEVICE, MACHINE, MODEL, case, judged
+from tests.oracle.small import CLUSTER, DEVICE, MODEL, case, judged
 
 
 def _sweep(devices: list[int], batch: Batch, names: str = "data,zero1,filter", **more):
     return sweep(
         LayerWork.of(MODEL, DEVICE),
-        MACHINE,
+        CLUSTER,
         devices=devices,
         batch=batch,
         strategies=[find_strategy(name) for name in names.split(",")],
@@ -50,16 +50,16 @@ def test_batches():
 @pytest.mark.parametrize(
     ("strategy", "devices", "batch", "says"),
     [
-        ("data", 16, 8, "no more than 8 devices: one sample a device"),
+        ("data", 16, 8, "at most 8 devices: one sample per device"),
         ("data", 16, 100, "the batch does not divide by the devices"),
         ("data", 128, 128, "two levels has 64 devices"),
-        ("filter", 16, 8, "no more than 8 devices: the fewest filters of a layer"),
-        ("channel", 16, 8, "no more than 8 devices: the fewest channels of a layer"),
-        ("pipeline", 8, 8, "no more than 4 devices: one layer a stage"),
-        ("spatial", 17, 8, "the image cannot be cut into so many tiles"),
+        ("filter", 16, 8, "at most 8 devices: the fewest filters of a layer"),
+        ("channel", 16, 8, "at most 8 devices: the fewest channels of a layer"),
+        ("pipeline", 8, 8, "at most 4 devices: one layer per stage"),
+        ("spatial", 17, 8, "the image cannot be cut into that many tiles"),
         ("data_filter", 6, 8, "the devices do not divide into groups of 4"),
         ("data_filter", 16, 6, "the batch does not divide by the groups of 4"),
-        ("data_spatial", 64, 8, "no more than 32 devices: one sample a group"),
+        ("data_spatial", 64, 8, "at most 32 devices: one sample per group"),
     ],
 )
 def test_what_cannot_be_says_why(strategy: str, devices: int, batch: int, says: str):
@@ -72,11 +72,11 @@ def test_what_cannot_be_says_why(strategy: str, devices: int, batch: int, says: 
 def test_memory_is_a_limit():
     (found,) = _sweep([4], Batch(total=1024), "data", memory_limit_bytes=1 << 20)
     assert not found.feasible[0]
-    assert "of 1.05 MB a device" in (found.why(0) or "")
+    assert "of 1.05 MB per device" in (found.why(0) or "")
     assert REASONS[found.bottleneck[0]] is LimitReason.MEMORY
     (roomy,) = _sweep([4], Batch(total=1024), "data")
     assert roomy.why(0) is None
-    assert roomy.limit(0) == "1,024 devices: one sample a device"
+    assert roomy.limit(0) == "1,024 devices: one sample per device"
 
 
 @pytest.mark.parametrize(
@@ -98,29 +98,29 @@ def test_bottlenecks_have_names(strategy: str, devices: int, batch: int, more, r
 
 def test_stages_that_differ_are_a_bottleneck():
     fast = replace(
-        MACHINE,
+        CLUSTER,
         levels=tuple(
-            replace(level, latency_ns=0, bandwidth_bytes_per_s=10**15) for level in MACHINE.levels
+            replace(level, latency_ns=0, bandwidth_bytes_per_s=10**15) for level in CLUSTER.levels
         ),
     )
-    found = judged("pipeline", case([3], [3000], machine=fast))
+    found = judged("pipeline", case([3], [3000], cluster=fast))
     assert REASONS[found.bottleneck[0]] is LimitReason.IMBALANCE
 
 
 def test_reading_samples_may_be_slower_than_a_step():
-    slow = replace(MACHINE, input_bandwidth_bytes_per_s=1e6)
-    found = judged("data", case([4], [4000], machine=slow))
+    slow = replace(CLUSTER, input_bandwidth_bytes_per_s=1e6)
+    found = judged("data", case([4], [4000], cluster=slow))
     assert REASONS[found.bottleneck[0]] is LimitReason.INPUT
     assert found.step_s[0] == pytest.approx(4000 * 3 * 16 * 16 * 4 / 1e6)
 
 
 def test_switches_cost_waiting():
     three = replace(
-        MACHINE,
-        levels=(*MACHINE.levels, replace(MACHINE.levels[1], name="more", devices=4096)),
+        CLUSTER,
+        levels=(*CLUSTER.levels, replace(CLUSTER.levels[1], name="more", devices=4096)),
     )
     constants = Constants(crossing_s=0.1)
-    found = judged("data", case([64, 128], [1280, 1280], machine=three, constants=constants))
+    found = judged("data", case([64, 128], [1280, 1280], cluster=three, constants=constants))
     assert found.estimate.waiting_s.tolist() == [0, 0.1]
     assert REASONS[found.bottleneck[1]] is LimitReason.CONGESTION
 
@@ -167,7 +167,7 @@ def test_the_fastest_number_of_devices_is_recommended():
 
 
 def test_intervals_widen_with_what_is_not_known():
-    constants = Constants(spread={"data": 0.1, "filter": 0.3}, cluster=MACHINE.name)
+    constants = Constants(spread={"data": 0.1, "filter": 0.3}, cluster=CLUSTER.name)
     data, filters, zero = _sweep([4], Batch(total=64), "data,filter,zero1", constants=constants)
     for one, spread in ((data, 0.1), (filters, 0.3), (zero, 0.3)):
         low, high = interval_s(one, 0)

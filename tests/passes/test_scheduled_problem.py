@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from augury.build.synthetic.job import PARAMETER_SERVER
 from augury.build.synthetic.layers import ModelSize
 from augury.build.synthetic.training_run import SyntheticJob, synthesize
-from augury.core.cluster import Cluster, Link
+from augury.core.cluster.cluster import Cluster, Link
 from augury.core.enums import OpKind
 from augury.core.errors import InputError
 from augury.core.ledger import Ledger
@@ -246,7 +246,7 @@ def test_lines_are_found_again(overhead_ns: int, ns_per_byte: float) -> None:
 
 
 LINK = Link(latency_ns=20_000, bandwidth_bytes_per_s=1_000_000_000, overhead_ns=5_000)
-CLUSTER = Cluster(num_hosts=2, ranks_per_host=1, intra=LINK, inter=LINK)
+CLUSTER = Cluster.of_hosts(num_hosts=2, ranks_per_host=1, intra=LINK, inter=LINK)
 
 
 @pytest.mark.parametrize("micro_batches", [1, 2])

@@ -5,7 +5,7 @@ import pytest
 
 from augury.build.synthetic.layers import ModelSize, conv_layers
 from augury.build.synthetic.training_run import SyntheticJob, synthesize
-from augury.core.cluster import Cluster, Link
+from augury.core.cluster.cluster import Cluster, Link
 from augury.core.ledger import Ledger, Severity
 from augury.core.timeline import Timeline
 from augury.predict.summarize import summarize
@@ -87,7 +87,7 @@ def test_hostile_names_are_harmless(hostile: Timeline) -> None:
 
 
 def test_a_thousand_ranks_fit_a_screen() -> None:
-    cluster = Cluster(
+    cluster = Cluster.of_hosts(
         num_hosts=128,
         ranks_per_host=8,
         intra=Link(latency_ns=1_000, bandwidth_bytes_per_s=10**11),

@@ -1,5 +1,7 @@
-"""A Problem and an Order as a Graph, so that the engine says what the order comes to: an account
-of the same semantics that shares nothing with the evaluator but the times of single messages."""
+"""Graph of a Problem under an Order, for replay by the engine.
+
+It is independent of the evaluator, with which it shares only the times of single messages.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,14 @@ from augury.core.plan.problem import Problem
 from augury.schedule.flat_arrays import FlatOrder, flat_order
 
 ALONE = (OpKind.PUSH, OpKind.PULL)
-"""What a rank does without the others."""
-_GOES_ON = 0
-"""The priority of forward and backward; updates come behind, by their gradients' places."""
+"""Operations that a rank performs without the other ranks."""
+_COMPUTE_PRIORITY = 0
+"""Priority of forward and backward; updates follow, in the order of their gradients."""
 
 
 def build_scheduled(problem: Problem, order: Order, *, num_ranks: int = 1) -> Graph:
-    """One step of ranks that are all alike, from the start of backward to the end of the next
-    forward, with which the next backward begins."""
+    """Returns one step of identical ranks, from the start of backward to the end of the next
+    forward, at which the next backward starts."""
     builder = GraphBuilder(meta={"policy": order.policy})
     flat = flat_order(order, problem.network)
     gangs = [
@@ -70,11 +72,11 @@ class _Rank:
         after: list[int],
         *,
         resource: int = NONE,
-        priority: int = _GOES_ON,
+        priority: int = _COMPUTE_PRIORITY,
         size_bytes: int = 0,
         gang: int = NONE,
     ) -> int:
-        """What takes no time occupies nothing: it would delay others to another round."""
+        """Adds an operation. One without work has no resource: it would delay others by a round."""
         return self.builder.op(
             name,
             kind=kind,
@@ -88,7 +90,7 @@ class _Rank:
         )
 
     def backward(self) -> tuple[dict[int, int], int]:
-        """The operation that ends at each release, and the last one."""
+        """Adds backward. Returns the operation that ends at each release time, and the last one."""
         at_ns = {gradient.release_ns for gradient in self.problem.gradients}
         released = {0: self.begin}
         last = self.begin
@@ -99,7 +101,7 @@ class _Rank:
         return released, last
 
     def pieces(self, released: dict[int, int]) -> list[list[int]]:
-        """By gradient: the arrivals that complete it."""
+        """Adds the pieces. Returns the arrivals that complete each gradient."""
         flat = self.flat
         sent: tuple[list[int], list[int]] = ([], [])
         done: list[int] = []
@@ -137,11 +139,11 @@ class _Rank:
         return carried_by
 
     def made_room(self, sent: list[int], arrived: list[int]) -> list[int]:
-        """Who has to arrive so that those behind are less than the window."""
-        under_way_bytes = 0
+        """Returns the piece that must arrive before less than the window is in flight."""
+        in_flight_bytes = 0
         for before in reversed(sent):
-            under_way_bytes += int(self.flat.size_bytes[before])
-            if under_way_bytes >= self.flat.window_bytes:
+            in_flight_bytes += int(self.flat.size_bytes[before])
+            if in_flight_bytes >= self.flat.window_bytes:
                 return [arrived[before]]
         return []
 
@@ -156,7 +158,7 @@ class _Rank:
             gradient.update_ns,
             after,
             resource=self.thread,
-            priority=_GOES_ON + 1 + place,
+            priority=_COMPUTE_PRIORITY + 1 + place,
         )
 
     def with_barrier(self, between: int, carried_by: list[list[int]]) -> int:

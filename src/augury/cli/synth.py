@@ -1,4 +1,4 @@
-"""``augury synth``: a made-up training run as a graph, without the hardware for it."""
+"""``augury synth``: a synthetic training run as a graph, without hardware."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from augury.core.files import ensure_writable
 from augury.core.units import parse_bandwidth, parse_bytes, parse_time_ns
 
 if TYPE_CHECKING:
-    from augury.core.cluster import Cluster
+    from augury.core.cluster.cluster import Cluster
 
 _DEFAULT_RANKS = 8
 
@@ -90,7 +90,7 @@ def synth(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Make up a training run, as a graph."""
+    """Make the graph of a synthetic training run."""
     ensure_writable(out, force=force)
     from augury.cli.numpy_threads import import_numpy
 
@@ -101,7 +101,7 @@ def synth(
     from augury.core.graph.graph_file import save_graph
 
     where = _cluster(cluster, ranks, ranks_per_host, bandwidth, latency)
-    num_stages = (stages or where.num_ranks) if scheme == "pipeline" else 1
+    num_stages = (stages or where.num_devices) if scheme == "pipeline" else 1
     size = ModelSize(
         num_layers=layers,
         parameter_bytes=parse_bytes(parameters),
@@ -154,15 +154,16 @@ def _cluster(
     latency: str | None,
 ) -> Cluster:
     from augury.build.synthetic.training_run import NOMINAL_CLUSTER
-    from augury.core.cluster import Cluster, Link
+    from augury.core.cluster.cluster import Cluster, Link
+    from augury.core.cluster.cluster_file import load_cluster
 
     if path is not None:
         if any(option is not None for option in (ranks, ranks_per_host, bandwidth, latency)):
             raise UsageError(
-                "--cluster already says how many ranks there are and what links them",
+                "--cluster already describes the ranks and the links",
                 remedy="leave out --ranks, --ranks-per-host, --bandwidth and --latency",
             )
-        return Cluster.load(path)
+        return load_cluster(path)
     ranks = ranks or _DEFAULT_RANKS
     per_host = ranks_per_host or 1
     if ranks % per_host:
@@ -170,10 +171,10 @@ def _cluster(
             f"{ranks} ranks do not fill hosts of {per_host}",
             remedy="let --ranks-per-host divide --ranks",
         )
-    return Cluster(
+    return Cluster.of_hosts(
         num_hosts=ranks // per_host,
         ranks_per_host=per_host,
-        intra=NOMINAL_CLUSTER.intra,
+        intra=NOMINAL_CLUSTER.levels[0],
         inter=Link(
             latency_ns=parse_time_ns(latency or "20us"),
             bandwidth_bytes_per_s=parse_bandwidth(bandwidth or "10Gbit/s"),

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+F8 = NDArray[np.float64]
 I8 = NDArray[np.int64]
 I4 = NDArray[np.int32]
 U1 = NDArray[np.uint8]

@@ -1,14 +1,20 @@
-"""Closed-form times of collectives: alpha-beta models in integer nanoseconds, rounded up.
+"""Closed-form times of collectives (alpha-beta models): scalar and vectorised.
 
-Each is the time of the expanded algorithm on equal ranks that start together; reductions take no
-time. ``size_bytes`` is the size of the whole tensor: the input of each rank of an all-reduce or a
-reduce-scatter, the output of each rank of an all-gather, the data sent by each rank of an
+Functions that end in ``_ns`` take one configuration and a Link and return integer nanoseconds,
+rounded up: the time of the expanded algorithm on equal ranks that start together, with free
+reductions. Functions that end in ``_s`` take arrays of configurations and return float seconds;
+a message of m bytes takes alpha + m beta (Hockney), and ``messages`` is the number of messages
+that the tensor is sent in.
+
+``size_bytes`` is the whole tensor: the contribution of each rank to an all-reduce or a
+reduce-scatter, the result of each rank after an all-gather, the bytes that each rank sends in an
 all-to-all.
 """
 
 from __future__ import annotations
 
-from augury.core.cluster import Link
+from augury.core.cluster.cluster import Link
+from augury.core.columns import F8
 from augury.costs.collective_steps import TREE_CHUNKS
 
 
@@ -16,13 +22,30 @@ def point_to_point_ns(size_bytes: int, link: Link) -> int:
     return link.transfer_ns(size_bytes)
 
 
+def point_to_point_s(size_bytes: F8 | float, alpha: F8, beta: F8) -> F8:
+    return alpha + size_bytes * beta
+
+
 def reduce_scatter_ns(size_bytes: int, num_ranks: int, link: Link) -> int:
-    """Time of a ring, in which every chunk takes num_ranks - 1 steps."""
+    """Time around a ring: each chunk takes one step less than there are ranks."""
     return (num_ranks - 1) * link.transfer_ns(_up(size_bytes, num_ranks))
+
+
+def reduce_scatter_s(
+    num: F8, size_bytes: F8 | float, alpha: F8, beta: F8, *, messages: float = 1
+) -> F8:
+    return all_gather_s(num, size_bytes, alpha, beta, messages=messages)
 
 
 def all_gather_ns(size_bytes: int, num_ranks: int, link: Link) -> int:
     return reduce_scatter_ns(size_bytes, num_ranks, link)
+
+
+def all_gather_s(
+    num: F8, size_bytes: F8 | float, alpha: F8, beta: F8, *, messages: float = 1
+) -> F8:
+    """Time around a ring of ``num`` ranks."""
+    return (num - 1) * (messages * alpha + size_bytes * beta / num)
 
 
 def all_reduce_ring_ns(size_bytes: int, num_ranks: int, link: Link) -> int:
@@ -31,9 +54,16 @@ def all_reduce_ring_ns(size_bytes: int, num_ranks: int, link: Link) -> int:
     )
 
 
+def all_reduce_s(
+    num: F8, size_bytes: F8 | float, alpha: F8, beta: F8, *, messages: float = 1
+) -> F8:
+    """Time around a ring of ``num`` ranks."""
+    return 2 * (num - 1) * (messages * alpha + size_bytes * beta / num)
+
+
 def all_reduce_tree_ns(size_bytes: int, num_ranks: int, link: Link) -> int:
-    """Time of a binary tree, up and down. After the first chunk, the port of an inner rank sends
-    every further chunk three times: once to its parent and twice to its children."""
+    """Time up and down a binary tree. Behind the first chunk, the port of an inner rank forwards
+    each further chunk three times: to its parent once, to its children twice."""
     if num_ranks == 1:
         return 0
     chunk_bytes = _up(size_bytes, TREE_CHUNKS)
@@ -45,7 +75,8 @@ def all_reduce_tree_ns(size_bytes: int, num_ranks: int, link: Link) -> int:
 def all_reduce_two_level_ns(
     size_bytes: int, *, num_hosts: int, ranks_per_host: int, intra: Link, inter: Link
 ) -> int:
-    """Time of reduce-scatter inside hosts, all-reduce of shards across hosts, all-gather inside."""
+    """Time of a reduce-scatter inside hosts, an all-reduce of each shard across hosts and an
+    all-gather inside hosts."""
     shard_bytes = _up(size_bytes, ranks_per_host)
     return (
         reduce_scatter_ns(size_bytes, ranks_per_host, intra)
@@ -55,7 +86,7 @@ def all_reduce_two_level_ns(
 
 
 def broadcast_ns(size_bytes: int, num_ranks: int, link: Link) -> int:
-    """Time of chunks that follow each other down a binary tree."""
+    """Time down a binary tree, pipelined in chunks."""
     if num_ranks == 1:
         return 0
     chunk_bytes = _up(size_bytes, TREE_CHUNKS)
@@ -64,14 +95,14 @@ def broadcast_ns(size_bytes: int, num_ranks: int, link: Link) -> int:
 
 
 def all_to_all_ns(size_bytes: int, num_ranks: int, link: Link) -> int:
-    """Time in which every rank sends to all others, one after the other without waiting."""
+    """Time in which each rank sends to all others in turn, without waiting for arrivals."""
     if num_ranks == 1:
         return 0
     return (num_ranks - 1) * link.send_ns(_up(size_bytes, num_ranks)) + link.latency_ns
 
 
 def tree_depth(num_ranks: int) -> int:
-    """Returns the number of levels below the root of a complete binary tree."""
+    """Number of levels below the root of a complete binary tree."""
     return num_ranks.bit_length() - 1
 
 

@@ -1,4 +1,4 @@
-"""What keeps a configuration from being, or from being faster, by its name."""
+"""Feasibility and bottleneck of each configuration of an estimate."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from augury.core.columns import F8
 from augury.core.units import format_bytes
-from augury.oracle.cluster.cluster import F8
 from augury.oracle.strategy import Estimate, LimitReason, Mask, StrategyCase
 
 REASONS = tuple(LimitReason)
 NOTICEABLE = 0.02
-"""Of a step: a smaller loss is no bottleneck."""
+"""Share of a step below which a loss is no bottleneck."""
 NEARLY_FULL = 0.92
-"""Of a device's memory: beyond it, what an allocator cannot use in one piece decides."""
+"""Share of a device's memory beyond which fragmentation of the allocator decides."""
 
 I1 = NDArray[np.int8]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Judged:
-    """An Estimate with what follows from it: one entry a configuration."""
+    """Estimate with its feasibility and bottleneck; arrays have one entry per configuration."""
 
     case: StrategyCase
     estimate: Estimate
@@ -34,26 +34,26 @@ class Judged:
     memory_limit_bytes: float
     feasible: Mask
     bottleneck: I1
-    """Into REASONS."""
+    """Index into REASONS."""
     is_replayed: Mask | None = None
-    """Whose step is not the closed form's; None: nobody's."""
+    """Configurations whose step was replayed; None: all steps are closed forms."""
 
     def why(self, index: int) -> str | None:
-        """Why a configuration is not feasible, in words."""
+        """Returns the reason why a configuration is infeasible, or None."""
         if self.feasible[index]:
             return None
         case, estimate = self.case, self.estimate
         devices = int(case.devices[index])
-        if devices > case.machine.num_devices:
-            return f"{case.machine.name} has {case.machine.num_devices:,} devices"
+        if devices > case.cluster.num_devices:
+            return f"{case.cluster.name} has {case.cluster.num_devices:,} devices"
         most = int(estimate.max_devices[index])
         if devices > most:
-            return f"no more than {most:,} devices: {estimate.limit}"
+            return f"at most {most:,} devices: {estimate.limit}"
         for refused, why in estimate.refusals:
             if refused[index]:
                 return why
         needed = format_bytes(float(self.memory_bytes[index]))
-        return f"needs {needed} of {format_bytes(self.memory_limit_bytes)} a device"
+        return f"needs {needed} of {format_bytes(self.memory_limit_bytes)} per device"
 
     def limit(self, index: int) -> str:
         return f"{int(self.estimate.max_devices[index]):,} devices: {self.estimate.limit}"
@@ -62,7 +62,7 @@ class Judged:
 def judge(
     estimate: Estimate, case: StrategyCase, *, memory_limit_bytes: float | None = None
 ) -> Judged:
-    most_bytes = memory_limit_bytes or float(case.machine.device.memory_bytes)
+    most_bytes = memory_limit_bytes or float(case.cluster.described_device.memory_bytes)
     exposed_s = estimate.exposed_comm_s
     step_s = estimate.compute_s + exposed_s
     read_s = reading_s(case)
@@ -71,7 +71,7 @@ def judge(
         estimate.losses[LimitReason.INPUT] = late_s
         step_s = step_s + late_s
     memory = estimate.total_memory_bytes
-    too_many = (case.devices > estimate.max_devices) | (case.devices > case.machine.num_devices)
+    too_many = (case.devices > estimate.max_devices) | (case.devices > case.cluster.num_devices)
     refused = too_many
     for mask, _ in estimate.refusals:
         refused = refused | mask
@@ -95,7 +95,7 @@ def judge(
 def _bottleneck(
     estimate: Estimate, step_s: F8, refused: Mask, too_large: Mask, is_nearly_full: Mask
 ) -> I1:
-    """The largest loss; what cannot be at all has its own names."""
+    """Reason of the largest loss; infeasible configurations have reasons of their own."""
     sums: dict[LimitReason, F8] = {**estimate.losses, LimitReason.CONGESTION: estimate.waiting_s}
     for part in estimate.parts:
         before = sums.get(part.reason)
@@ -112,12 +112,12 @@ def _bottleneck(
 
 
 def reading_s(case: StrategyCase) -> F8 | None:
-    """Samples of a step, read by all nodes side by side, ahead of time."""
-    bandwidth = case.machine.input_bandwidth_bytes_per_s
+    """Time in which all hosts together read the samples of a step; None if not stated."""
+    bandwidth = case.cluster.input_bandwidth_bytes_per_s
     if bandwidth is None:
         return None
     size_bytes = 4.0 * case.work.sample_items
-    nodes = np.ceil(case.devices / case.machine.devices_per_node)
+    nodes = np.ceil(case.devices / case.cluster.devices_per_host)
     return case.batch * size_bytes / (nodes * bandwidth)
 
 

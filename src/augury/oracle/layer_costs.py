@@ -1,5 +1,4 @@
-"""A model on a device: seconds and items of every layer, summed up once for any number of
-configurations."""
+"""Costs of a model on a device: seconds and items of each layer, and their sums."""
 
 from __future__ import annotations
 
@@ -7,20 +6,18 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from augury.core.cluster.device import Device, Precision
+from augury.core.columns import F8
 from augury.core.model import LayerKind, Model, ModelLayer
-from augury.oracle.cluster.device import Device, Precision
-
-F8 = NDArray[np.float64]
 
 WEIGHT_BYTES = 4
-"""Of weights, gradients and optimizer state, whatever the precision of activations."""
+"""Bytes of one weight, gradient or state item, for any precision of activations."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LayerWork:
-    """Arrays have one entry a layer; times and items are per sample, updates per step."""
+    """Arrays with one entry per layer; times and items are per sample, updates per step."""
 
     model: Model
     device: Device
@@ -33,7 +30,7 @@ class LayerWork:
     output_items: F8
     saved_items: F8
     remembered: dict[object, object] = field(default_factory=dict)
-    """What strategies found out about the layers for one number of devices, asked for again."""
+    """Cache of what strategies derived from the layers, by a key of each."""
 
     @classmethod
     def of(
@@ -46,14 +43,17 @@ class LayerWork:
     ) -> LayerWork:
         layers = model.layers
         item_bytes = precision.item_bytes
-        flops, bandwidth = device.flops(precision), device.reached_bandwidth
+        flops, bandwidth = (
+            device.reached_flops_per_s(precision),
+            device.reached_bandwidth_bytes_per_s,
+        )
 
         def seconds(counted: int, moved: int, measured: float | None) -> float:
             if measured is not None:
                 return measured
             return max(counted / flops, moved * item_bytes / bandwidth)
 
-        # Weight and gradient are read, the weight is written; so is every copy of state.
+        # Weight and gradient are read and the weight is written; so is each copy of state.
         update = WEIGHT_BYTES * (3 + 2 * optimizer_copies) / bandwidth
         return cls(
             model=model,
@@ -75,7 +75,7 @@ class LayerWork:
         )
 
     def anchored(self, sample_s: float) -> LayerWork:
-        """With all layers scaled so that a sample takes what it was measured to take."""
+        """Returns the costs with all layers scaled so that a sample takes its measured time."""
         ratio = sample_s / self.sample_s
         return replace(
             self,
@@ -90,7 +90,7 @@ class LayerWork:
 
     @cached_property
     def shares_by_kind(self) -> dict[str, float]:
-        """Of the compute of a sample, by kind of layer."""
+        """Shares of the compute of a sample, by kind of layer."""
         shares: dict[str, float] = {}
         for layer, seconds in zip(
             self.model.layers, (self.forward_s + self.backward_s).tolist(), strict=True
@@ -100,7 +100,7 @@ class LayerWork:
 
     @cached_property
     def is_timed(self) -> bool:
-        """Whether layers have measured times, so that nothing is assumed of the device."""
+        """Whether all layers have measured times, so that no efficiency is assumed."""
         layers = self.model.layers
         return all(x.forward_s is not None and x.backward_s is not None for x in layers)
 
@@ -122,17 +122,17 @@ class LayerWork:
 
     @cached_property
     def touched_items(self) -> float:
-        """Inputs and outputs of all layers: what the published table counts as memory."""
+        """Inputs and outputs of all layers, which the published table counts as memory."""
         return float(self.input_items.sum() + self.output_items.sum())
 
     @cached_property
     def sample_items(self) -> float:
-        """Of the model's own input."""
+        """Items of the model's own input, per sample."""
         return float(np.prod(self.model.input_shape, dtype=float))
 
     @cached_property
     def weighted_places(self) -> tuple[int, ...]:
-        """Of layers that filters and channels can be split of."""
+        """Indices of the layers whose filters and channels can be split."""
         kinds = (LayerKind.CONVOLUTION, LayerKind.LINEAR)
         layers = enumerate(self.model.layers)
         return tuple(i for i, x in layers if x.kind in kinds and x.num_parameters)
@@ -147,7 +147,7 @@ class LayerWork:
 
     @cached_property
     def exchanged_items(self) -> float:
-        """Outputs of all weighted layers but the last: gathered or summed, layer by layer."""
+        """Output items of all weighted layers but the last: gathered or summed layer by layer."""
         return float(sum(np.prod(x.output_shape, dtype=float) for x in self.weighted[:-1]))
 
     @cached_property
@@ -156,7 +156,7 @@ class LayerWork:
 
     @cached_property
     def min_channels(self) -> int:
-        """Of all but the first: an image has three, and stays whole."""
+        """Fewest channels of all layers but the first: an image has three, and stays whole."""
         return min((x.channels for x in self.weighted[1:]), default=1)
 
 

@@ -1,7 +1,7 @@
-"""What a training step of a Model holds on one device, by kind, at its peak.
+"""Peak memory of a training step of a Model on one device, by kind.
 
-Backward frees what forward kept as it goes, and makes gradients as it goes: the peak may lie
-anywhere, so every layer is looked at, in both directions, and the update.
+Backward frees saved activations and allocates gradients as it proceeds, so the peak may be
+anywhere: forward and backward of each layer, and the update, are all evaluated.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ class Optimizer(StrEnum):
 
     @property
     def state_items(self) -> int:
-        """Kept from step to step, per parameter."""
+        """Items of state per parameter, held from step to step."""
         return {Optimizer.SGD: 0, Optimizer.MOMENTUM: 1, Optimizer.ADAM: 2}[self]
 
     @property
     def update_items(self) -> int:
-        """Held for a moment, per parameter of the layer that is being updated."""
+        """Temporary items per parameter of the layer that is being updated."""
         return {Optimizer.SGD: 0, Optimizer.MOMENTUM: 0, Optimizer.ADAM: 2}[self]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepMemory:
-    """At the peak of a step: its parts add up to ``peak_bytes``."""
+    """Memory at the peak of a step; the parts add up to ``peak_bytes``."""
 
     phase: Phase
     layer: str
@@ -45,9 +45,9 @@ class StepMemory:
     optimizer_bytes: int
     input_bytes: int
     activation_bytes: int
-    """Kept for backward."""
+    """Activations saved for backward."""
     transient_bytes: int
-    """Outputs, gradients of outputs and temporaries that nobody keeps."""
+    """Outputs, gradients of outputs and temporaries that are not saved."""
 
     @property
     def peak_bytes(self) -> int:
@@ -63,14 +63,14 @@ class StepMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldItems:
-    """Of each layer, in the order of forward; of one sample but for ``gradient``."""
+    """Items held at each layer, in the order of forward; per sample except ``gradient``."""
 
     kept: I8
-    """By it and those before it."""
+    """Items saved by this layer and those before it."""
     forward_transient: I8
     backward_transient: I8
     gradient: I8
-    """Made once backward has run it, for it and those behind it."""
+    """Gradient items that exist once backward has run this layer."""
 
     @classmethod
     def of(cls, model: Model) -> HeldItems:
@@ -91,7 +91,7 @@ def step_memory(
     item_bytes: int = 4,
     keeps_gradients: bool = False,
 ) -> StepMemory:
-    """``keeps_gradients``: they are set to zero between steps rather than given back."""
+    """Returns the peak. With ``keeps_gradients`` they are zeroed between steps, not freed."""
     if batch < 1:
         raise InputError(f"a batch of {batch}", remedy="give at least one sample")
     held = HeldItems.of(model)
@@ -128,7 +128,7 @@ def step_memory(
 
 
 def forward_transient(layer: ModelLayer) -> int:
-    """Where nobody looked, the output: kept or not, it is there for a while."""
+    """Transient items of forward; where not traced, those of the output."""
     if layer.forward_transient_items is not None:
         return layer.forward_transient_items
     return prod(layer.output_shape)

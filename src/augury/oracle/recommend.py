@@ -1,4 +1,4 @@
-"""Which strategy, by how much, and how sure."""
+"""Recommendation of a strategy, with its margin and confidence."""
 
 from __future__ import annotations
 
@@ -7,51 +7,52 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from augury.oracle.feasibility import Judged
-from augury.oracle.fitting.held_out import SURE_Z
+from augury.oracle.fitting.held_out import Z_90
 from augury.oracle.uncertainty import common_spread, own_spread
 
-MOST_SURE = 0.99
-"""No comparison of two predictions is surer."""
+MAX_CONFIDENCE = 0.99
+"""Upper limit of the confidence in the order of two predictions."""
 ALIKE = 0.01
-"""Of strategies this close the plainest is chosen: the one that is listed first."""
+"""Relative difference within which the strategy listed first, the simplest, is chosen."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """Of one number of devices. ``sample_s`` makes batches of different size comparable."""
+    """Choice for one number of devices. ``sample_s`` makes batches of different size
+    comparable."""
 
     devices: int
     strategy: str
     place: int
-    """Into the sweep's list, and ``index`` into its arrays."""
+    """Index of the strategy in the sweep; ``index`` is that of the configuration."""
     index: int
     step_s: float
     sample_s: float
     alike: tuple[str, ...]
-    """Others that are as fast."""
+    """Other strategies that are equally fast."""
     runner_up: str | None
-    """The fastest that is not."""
+    """Fastest strategy that is not equally fast."""
     margin_pct: float | None
-    """By how much the runner-up takes longer."""
+    """Extra time of the runner-up."""
     confidence_pct: float | None
-    """How likely the runner-up really takes longer."""
+    """Probability that the runner-up takes longer."""
 
 
 def recommend_each(judged: Sequence[Judged]) -> list[Choice | None]:
-    """For every number of devices the fastest feasible; None where there is none."""
+    """Returns the fastest feasible strategy for each number of devices, or None."""
     return [_choose(judged, index) for index in range(len(judged[0].step_s))] if judged else []
 
 
 def recommend(judged: Sequence[Judged]) -> Choice | None:
-    """The fastest of all; of equally fast ones that with fewer devices."""
+    """Returns the fastest choice of all; among equals the one with fewer devices."""
     choices = [choice for choice in recommend_each(judged) if choice is not None]
     return min(choices, key=lambda choice: (choice.sample_s, choice.devices), default=None)
 
 
 def interval_s(judged: Judged, index: int) -> tuple[float, float]:
-    """Nine times in ten the step is within."""
+    """Returns the 90 % interval of the step."""
     spread = math.hypot(own_spread(judged, index), common_spread(judged.case))
-    step_s, factor = float(judged.step_s[index]), math.exp(SURE_Z * spread)
+    step_s, factor = float(judged.step_s[index]), math.exp(Z_90 * spread)
     return step_s / factor, step_s * factor
 
 
@@ -71,7 +72,7 @@ def _choose(judged: Sequence[Judged], index: int) -> Choice | None:
         second_s, second = found[len(alike)]
         runner_up = judged[second].estimate.strategy
         margin_pct = 100 * (second_s / sample_s - 1)
-        confidence_pct = 100 * _chance(best, judged[second], index, second_s / sample_s)
+        confidence_pct = 100 * _confidence(best, judged[second], index, second_s / sample_s)
     return Choice(
         devices=int(best.case.devices[index]),
         strategy=best.estimate.strategy,
@@ -86,10 +87,10 @@ def _choose(judged: Sequence[Judged], index: int) -> Choice | None:
     )
 
 
-def _chance(best: Judged, second: Judged, index: int, ratio: float) -> float:
-    """Errors of two strategies are taken for independent, which is the cautious way; how fast the
-    cluster's devices really are concerns both."""
+def _confidence(best: Judged, second: Judged, index: int, ratio: float) -> float:
+    """Probability that ``best`` is faster. Errors of two strategies are taken as independent, which
+    is conservative; the uncertain speed of the devices affects both alike."""
     spread = math.hypot(own_spread(best, index), own_spread(second, index))
     if spread == 0:
-        return MOST_SURE
-    return min(MOST_SURE, 0.5 * (1 + math.erf(math.log(ratio) / (spread * math.sqrt(2)))))
+        return MAX_CONFIDENCE
+    return min(MAX_CONFIDENCE, 0.5 * (1 + math.erf(math.log(ratio) / (spread * math.sqrt(2)))))

@@ -1,4 +1,4 @@
-"""What a device holds of a step, by kind, at the peak: for arrays of configurations."""
+"""Peak memory of a device by kind, for arrays of configurations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from augury.oracle.cluster.cluster import F8
+from augury.core.columns import F8
 from augury.oracle.layer_costs import WEIGHT_BYTES, LayerWork
 from augury.oracle.memory import HeldItems
 from augury.oracle.strategy import StrategyCase
@@ -14,8 +14,8 @@ from augury.oracle.strategy import StrategyCase
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Peaks:
-    """Moments of a step at which the peak may lie; which of them it is depends on the batch.
-    Items are of one sample, gradients of the whole model."""
+    """Points of a step at which the peak may be; the batch decides which of them it is. Items are
+    per sample, gradients of the whole model."""
 
     kept: F8
     transient: F8
@@ -49,9 +49,9 @@ def memory_by_kind(
     items: F8 | float = 1.0,
     is_exchanged: bool = False,
 ) -> dict[str, F8]:
-    """``weights`` and ``items`` are the shares of parameters and of a sample's activations that a
-    device holds; ``samples`` are those in flight on it; exchanged gradients are copied once, into
-    messages."""
+    """Returns the memory at the peak. ``weights`` and ``items`` are the shares of parameters and of
+    a sample's activations that a device holds; ``samples`` is the number in flight on it. Exchanged
+    gradients are copied once, into messages."""
     work, options = case.work, case.options
     held = work.weight_bytes * weights + np.zeros_like(samples)
     item_bytes = work.precision.item_bytes
@@ -88,8 +88,8 @@ def memory_by_kind(
 
 
 def restarted_items(work: LayerWork) -> float:
-    """Of a sample, when recomputing: what segments start from and the largest segment; of a model
-    with few layers, all of it."""
+    """Items per sample that are held when recomputing: the inputs of all segments and the largest
+    segment; all items of a model with few layers."""
     known = work.remembered.get("segments")
     if not isinstance(known, float):
         num_segments = max(1, round(len(work.saved_items) ** 0.5))
@@ -103,13 +103,13 @@ def restarted_items(work: LayerWork) -> float:
 
 
 def _highest(slope: F8, start: F8) -> list[int]:
-    """Which of the lines ``start + slope x`` are above all others for some x >= 0."""
+    """Indices of the lines ``start + slope x`` that are the highest for some x >= 0."""
     order = np.lexsort((-slope, -start))
     found: list[int] = []
     for line in order.tolist():
         if found and slope[line] <= slope[found[-1]]:
             continue
-        while len(found) > 1 and _meet(slope, start, found[-1], line) <= _meet(
+        while len(found) > 1 and _crossing(slope, start, found[-1], line) <= _crossing(
             slope, start, found[-2], found[-1]
         ):
             found.pop()
@@ -117,5 +117,5 @@ def _highest(slope: F8, start: F8) -> list[int]:
     return found
 
 
-def _meet(slope: F8, start: F8, flat: int, steep: int) -> float:
+def _crossing(slope: F8, start: F8, flat: int, steep: int) -> float:
     return float((start[flat] - start[steep]) / (slope[steep] - slope[flat]))

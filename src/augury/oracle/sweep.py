@@ -1,4 +1,4 @@
-"""Strategies, numbers of devices and batches, all at once."""
+"""Sweep over strategies and numbers of devices, all evaluated at once."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from augury.core.cluster.cluster import MAX_DEVICES, Cluster
 from augury.core.errors import UsageError
-from augury.oracle.cluster.cluster import MAX_DEVICES, Machine
 from augury.oracle.feasibility import Judged, judge
 from augury.oracle.fitting.corrections import BARE, Constants
 from augury.oracle.layer_costs import LayerWork
@@ -20,7 +20,7 @@ MAX_BATCH = 1 << 30
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Of all devices together, or of each; exactly one is stated."""
+    """Batch of all devices together, or of each device; exactly one is stated."""
 
     total: int | None = None
     per_device: int | None = None
@@ -29,7 +29,7 @@ class Batch:
         stated = [size for size in (self.total, self.per_device) if size is not None]
         if len(stated) != 1:
             raise UsageError(
-                "the batch is not stated, or twice",
+                "the batch is not stated, or stated twice",
                 remedy="give --global-batch or --batch-per-device",
             )
         if not 1 <= stated[0] <= MAX_BATCH:
@@ -41,7 +41,7 @@ class Batch:
 
 def sweep(
     work: LayerWork,
-    machine: Machine,
+    cluster: Cluster,
     *,
     devices: Sequence[int],
     batch: Batch,
@@ -50,10 +50,10 @@ def sweep(
     options: Options | None = None,
     memory_limit_bytes: float | None = None,
 ) -> list[Judged]:
-    """One entry a strategy, each with all numbers of devices."""
+    """Returns one entry per strategy, each with all numbers of devices."""
     case = StrategyCase(
         work=work,
-        machine=machine,
+        cluster=cluster,
         constants=constants,
         options=options or Options(),
         devices=np.array(devices, float),
@@ -66,7 +66,7 @@ def sweep(
 
 
 def parse_devices(text: str) -> list[int]:
-    """``4:1024`` doubles from one to the other, ``4,6,8`` lists."""
+    """Parses ``4:1024`` (doublings) or ``4,6,8`` (a list)."""
     first, colon, last = text.partition(":")
     parts = [first, last] if colon else text.split(",")
     if not all(part.strip().isascii() and part.strip().isdigit() for part in parts):
@@ -74,10 +74,12 @@ def parse_devices(text: str) -> list[int]:
             f"{text[:80]!r} are not numbers of devices", remedy="write 4:1024 or 4,6,8"
         )
     if any(len(part.strip()) > 9 for part in parts):
-        raise UsageError("so many devices there are not", remedy=f"give up to {MAX_DEVICES:,}")
+        raise UsageError("too many devices", remedy=f"give at most {MAX_DEVICES:,}")
     numbers = [int(part) for part in parts]
     if not all(1 <= number <= MAX_DEVICES for number in numbers):
-        raise UsageError(f"{text[:80]!r} goes too far", remedy=f"give 1 to {MAX_DEVICES:,} devices")
+        raise UsageError(
+            f"{text[:80]!r} is out of range", remedy=f"give 1 to {MAX_DEVICES:,} devices"
+        )
     if not colon:
         return sorted(set(numbers))
     low, high = numbers

@@ -1,13 +1,13 @@
-"""Strategies by number of devices, for the eyes."""
+"""Terminal report of the oracle: strategies by number of devices."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, TextIO
 
+from augury.core.results.oracle import OracleResult, OracleRow, Recommendation
 from augury.core.units import NS_PER_S, format_bytes, format_ns
 from augury.report.console import columns, make_console, title
-from augury.report.oracle_result import OracleResult, OracleRow, Recommendation
 from augury.report.safe_text import safe
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def render_oracle(result: OracleResult, file: TextIO) -> None:
         _head(console, result)
         _steps(console, result)
         _fastest(console, result)
-        _refused(console, result)
+        _infeasible(console, result)
         for line in _verdict(result):
             console.print(line)
         for warning in result.warnings:
@@ -36,22 +36,22 @@ def _head(console: Console, result: OracleResult) -> None:
     line = Text(safe(result.model, max_chars=console.width), style="bold")
     line.append(
         f"  {result.num_layers} layers, {result.num_parameters / 1e6:.1f} M parameters,"
-        f" {_time(result.sample_s)} a sample on one {safe(result.device)} ({result.precision})",
+        f" {_time(result.sample_s)} per sample on one {safe(result.device)} ({result.precision})",
         style="not bold",
     )
     console.print(line)
     console.print(
-        f"{safe(result.cluster)}, {format_bytes(result.memory_limit_bytes)} a device;"
+        f"{safe(result.cluster)}, {format_bytes(result.memory_limit_bytes)} per device;"
         f" constants: {safe(result.constants, max_chars=120)}"
     )
 
 
 def _steps(console: Console, result: OracleResult) -> None:
-    """Fastest in bold; what cannot be is a dash."""
+    """Table of step times, with the fastest in bold."""
     from rich.text import Text
 
     how = "replayed, " if any(row.fidelity == "replay" for row in result.rows) else ""
-    title(console, "Time per step", f"{how}by strategy and number of devices; - cannot be")
+    title(console, "Time per step", f"{how}by strategy and number of devices; - infeasible")
     numbers = sorted({row.devices for row in result.rows})
     batches = {row.devices: row.global_batch for row in result.rows}
     best = {one.devices: one.strategy for one in result.fastest}
@@ -72,13 +72,18 @@ def _steps(console: Console, result: OracleResult) -> None:
 def _fastest(console: Console, result: OracleResult) -> None:
     if not result.fastest:
         return
-    title(console, "Fastest", "share: of devices that only compute; margin: to the next")
+    title(console, "Fastest", "strategy for each number of devices")
+    console.print(
+        "efficiency: speed relative to devices with evenly divided compute and no communication;"
+        " margin: lead over the next strategy; confidence: probability of that order",
+        style="dim",
+    )
     has_epoch = any(row.epoch_s is not None for row in result.rows)
     has_cost = any(row.cost_per_epoch is not None for row in result.rows)
     table = columns(
-        ">devices", "strategy", ">step", ">share", ">memory",
+        ">devices", "strategy", ">step", ">efficiency", ">memory",
         *([">epoch"] if has_epoch else []), *([">cost"] if has_cost else []),
-        "~bottleneck", ">margin", ">sure",
+        "~bottleneck", ">margin", ">confidence",
     )  # fmt: skip
     for one in result.fastest:
         row = _find(result, one.strategy, one.devices)
@@ -98,17 +103,17 @@ def _fastest(console: Console, result: OracleResult) -> None:
     console.print(table)
 
 
-def _refused(console: Console, result: OracleResult) -> None:
+def _infeasible(console: Console, result: OracleResult) -> None:
     refused: dict[tuple[str, str], list[OracleRow]] = {}
     for row in result.rows:
         if row.why is not None:
-            # Of reasons that differ only in their figures the first is shown.
+            # Reasons that differ only in their figures are shown once.
             alike = re.sub(r"[\d.,]+( [kMGT]?B)?", "", row.why)
             refused.setdefault((row.strategy, alike), []).append(row)
     if not refused:
         return
-    title(console, "Cannot be")
-    table = columns("strategy", "~devices", "~why")
+    title(console, "Infeasible")
+    table = columns("strategy", "~devices", "~reason")
     asked = sorted({row.devices for row in result.rows})
     for (strategy, _), rows in refused.items():
         span = _span([row.devices for row in rows], asked)
@@ -117,7 +122,7 @@ def _refused(console: Console, result: OracleResult) -> None:
 
 
 def _span(numbers: list[int], asked: list[int]) -> str:
-    """From one to the other, if all between them that were asked for are there."""
+    """Range of numbers if it has all that were asked for in between; otherwise a list."""
     first, last = numbers[0], numbers[-1]
     if len(numbers) > 2 and numbers == asked[asked.index(first) : asked.index(last) + 1]:
         return f"{first} to {last}"
@@ -127,26 +132,26 @@ def _span(numbers: list[int], asked: list[int]) -> str:
 def _verdict(result: OracleResult) -> list[str]:
     best = result.recommended
     if best is None:
-        return ["", "No strategy can be used."]
+        return ["", "No strategy is feasible."]
     row = _find(result, best.strategy, best.devices)
     assert row is not None
     low, high = row.interval_s
     return [
         "",
         f"recommended: {_with_axes(row)} on {best.devices} devices,"
-        f" {best.samples_per_s:,.0f} samples/s; {_time(best.step_s)} a step,"
-        f" 90 % sure of {_time(low)} to {_time(high)}",
+        f" {best.samples_per_s:,.0f} samples/s; {_time(best.step_s)} per step,"
+        f" 90 % interval {_time(low)} to {_time(high)}",
         f"  {_margin(best)}; bottleneck: {row.bottleneck}; limit: {safe(row.limit)}",
     ]
 
 
 def _margin(best: Recommendation) -> str:
-    alike = f"as fast: {', '.join(best.alike)}; " if best.alike else ""
+    alike = f"equally fast: {', '.join(best.alike)}; " if best.alike else ""
     if best.runner_up is None or best.margin_pct is None or best.confidence_pct is None:
-        return f"{alike}nothing else can be used there"
+        return f"{alike}no other strategy is feasible there"
     return (
         f"{alike}{best.margin_pct:.0f} % ahead of {best.runner_up},"
-        f" {best.confidence_pct:.0f} % sure of that order"
+        f" with {best.confidence_pct:.0f} % confidence"
     )
 
 
@@ -163,7 +168,7 @@ def _find(result: OracleResult, strategy: str, devices: int) -> OracleRow | None
 
 
 def _chunks(numbers: list[int], width: int) -> list[list[int]]:
-    """As many columns side by side as there is room for."""
+    """Splits the numbers into tables of as many columns as fit."""
     per_table = max(1, (width - 14) // 9)
     return [numbers[i : i + per_table] for i in range(0, len(numbers), per_table)]
 

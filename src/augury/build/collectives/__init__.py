@@ -1,1 +1,1 @@
-"""Communication as operations, one file per scheme."""
+"""Communication schemes as operations of a graph, one file per scheme."""

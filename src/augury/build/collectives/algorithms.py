@@ -1,4 +1,4 @@
-"""All built-in ways to communicate, by name."""
+"""Registry of collective algorithms, by operation and name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from augury.costs import closed_forms
 
 @dataclass(frozen=True, kw_only=True)
 class CollectiveAlgorithm:
-    """``name`` says how, ``kind`` what; ``is_gang``: as one operation per rank, with the
+    """Algorithm of one kind of collective. With ``is_gang`` it is one operation per rank, with the
     closed-form time of the algorithm that the name ends in."""
 
     name: str
@@ -52,5 +52,5 @@ def find_algorithm(kind: OpKind, name: str) -> CollectiveAlgorithm:
             return algorithm
     known = ", ".join(a.name for a in ALGORITHMS if a.kind is kind)
     raise UsageError(
-        f"no algorithm {name!r} for {kind.label}", remedy=f"take one of: {known or 'none'}"
+        f"no algorithm {name!r} for {kind.label}", remedy=f"use one of: {known or 'none'}"
     )

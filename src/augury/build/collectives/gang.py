@@ -1,7 +1,7 @@
 """Collectives as one operation per member, which progress together on the ranks' streams.
 
-Ranks must take their gangs in the same order: a priority that overtakes on one rank but not yet
-on another is a deadlock.
+Ranks must start their gangs in the same order: a priority that reorders them on one rank but not
+on another causes a deadlock.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from dataclasses import dataclass
 
 from augury.build.collectives.ports import Ports
 from augury.build.collectives.scheme import CollectiveCall
-from augury.core.cluster import Link
+from augury.core.cluster.cluster import Link
 from augury.core.enums import OpKind
 from augury.costs import closed_forms
 
 WorkOf = Callable[[int, Ports], int]
-"""Nanoseconds, of the bytes and the members."""
+"""Function from the bytes and the members to nanoseconds."""
 
 
 @dataclass(frozen=True)
 class OverWidestLink:
-    """A closed form of bytes, members and one link, with the link that holds all of them up."""
+    """Closed form of bytes, members and one link, applied to the link between the farthest
+    members."""
 
     closed_form: Callable[[int, int, Link], int]
 
@@ -35,14 +36,14 @@ def two_level_ns(size_bytes: int, ports: Ports) -> int:
         size_bytes,
         num_hosts=len(hosts),
         ranks_per_host=max(map(len, hosts)),
-        intra=ports.cluster.intra,
-        inter=ports.cluster.inter,
+        intra=ports.cluster.levels[0],
+        inter=ports.widest_link(),
     )
 
 
 @dataclass(frozen=True)
 class Gang:
-    """A Collective of one kind whose work a closed form tells."""
+    """Collective of one kind, with the work of a closed form."""
 
     kind: OpKind
     work_of: WorkOf
@@ -66,7 +67,8 @@ class Gang:
 
 
 def broadcast(call: CollectiveCall, *, root: int = 0) -> list[int]:
-    """No gang: the root does not wait for those who listen, and they wait only for it."""
+    """Adds a broadcast without a gang: the root does not wait for the receivers, and each receiver
+    waits only for the root."""
     ports, after = call.ports, call.after
     if len(ports) == 1:
         return list(after)

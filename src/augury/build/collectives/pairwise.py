@@ -1,4 +1,4 @@
-"""All-to-all: every rank sends every other its piece, in an order that never crowds anybody."""
+"""All-to-all in rounds of pairs, so that no port has two messages at a time."""
 
 from __future__ import annotations
 

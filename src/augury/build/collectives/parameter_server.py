@@ -16,7 +16,7 @@ from augury.core.units import NS_PER_S
 
 @dataclass(frozen=True, kw_only=True)
 class Servers:
-    """``ports`` and ``threads`` of every server, and how fast one thread works."""
+    """Ports and threads of all servers, and the rates of one thread."""
 
     ports: Ports
     threads: tuple[int, ...]
@@ -54,7 +54,8 @@ def open_servers(
 
 
 def push_pull(call: CollectiveCall, *, servers: Servers, home: Sequence[int]) -> list[int]:
-    """A Collective once ``servers`` and ``home``, the server of each partition, are given."""
+    """Adds push, sum, update and pull of one tensor; ``home`` is the server of each partition. With
+    ``servers`` and ``home`` bound it is a Collective."""
     parts = capped_chunks(call.size_bytes, servers.partition_bytes)
     pulled: list[list[int]] = [[] for _ in call.after]
     for number, (server, part_bytes) in enumerate(zip(home, parts, strict=True)):
@@ -69,7 +70,7 @@ def push_pull(call: CollectiveCall, *, servers: Servers, home: Sequence[int]) ->
 
 
 class _Partition:
-    """``call`` of the workers, who share the partition with the one server."""
+    """Adds the exchange of one partition between the workers of ``call`` and its server."""
 
     def __init__(self, call: CollectiveCall, servers: Servers, server: int) -> None:
         self.call = call
@@ -89,8 +90,8 @@ class _Partition:
         return call.wire(send_kind=OpKind.PUSH).move(moves, "push")
 
     def _update(self, arrived: Sequence[int]) -> int:
-        """The first to arrive is copied, the others are added to it. Which one is first only
-        replay can tell, and only its cost differs: the first worker's stands for it."""
+        """Adds copy and sums: the first arrival is copied, the others are added to it. Only replay
+        knows which one is first, and only its cost differs, so the first worker is taken."""
         costs = self.servers
         summed = []
         for number, arrival in enumerate(arrived):

@@ -1,4 +1,4 @@
-"""Which parameter server gets what."""
+"""Placement of tensor partitions on parameter servers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from augury.build.collectives.chunks import capped_chunks
 
 
 class Placement(StrEnum):
-    """Which server gets a partition."""
+    """Rule that assigns a partition to a server."""
 
     BALANCED = "balanced"
-    """The one that has the fewest bytes yet."""
+    """The server with the fewest bytes so far."""
     ROUND_ROBIN = "round-robin"
 
 
@@ -23,7 +23,7 @@ def place(
     partition_bytes: int,
     placement: Placement = Placement.BALANCED,
 ) -> list[list[int]]:
-    """For every tensor, the server of each of its partitions."""
+    """Returns the server of each partition, by tensor."""
     load_bytes = [0] * num_servers
     homes: list[list[int]] = []
     turn = 0

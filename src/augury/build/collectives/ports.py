@@ -1,4 +1,4 @@
-"""The network ports of every rank, as resources."""
+"""Network ports of ranks, as resources of a graph."""
 
 from __future__ import annotations
 
@@ -6,42 +6,42 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from augury.core.cluster import Cluster, Link
+from augury.core.cluster.cluster import Cluster, Link
 from augury.core.enums import ResourceKind
 from augury.core.graph.builder import GraphBuilder
 from augury.core.units import NS_PER_S
 
 
 class PortKind(StrEnum):
-    """How the messages of one port share it."""
+    """Way in which the messages of a port share it."""
 
     FIFO = "fifo"
-    """One at a time, by priority: what a sender that queues gets."""
+    """One message at a time, by priority, as with a queue at the sender."""
     FAIR = "fair"
-    """All at once, each at its share: what TCP flows get."""
+    """All messages at once, each at its share of the rate, as with TCP flows."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Port:
-    """Sending and receiving are resources of their own: links are full duplex."""
+    """Port of one rank; sending and receiving are separate resources: links are full duplex."""
 
     rank: int
     host: int
     sends_on: int
     receives_on: int
     stream: int
-    """Where the rank's collectives run when each is one operation."""
+    """Resource on which collectives run that are one operation per rank."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ports:
-    """The members of a communication, in the order of their group."""
+    """Ports of the members of a communication, in the order of their group."""
 
     cluster: Cluster
     kind: PortKind
     members: tuple[Port, ...]
     reduce_bytes_per_s: int = 0
-    """How fast a receiver adds what arrives to what it has; 0 is at once."""
+    """Rate at which a receiver reduces arriving data; 0: reductions take no time."""
 
     def __len__(self) -> int:
         return len(self.members)
@@ -56,15 +56,16 @@ class Ports:
         return self.cluster.link_of_hosts(a.host, b.host)
 
     def by_host(self) -> list[list[int]]:
-        """Positions on each host, hosts in the order of their first member."""
+        """Returns the positions on each host, hosts in the order of their first member."""
         hosts: dict[int, list[int]] = {}
         for position, port in enumerate(self.members):
             hosts.setdefault(port.host, []).append(position)
         return list(hosts.values())
 
     def widest_link(self) -> Link:
-        """The one between the members farthest apart."""
-        return self.cluster.intra if len(self.by_host()) == 1 else self.cluster.inter
+        """Link between the members that are farthest apart."""
+        hosts = [port.host for port in self.members]
+        return self.cluster.link_of_hosts(min(hosts), max(hosts))
 
     def reduce_ns(self, size_bytes: int) -> int:
         if not self.reduce_bytes_per_s:
@@ -81,7 +82,7 @@ def open_ports(
     hosts: Sequence[int] | None = None,
     reduce_bytes_per_s: int = 0,
 ) -> Ports:
-    """Ports of ``ranks``, which stand on ``hosts`` or else where the cluster has them."""
+    """Makes the ports of ``ranks``, which are on ``hosts`` or where the cluster places them."""
     where = [cluster.host_of(rank) for rank in ranks] if hosts is None else hosts
     members = tuple(
         _open(builder, rank, host, kind) for rank, host in zip(ranks, where, strict=True)

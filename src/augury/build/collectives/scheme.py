@@ -1,4 +1,4 @@
-"""What every communication scheme looks like from outside."""
+"""Interface of communication schemes: one call of a collective."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from augury.core.graph.graph import NONE
 
 @dataclass(frozen=True, kw_only=True)
 class CollectiveCall:
-    """One communication of the members of ``ports``. ``after`` names, for every member in
-    order, the operation that its contribution waits for."""
+    """One communication of the members of ``ports``. ``after`` has, for each member in order, the
+    operation that its contribution waits for."""
 
     builder: GraphBuilder
     ports: Ports
@@ -26,11 +26,11 @@ class CollectiveCall:
     priority: int = 0
 
     def stage(self, name: str) -> CollectiveCall:
-        """A part of it, with a name of its own."""
+        """Returns a part of the call with a name of its own."""
         return replace(self, name=f"{self.name}/{name}")
 
     def among(self, positions: Sequence[int], *, size_bytes: int) -> CollectiveCall:
-        """The same by some of the members."""
+        """Returns the same call by some of the members."""
         return replace(
             self,
             ports=self.ports.group(positions),
@@ -61,7 +61,7 @@ class CollectiveCall:
         after: Sequence[int],
         gang: int = NONE,
     ) -> int:
-        """An operation on all of the bytes."""
+        """Adds an operation on all of the bytes."""
         return self.builder.op(
             self.name,
             kind=kind,
@@ -77,5 +77,5 @@ class CollectiveCall:
 
 
 Collective = Callable[[CollectiveCall], list[int]]
-"""Adds a communication; the answer names, for every member, the operation whose end says that
-it has the result."""
+"""Function that adds a communication and returns, for each member, the operation after which it has
+the result."""

@@ -1,10 +1,9 @@
-"""Messages from rank to rank: what collectives expand to and what pipelines send.
+"""Point-to-point messages between ranks, of which collectives and pipelines consist.
 
-With FIFO ports a transfer is two operations with an edge: the sender's port is held for the
-overhead and the bytes, the receiver's for the latency and what it costs to take the message in.
-Several senders at one receiver do not slow each other there: use fair ports to see that.
-With fair ports both ends are one gang on shared ports, so that a crowd at either end counts;
-latency is a delay behind it.
+With FIFO ports a transfer is two operations with an edge: the sender's port is busy for the
+overhead and the bytes, the receiver's for the latency and the cost of receiving. Several senders
+to one receiver do not slow each other there; fair ports model that. With fair ports both ends are
+one gang on shared ports, so that contention at either end counts; latency is a delay behind it.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from augury.core.graph.builder import GraphBuilder
 
 
 class Move(NamedTuple):
-    """``after``: the sender has the data; ``expected_after``: the receiver can take it."""
+    """One message: the sender has the data ``after``, the receiver is ready ``expected_after``."""
 
     src: Port
     dst: Port
@@ -31,7 +30,7 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkPath:
-    """The transfers of one communication; says once what all of them share."""
+    """Transfers of one communication, with the attributes that all of them share."""
 
     builder: GraphBuilder
     ports: Ports
@@ -42,15 +41,15 @@ class NetworkPath:
     receive_kind: OpKind = OpKind.RECV
 
     def move(self, moves: Sequence[Move], stage: str = "") -> list[int]:
-        """For every move the operation that says it has arrived. All sends are emitted before
-        all receives, so that ranks that do the same have the same operations in order."""
+        """Adds messages and returns the operation of each arrival. All sends are added before all
+        receives, so that ranks with the same role have the same operations in order."""
         name = f"{self.name}/{stage}" if stage else self.name
         if self.ports.kind is PortKind.FAIR:
             return self._fair(moves, name)
         return self._fifo(moves, name)
 
     def join(self, port: Port, ops: Sequence[int]) -> int:
-        """One operation that stands for the end of all of ``ops`` on a rank."""
+        """Returns one operation that ends when all of ``ops`` have ended on a rank."""
         if len(ops) == 1:
             return ops[0]
         return self.builder.op(
@@ -80,7 +79,7 @@ class NetworkPath:
         for move, gang, work in zip(moves, gangs, work_ns, strict=True):
             self._send(move, name, work, gang=gang)
         receives = [
-            # Posted when there is something to come: else it would idle on the port for ages.
+            # Posted once the sender has the data; otherwise it would occupy the port while idle.
             self._receive(move, name, work, gang=gang, waits_for=move.after)
             for move, gang, work in zip(moves, gangs, work_ns, strict=True)
         ]

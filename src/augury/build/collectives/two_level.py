@@ -1,4 +1,4 @@
-"""All-reduce in two levels: the fast links inside hosts first, the slow ones with less data."""
+"""All-reduce in two levels: inside hosts, then across hosts with less data."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from augury.build.collectives.scheme import Collective, CollectiveCall
 
 
 def all_reduce(call: CollectiveCall, *, across: Collective = ring.all_reduce) -> list[int]:
-    """Every local rank reduces its shard with its like on the other hosts; where hosts have
-    different numbers of members, one leader per host does it for all."""
+    """Each local rank reduces its shard with its peers on the other hosts; where hosts have
+    different numbers of members, one leader per host reduces all data."""
     hosts = call.ports.by_host()
     peers: list[Sequence[int]]
     reduce: Collective
@@ -37,7 +37,7 @@ def _in_groups(
     sizes_bytes: Sequence[int],
     collective: Collective,
 ) -> list[int]:
-    """Each group runs ``collective`` by itself; returns what all members have then."""
+    """Runs ``collective`` in each group; returns the last operation of each member."""
     have = list(call.after)
     for positions, size_bytes in zip(groups, sizes_bytes, strict=True):
         results = collective(call.among(positions, size_bytes=size_bytes))

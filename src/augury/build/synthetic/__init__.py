@@ -1,1 +1,1 @@
-"""Synthetic training runs."""
+"""Synthetic training runs as graphs."""

@@ -1,4 +1,4 @@
-"""Gradients that travel together."""
+"""Filling of gradient buckets by size."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from collections.abc import Sequence
 
 
 def close_buckets(sizes_bytes: Sequence[int], cap_bytes: int) -> list[range]:
-    """Positions of each bucket, in the order in which they become ready: the last tensor's
-    gradient comes first. A bucket closes as soon as it has ``cap_bytes``."""
+    """Returns the positions of each bucket, in the order in which buckets become ready.
+
+    Backward computes the gradient of the last tensor first. A bucket closes as soon as it has
+    ``cap_bytes``.
+    """
     buckets = []
     high, held_bytes = len(sizes_bytes), 0
     for position in range(len(sizes_bytes) - 1, -1, -1):

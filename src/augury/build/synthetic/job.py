@@ -1,4 +1,4 @@
-"""What a made-up training run is made of."""
+"""Description of a synthetic training job: model, cluster and execution."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from augury.build.collectives.placement import Placement
 from augury.build.collectives.ports import PortKind
 from augury.build.pipeline_order import PipelineSchedule
 from augury.build.synthetic.layers import Layer, ModelSize, conv_layers
-from augury.core.cluster import Cluster, Link
+from augury.core.cluster.cluster import Cluster, Link
 from augury.core.enums import OpKind
 from augury.core.errors import UsageError
 
 PARAMETER_SERVER = "parameter-server"
 SCHEMES = (*(a.name for a in ALGORITHMS if a.kind is OpKind.ALL_REDUCE), PARAMETER_SERVER)
-"""How gradients can be reduced."""
+"""Schemes by which gradients can be reduced."""
 
-NOMINAL_CLUSTER = Cluster(
+NOMINAL_CLUSTER = Cluster.of_hosts(
     num_hosts=2,
     ranks_per_host=4,
     intra=Link(latency_ns=3_000, bandwidth_bytes_per_s=100_000_000_000),
@@ -40,18 +40,19 @@ def _default_layers() -> tuple[Layer, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class SyntheticJob:
-    """Model, cluster and execution. Every rank of the cluster trains: those of one pipeline
-    stage are a data-parallel group of consecutive ranks; servers have hosts of their own."""
+    """Synthetic job. Each device of the cluster has one rank, which trains: the ranks of a pipeline
+    stage are a data-parallel group of consecutive ranks. Servers have hosts of their own."""
 
     layers: tuple[Layer, ...] = field(default_factory=_default_layers)
     cluster: Cluster = NOMINAL_CLUSTER
 
     algorithm: str = "gang"
-    """How gradients are reduced: one of SCHEMES."""
+    """Scheme by which gradients are reduced: one of SCHEMES."""
     ports: PortKind = PortKind.FIFO
     bucket_bytes: int = 25 << 20
     urgent_first: bool = False
-    """What the next forward needs first goes first, instead of what is ready first."""
+    """Whether gradients are sent in the order in which the next forward needs them, instead of the
+    order in which they become ready."""
     num_servers: int = 2
     partition_bytes: int = 4_000_000
     placement: Placement = Placement.BALANCED
@@ -62,8 +63,8 @@ class SyntheticJob:
 
     num_steps: int = 1
     has_barrier: bool = True
-    """All gradients are reduced before the first update; all updates end before the next
-    forward. Without it each layer waits for its own only."""
+    """Whether all gradients are reduced before the first update, and all updates end before the
+    next forward; otherwise each layer waits only for its own."""
     optimizer_bytes_per_parameter_byte: int = 2
 
     jitter: float = 0.0
@@ -71,15 +72,15 @@ class SyntheticJob:
     stragglers: tuple[tuple[int, float], ...] = ()
     """Ranks with the factor by which their compute takes longer."""
     compute_rate: float = 1.0
-    """What is left of the speed of compute while communication progresses beside it."""
+    """Interference: relative speed of compute while communication is in progress."""
     seed: int = 0
 
     def __post_init__(self) -> None:
         for name in _COUNTS:
             _require(getattr(self, name) >= 1, f"{name} is {getattr(self, name)}", "at least 1")
-        if self.num_stages > len(self.layers) or self.cluster.num_ranks % self.num_stages:
+        if self.num_stages > len(self.layers) or self.cluster.num_devices % self.num_stages:
             raise UsageError(
-                f"{len(self.layers)} layers on {self.cluster.num_ranks} ranks do not make"
+                f"{len(self.layers)} layers on {self.cluster.num_devices} ranks do not make"
                 f" {self.num_stages} pipeline stages",
                 remedy="choose stages that divide the ranks, not more than layers",
             )
@@ -88,9 +89,14 @@ class SyntheticJob:
             f"the algorithm is {self.algorithm!r}",
             f"one of {', '.join(SCHEMES)}",
         )
+        if self.schedule is PipelineSchedule.INTERLEAVED:
+            raise UsageError(
+                "synthetic pipelines have one chunk of layers per stage",
+                remedy="choose the schedule gpipe or 1f1b",
+            )
         if self.uses_gangs and self.urgent_first:
             raise UsageError(
-                "gangs by priority deadlock when ranks are not in step",
+                "gangs ordered by priority deadlock when ranks are not in step",
                 remedy="expand the collectives: ring, tree, two-level or parameter-server",
             )
         _require(0 <= self.jitter <= 2, f"jitter is {self.jitter}", "0 to 2")
@@ -101,9 +107,9 @@ class SyntheticJob:
         _require(optimizer >= 0, f"optimizer_bytes_per_parameter_byte is {optimizer}", "0 or more")
         for rank, factor in self.stragglers:
             _require(
-                0 <= rank < self.cluster.num_ranks,
+                0 <= rank < self.cluster.num_devices,
                 f"the straggler is rank {rank}",
-                f"one of {self.cluster.num_ranks} ranks",
+                f"one of {self.cluster.num_devices} ranks",
             )
             _require(
                 0.001 <= factor <= 1000, f"rank {rank} is slower {factor}-fold", "0.001 to 1,000"
@@ -115,13 +121,13 @@ class SyntheticJob:
 
     @property
     def uses_gangs(self) -> bool:
-        """Each reduction is one operation per rank."""
+        """Whether each reduction is one operation per rank."""
         return not self.uses_servers and find_algorithm(OpKind.ALL_REDUCE, self.algorithm).is_gang
 
     @property
     def num_replicas(self) -> int:
-        """Ranks of one pipeline stage."""
-        return self.cluster.num_ranks // self.num_stages
+        """Number of ranks of one pipeline stage."""
+        return self.cluster.num_devices // self.num_stages
 
 
 def _require(is_fine: bool, cause: str, remedy: str) -> None:

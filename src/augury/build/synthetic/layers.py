@@ -1,4 +1,4 @@
-"""Layers of made-up models: sizes and times with the shape that real ones have."""
+"""Layers of synthetic models, with sizes and times shaped like those of real ones."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Weights = Sequence[float]
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """Times and activations of one rank's whole batch at full speed."""
+    """One layer; times and activations are those of one rank's whole batch at full speed."""
 
     name: str
     parameter_bytes: int
     saved_bytes: int
     """Activations that backward needs, held from forward until then."""
     output_bytes: int
-    """What the next layer takes, or the next stage of a pipeline."""
+    """Size of the input of the next layer, or of the next stage of a pipeline."""
     forward_ns: int
     backward_ns: int
     update_ns: int
@@ -30,35 +30,35 @@ class Layer:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSize:
-    """What the layers of a made-up model add up to."""
+    """Totals over the layers of a synthetic model."""
 
     num_layers: int = 16
     parameter_bytes: int = 100_000_000
     saved_bytes: int = 1_000_000_000
     output_bytes: int = 20_000_000
-    """Of the largest output."""
+    """Size of the largest output."""
     forward_ns: int = 30_000_000
     backward_ns: int = 60_000_000
     update_ns: int = 2_000_000
 
     def __post_init__(self) -> None:
         if self.num_layers < 1:
-            raise UsageError("a model without layers", remedy="give it at least one")
+            raise UsageError("the model has no layers", remedy="give at least one")
         for name, value in asdict(self).items():
             if value < 0:
                 raise UsageError(f"a model's {name} is {value}", remedy="make it 0 or more")
 
 
 def uniform_layers(size: ModelSize, *, seed: int = 0) -> tuple[Layer, ...]:  # noqa: ARG001
-    """All alike: what textbooks assume."""
+    """Returns identical layers, as textbooks assume."""
     same = [1.0] * size.num_layers
     names = [f"layer{i}" for i in range(size.num_layers)]
     return _scaled(size, names, parameters=same, activations=same, times=same)
 
 
 def conv_layers(size: ModelSize, *, seed: int = 0) -> tuple[Layer, ...]:
-    """Like an image model: parameters grow and activations shrink with depth, each about
-    sixteenfold; the time varies from layer to layer without a trend."""
+    """Returns layers like those of an image model: parameters grow and activations shrink with
+    depth, each about sixteenfold; the time varies from layer to layer without a trend."""
     rng = np.random.default_rng(seed)
     depth = np.linspace(0.0, 4.0, size.num_layers)
     parameters = 2.0**depth * rng.uniform(0.5, 1.5, size.num_layers)
@@ -75,8 +75,8 @@ def conv_layers(size: ModelSize, *, seed: int = 0) -> tuple[Layer, ...]:
 
 
 def transformer_layers(size: ModelSize, *, seed: int = 0) -> tuple[Layer, ...]:
-    """Like a language model: an embedding with many parameters and little work, then attention
-    (four square matrices) and MLP (eight) by turns, a few per cent apart."""
+    """Returns layers like those of a language model: an embedding with many parameters and little
+    work, then attention (four square matrices) and MLP (eight) in turn, a few per cent apart."""
     rng = np.random.default_rng(seed)
     inner = [f"block{i // 2}.{('attention', 'mlp')[i % 2]}" for i in range(size.num_layers - 1)]
     shape = [(4.0, 10.0, 5.0) if name.endswith("attention") else (8.0, 8.0, 8.0) for name in inner]
@@ -137,7 +137,7 @@ def _scaled(
 
 
 def _shares(total: int, weights: Weights) -> list[int]:
-    """Proportional to ``weights``; they add up to ``total`` exactly."""
+    """Divides ``total`` in proportion to ``weights``; the shares add up to it exactly."""
     ends = np.cumsum(weights)
     bounds = [0, *(round(total * float(end / ends[-1])) for end in ends)]
     return [high - low for low, high in pairwise(bounds)]

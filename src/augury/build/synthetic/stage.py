@@ -1,4 +1,4 @@
-"""The stages of a made-up pipeline; plain data parallelism is a pipeline of one."""
+"""Stages of a synthetic pipeline; plain data parallelism is a pipeline of one stage."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import NONE
 
 PerReplica = list[list[int]]
-"""For every replica of a stage, some operations of it."""
+"""Lists of operations, one for each replica of a stage."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayerBucket:
-    """Gradients of consecutive layers and how they are reduced."""
+    """Gradients of consecutive layers, and the collective that reduces them."""
 
     layers: range
     size_bytes: int
@@ -35,7 +35,7 @@ class LayerBucket:
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """Consecutive layers, and the replicas that hold them: a data-parallel group."""
+    """Consecutive layers, and the data-parallel group of replicas that hold them."""
 
     layers: range
     ports: Ports
@@ -53,10 +53,10 @@ class Stage:
         taken_by: Sequence[int] = (),
         given_by: Sequence[int] = (),
     ) -> None:
-        """Memory on every replica; without operations it is held all the time."""
-        nobody = [NONE] * len(self.ports)
+        """Adds memory on each replica; without operations it is held all the time."""
+        unbound = [NONE] * len(self.ports)
         for port, taken, given in zip(
-            self.ports.members, taken_by or nobody, given_by or nobody, strict=True
+            self.ports.members, taken_by or unbound, given_by or unbound, strict=True
         ):
             builder.buffer(
                 size_bytes,
@@ -88,7 +88,7 @@ def make_stages(
 
 
 def _collectives(job: SyntheticJob, servers: Servers | None) -> list[Collective]:
-    """What reduces the bucket that begins with a layer."""
+    """Collective that reduces the bucket that begins with each layer."""
     if servers is None:
         return [find_algorithm(OpKind.ALL_REDUCE, job.algorithm).collective] * len(job.layers)
     homes = place(
@@ -103,7 +103,7 @@ def _collectives(job: SyntheticJob, servers: Servers | None) -> list[Collective]
 def _make_buckets(
     job: SyntheticJob, layers: range, collectives: Sequence[Collective]
 ) -> Iterator[LayerBucket]:
-    """Servers take every tensor by itself, cut into partitions: nothing is gained by fusing."""
+    """Parameter servers get each tensor by itself, in partitions, so that fusion gains nothing."""
     sizes_bytes = [job.layers[i].parameter_bytes for i in layers]
     cap_bytes = 0 if job.uses_servers else job.bucket_bytes
     for positions in close_buckets(sizes_bytes, cap_bytes):

@@ -1,4 +1,4 @@
-"""One training step: forward, backward, gradients' way, update; in stages and micro-batches."""
+"""One synthetic training step: forward, backward, gradient reduction and update."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from augury.core.enums import MemoryKind, OpKind
 
 
 class StepEmitter:
-    """``awaited``: for every layer and replica, what its first forward waits for from the step
-    before."""
+    """Adds one step. ``awaited`` has, for each layer and replica, the operations of the previous
+    step that its first forward waits for."""
 
     def __init__(self, world: World, step: int, awaited: Sequence[PerReplica]) -> None:
         self.world = world
@@ -26,15 +26,15 @@ class StepEmitter:
         self.awaited = awaited
         self.first_forward: dict[int, list[int]] = {}
         self.updated: dict[int, list[int]] = {}
-        """By layer, what each replica's parameters of the next step come from."""
+        """Operations after which each replica has the parameters of the next step, by layer."""
         self._last: list[list[int] | None] = [None] * len(world.stages)
-        """What each replica of a stage did last."""
+        """Last compute operation of each replica, by stage."""
         self._arrived: dict[tuple[int, StageTask], list[int]] = {}
         self._forward: dict[tuple[int, int], list[int]] = {}
         self._gradient: dict[int, list[int]] = {}
 
     def emit(self) -> None:
-        """Stages take turns, each as far as what has arrived allows: so that operations are
+        """Adds the tasks of the stages in turn, as far as arrivals allow, so that operations are
         numbered in an order in which they could run."""
         job = self.job
         queues = [
@@ -105,7 +105,7 @@ class StepEmitter:
             self.updated |= update.emit(self._gradient, last)
 
     def _compute(self, number: int, task: StageTask, i: int, waits: PerReplica) -> list[int]:
-        """Layer ``i``, on every replica of the stage."""
+        """Adds layer ``i`` on each replica of the stage."""
         layer = self.job.layers[i]
         kind, whole_ns = OpKind.BACKWARD, layer.backward_ns
         if task.is_forward:
@@ -130,14 +130,14 @@ class StepEmitter:
         return waits
 
     def _share(self, whole: int, task: StageTask) -> int:
-        """Of a step's bytes or time, what one micro-batch has."""
+        """Share of one micro-batch in the bytes or time of a step."""
         return even_chunks(whole, self.job.num_micro_batches)[task.micro_batch]
 
     def _name(self, what: str, task: StageTask) -> str:
         return f"{what}.{task.micro_batch}" if self.job.num_micro_batches > 1 else what
 
     def _send(self, src: int, dst: int, task: StageTask, boundary: int) -> None:
-        """The output of layer ``boundary`` goes forward, its gradient backward; eagerly."""
+        """Sends the output of layer ``boundary`` forward, or its gradient backward, eagerly."""
         what = "activation" if task.is_forward else "gradient"
         layer = self.job.layers[boundary]
         size_bytes = self._share(layer.output_bytes, task)

@@ -1,4 +1,4 @@
-"""Made-up training runs: every shape of distributed training without the hardware for it."""
+"""Graph of a synthetic training job."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["NOMINAL_CLUSTER", "PARAMETER_SERVER", "SCHEMES", "SyntheticJob", "sy
 
 
 def synthesize(job: SyntheticJob) -> Graph:
-    """The same job makes the same graph; without jitter, ranks that do the same have the same
-    operations in the same order."""
+    """Returns the graph of a job, deterministically; without jitter, ranks with the same role have
+    the same operations in the same order."""
     world = World(job)
     awaited: list[PerReplica] = [[[] for _ in range(job.num_replicas)] for _ in job.layers]
     steps = []

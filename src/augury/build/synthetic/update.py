@@ -1,4 +1,4 @@
-"""How the gradients of a step become the parameters of the next."""
+"""Gradient reduction and parameter update of a synthetic step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from augury.core.enums import MemoryKind, OpKind
 
 
 class Update:
-    """Of one stage: reduces buckets as backward fills them, then updates layer by layer."""
+    """Update of one stage: reduces buckets as backward fills them, then updates layer by layer."""
 
     def __init__(self, world: World, stage: Stage, step: int) -> None:
         self.world = world
@@ -34,9 +34,9 @@ class Update:
     def emit(
         self, gradients: Mapping[int, Sequence[int]], last: Sequence[int]
     ) -> dict[int, list[int]]:
-        """By layer, the operation after which each replica has the new parameters.
-        ``gradients`` are those that first wrote a layer's gradient, ``last`` is what each
-        replica computed last."""
+        """Returns the operations after which each replica has the new parameters, by layer.
+        ``gradients`` are the operations that first wrote each layer's gradient, ``last`` the last
+        compute operation of each replica."""
         job = self.world.job
         updated = self._pulled() if job.uses_servers else self._computed(last)
         for i, ops in updated.items():
@@ -52,12 +52,12 @@ class Update:
         return updated
 
     def _pulled(self) -> dict[int, list[int]]:
-        """Servers have updated what comes back from them."""
+        """Returns the pulls: parameters that servers send back are already updated."""
         return {i: results for bucket, results in self._reduced for i in bucket.layers}
 
     def _computed(self, last: Sequence[int]) -> dict[int, list[int]]:
-        """With a barrier the first update comes after backward, as the program says, and waits
-        for all results; each other waits for the one before."""
+        """Adds updates. With a barrier the first update comes after backward, in program order, and
+        waits for all results; each other waits for the previous one."""
         has_barrier = self.world.job.has_barrier
         updated: dict[int, list[int]] = {}
         waits = [list(ops) for ops in zip(last, *(ops for _, ops in self._reduced), strict=True)]
@@ -78,7 +78,8 @@ class Update:
 
 
 def awaited_by_next(world: World, updated: Mapping[int, Sequence[int]]) -> list[PerReplica]:
-    """For every layer and replica, what its first forward of the next step waits for."""
+    """Returns the operations that the first forward of the next step waits for, by layer and
+    replica."""
     job = world.job
     awaited: list[PerReplica] = [[[] for _ in range(job.num_replicas)] for _ in job.layers]
     for stage in world.stages:
@@ -89,11 +90,11 @@ def awaited_by_next(world: World, updated: Mapping[int, Sequence[int]]) -> list[
 
 
 def _hand_over(world: World, stage: Stage) -> list[tuple[int, int]]:
-    """Which layer's forward waits for which layer's update."""
+    """Pairs of a layer whose forward waits and the layer whose update it waits for."""
     if not world.job.has_barrier:
         return [(i, i) for i in stage.layers]
     first = stage.layers[0]
     if world.job.uses_servers:
         return [(first, i) for i in stage.layers]
-    # With a barrier updates are a chain: the last one stands for all.
+    # With a barrier updates are a chain, so waiting for the last one suffices.
     return [(first, stage.buckets[-1].layers[-1])]

@@ -1,4 +1,4 @@
-"""Who takes part in a made-up training run: ranks, streams, ports, servers, noise."""
+"""Ranks, streams, ports, servers and noise of a synthetic training run."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from augury.core.graph.builder import GraphBuilder
 
 
 class World:
+    """Graph under construction with the resources of all ranks."""
+
     def __init__(self, job: SyntheticJob) -> None:
         self.job = job
         self.builder = GraphBuilder(meta=_meta(job))
         cluster = job.cluster
         ranks = [
             self.builder.rank(host=f"host{cluster.host_of(rank)}")
-            for rank in range(cluster.num_ranks)
+            for rank in range(cluster.num_devices)
         ]
         ports = open_ports(self.builder, cluster, ranks, kind=job.ports)
         streams = [
@@ -34,7 +36,7 @@ class World:
             for port, stream in zip(ports.members, streams, strict=True):
                 self._interfere(port, stream)
         self._hold_model()
-        self._slowness = [1.0] * cluster.num_ranks
+        self._slowness = [1.0] * cluster.num_devices
         for rank, factor in job.stragglers:
             self._slowness[rank] *= factor
         self._noise = _noise(job.jitter, job.seed)
@@ -50,7 +52,7 @@ class World:
         waits: PerReplica,
         step: int,
     ) -> list[int]:
-        """One operation on every replica; ``work_ns`` as on a rank without trouble."""
+        """Adds one operation on each replica; ``work_ns`` is the work without straggling."""
         return [
             self.builder.op(
                 name,
@@ -74,7 +76,7 @@ class World:
         return open_servers(self.builder, ports, partition_bytes=job.partition_bytes)
 
     def _interfere(self, port: Port, stream: int) -> None:
-        """Only sending counts of the two directions: both at once are one disturbance."""
+        """Adds interference by sending only: sending and receiving at once interfere once."""
         job = self.job
         aggressors = []
         if job.uses_gangs and job.num_replicas > 1:
@@ -85,7 +87,7 @@ class World:
             self.builder.interfere(victim=stream, aggressor=aggressor, rate=job.compute_rate)
 
     def _hold_model(self) -> None:
-        """Parameters, and what the optimizer keeps of them unless servers do it."""
+        """Adds memory of parameters and, unless servers hold it, of optimizer state."""
         job = self.job
         for stage in self.stages:
             for i in stage.layers:
@@ -98,7 +100,7 @@ class World:
 
 
 def _noise(sigma: float, seed: int) -> Iterator[float]:
-    """Log-normal factors with mean 1; exactly 1 without jitter."""
+    """Yields log-normal factors with mean 1; exactly 1 without jitter."""
     if sigma == 0:
         while True:
             yield 1.0

@@ -1,4 +1,4 @@
-"""What the bare equations leave out, as few constants with a meaning; all neutral by default."""
+"""Constants that correct the bare equations, and their JSON file; neutral by default."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from augury.core.files import new_file, open_regular
 SCHEMA_VERSION = 1
 MAX_FILE_BYTES = 64 << 10
 BARE_SPREAD = 0.5
-"""Of the logarithm of a time that the bare equations predict: their mean accuracy on the published
-figure is 64 %."""
+"""Standard deviation of the logarithm of a time predicted by the bare equations, whose mean
+accuracy on the published figure is 64 %."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Constant:
-    """``unit`` is the step in which a departure from ``neutral`` counts as one when fitting."""
+    """Bounds of one constant; ``unit`` is the departure from ``neutral`` that the fit counts as
+    one."""
 
     name: str
     neutral: float
@@ -43,7 +44,7 @@ def _amount(name: str, high: float, unit: float, about: str) -> Constant:
 
 
 CONSTANTS = (
-    # Unlike the others it is known beforehand: layers are measured, or set by measured totals.
+    # Known better than the others: layers are measured, or scaled to measured totals.
     _ratio("compute_ratio", 0.3, 3, "compute in the job over that of its layers", unit=0.02),
     _amount("filter_redundancy", 3, 1, "share of compute that does not shrink with split filters"),
     _amount("channel_redundancy", 3, 1, "the same of split channels"),
@@ -85,19 +86,19 @@ class Constants:
     spread: dict[str, float] = field(default_factory=dict)
     """Standard deviation of the logarithm of a predicted time, by strategy."""
     unseen_spread: float = 0.0
-    """The same of a strategy that was never fitted."""
+    """Standard deviation for a strategy that was never fitted."""
     beyond_spread: float = 0.0
-    """Added per doubling of the devices beyond ``max_devices``."""
+    """Standard deviation per doubling of the devices beyond ``max_devices``."""
     max_devices: dict[str, float] = field(default_factory=dict)
-    """The largest number of devices that was fitted, by strategy."""
+    """Largest number of devices that was fitted, by strategy."""
     layer_shares: dict[str, float] = field(default_factory=dict)
-    """By kind of layer, the largest share of compute that it had in a fitted model."""
+    """Largest share of compute in a fitted model, by kind of layer."""
     device: str = ""
-    """Of the cluster that they were fitted on."""
+    """Device of the cluster that the constants were fitted on."""
     cluster: str = ""
-    """That they were fitted on."""
+    """Cluster that the constants were fitted on."""
     fitted_on: str = ""
-    """In words; empty for bare equations."""
+    """Description of the measurements; empty for the bare equations."""
 
     def __post_init__(self) -> None:
         for constant in CONSTANTS:
@@ -109,10 +110,10 @@ class Constants:
                 )
         spreads = (*self.spread.values(), self.unseen_spread, self.beyond_spread)
         if not all(0 <= value <= 10 for value in spreads):
-            raise InputError("a spread is not within 0 and 10", remedy="fit the constants again")
+            raise InputError("a spread is not between 0 and 10", remedy="fit the constants again")
 
     def spread_of(self, strategy: str) -> float:
-        """A strategy that was never fitted is at least as uncertain as the worst that was."""
+        """Spread of a strategy; one that was never fitted is at least as uncertain as the worst."""
         if not self.spread:
             return BARE_SPREAD
         return self.spread.get(strategy, max(self.unseen_spread, *self.spread.values()))
@@ -144,17 +145,17 @@ def load_constants(path: Path) -> Constants:
             content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise InputError(
-            f"cannot read {path}: {error.strerror}", remedy="check its name"
+            f"cannot read {path}: {error.strerror}", remedy="check the path"
         ) from error
     try:
         if len(content) > MAX_FILE_BYTES:
-            raise FileFormatError("it is too large for constants")
+            raise FileFormatError("the file is too large for constants")
         found = msgspec.json.decode(content, type=_CorrectionsFile)
         unknown = sorted(found.constants.keys() - Constants.__dataclass_fields__.keys())
         if found.kind != "augury-oracle-constants" or found.schema_version != SCHEMA_VERSION:
             raise FileFormatError(f"it is {found.kind[:80]!r} of schema {found.schema_version}")
         if unknown:
-            raise FileFormatError(f"it has a constant {unknown[0][:80]!r}")
+            raise FileFormatError(f"unknown constant {unknown[0][:80]!r}")
         return msgspec.convert(found.constants, Constants)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InputError) as error:
         raise FileFormatError(f"{path} does not hold constants: {error}", remedy=remedy) from error

@@ -1,7 +1,7 @@
-"""Constants from measurements: few, bounded, and pulled towards neutral.
+"""Fit of the constants to measurements, bounded and regularised towards neutral.
 
-Residuals are logarithms of ratios, so that a step of 1 s counts as much as one of 10 ms; beyond a
-few per cent they count less than their square: networks have outliers that no constant explains.
+Residuals are logarithms of ratios, so that a step of 1 s counts as much as one of 10 ms. Beyond a
+few per cent the loss is linear: networks have outliers that no constant explains.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from scipy.optimize import least_squares
 
+from augury.core.cluster.cluster import Cluster
+from augury.core.columns import F8
 from augury.core.errors import InputError
-from augury.oracle.cluster.cluster import F8, Machine
 from augury.oracle.fitting.corrections import BARE, CONSTANTS, Constant, Constants
 from augury.oracle.fitting.held_out import HeldOut, hold_out, spreads_of
 from augury.oracle.fitting.measured_table import SERIAL, Row
@@ -24,17 +25,17 @@ from augury.oracle.strategies.registry import find_strategy
 from augury.oracle.strategy import Estimate, Options, Strategy, StrategyCase
 
 PULL = 0.02
-"""Towards neutral: departing by a unit costs as much as an error of two per cent."""
+"""Weight of the regularisation: departing by a unit costs as much as an error of 2 %."""
 OUTLIER = 0.03
 UNKNOWN_SPREAD = 0.1
-"""Where too little was measured to hold anything out."""
+"""Spread where too few rows were measured to hold any out."""
 
 _FITTED = tuple(constant for constant in CONSTANTS if constant.name != "memory_reuse")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Predicted:
-    """One entry a row."""
+    """Predictions with one entry per row."""
 
     step_s: F8
     compute_s: F8
@@ -44,11 +45,11 @@ class Predicted:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Predictor:
-    """Rows grouped once, so that each group is one evaluation whatever the constants."""
+    """Predictor of measured rows, grouped so that each group is one evaluation."""
 
     rows: Sequence[Row]
     works: Mapping[str, LayerWork]
-    machine: Machine
+    cluster: Cluster
     options: Options
 
     def predict(self, constants: Constants) -> Predicted:
@@ -74,7 +75,7 @@ class Predictor:
                 find_strategy(name),
                 StrategyCase(
                     work=self.works[model],
-                    machine=self.machine,
+                    cluster=self.cluster,
                     constants=BARE,
                     options=self.options,
                     devices=np.array([self.rows[i].devices for i in where], float),
@@ -89,26 +90,26 @@ class Predictor:
 def fit(
     rows: Sequence[Row],
     works: Mapping[str, LayerWork],
-    machine: Machine,
+    cluster: Cluster,
     options: Options | None = None,
 ) -> Constants:
-    """Fitted on all of ``rows``; spreads are what fits of some rows miss on the others."""
-    return fit_and_hold_out(rows, works, machine, options)[0]
+    """Fits to all of ``rows``; spreads come from fits of some rows compared with the others."""
+    return fit_and_hold_out(rows, works, cluster, options)[0]
 
 
 def fit_and_hold_out(
     rows: Sequence[Row],
     works: Mapping[str, LayerWork],
-    machine: Machine,
+    cluster: Cluster,
     options: Options | None = None,
 ) -> tuple[Constants, list[HeldOut]]:
     measured = [row for row in rows if row.measured_step_s is not None]
     if not measured:
-        raise InputError("there is nothing measured to fit on", remedy="give measured_step_s")
+        raise InputError("no row has a measured step to fit to", remedy="give measured_step_s")
     options = options or Options()
 
     def predictor(chosen: Sequence[Row]) -> Predictor:
-        return Predictor(rows=chosen, works=works, machine=machine, options=options)
+        return Predictor(rows=chosen, works=works, cluster=cluster, options=options)
 
     whole = _fit(predictor(measured))
     held_out = hold_out(
@@ -129,9 +130,9 @@ def fit_and_hold_out(
             for name in sorted({row.strategy for row in measured})
         },
         layer_shares=_largest([works[model].shares_by_kind for model in models]),
-        cluster=machine.name,
-        device=machine.device.name,
-        fitted_on=f"{len(measured)} measurements of {', '.join(models)} on {machine.name}",
+        cluster=cluster.name,
+        device=cluster.described_device.name,
+        fitted_on=f"{len(measured)} measurements of {', '.join(models)} on {cluster.name}",
     )
     return found, held_out
 
@@ -142,7 +143,7 @@ def _largest(shares: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def _fit(predictor: Predictor, start: Constants | None = None) -> Constants:
-    """``start``: a fit of more rows, near which this one lies."""
+    """Fits constants; ``start`` is a fit of more rows, which is near."""
     compute_s = _of(predictor.rows, "measured_compute_s")
     step_s = _of(predictor.rows, "measured_step_s")
     has_compute = np.isfinite(compute_s)
@@ -156,23 +157,25 @@ def _fit(predictor: Predictor, start: Constants | None = None) -> Constants:
             ]
         )
 
-    # What the rows do not speak of stays exactly neutral.
+    # Constants that do not affect the rows stay exactly neutral.
     neutral = errors(np.zeros(0), ())
-    spoken_of = [
+    affecting = [
         one for one in _FITTED if not np.array_equal(errors(np.full(1, 0.1), (one,)), neutral)
     ]
-    if not spoken_of:
+    if not affecting:
         return BARE
-    low, high = (np.array([_coordinate(one, edge) for one in spoken_of]) for edge in (0, 1))
+    low, high = (np.array([_bound(one, edge) for one in affecting]) for edge in (0, 1))
     found = least_squares(
-        lambda x: np.concatenate([errors(x, spoken_of), PULL * x]),
-        np.clip([0.01 if start is None else _at(one, start) for one in spoken_of], low, high),
+        lambda x: np.concatenate([errors(x, affecting), PULL * x]),
+        np.clip(
+            [0.01 if start is None else _coordinate_of(one, start) for one in affecting], low, high
+        ),
         bounds=(low, high),
         loss="soft_l1",
         f_scale=OUTLIER,
         max_nfev=400 if start is None else 40,
     )
-    return _constants(found.x, spoken_of)
+    return _constants(found.x, affecting)
 
 
 def _log_errors(predictor: Predictor, constants: Constants) -> F8:
@@ -181,14 +184,14 @@ def _log_errors(predictor: Predictor, constants: Constants) -> F8:
 
 
 def _memory_reuse(predictor: Predictor, constants: Constants) -> float:
-    """Of what was measured beside weights, the share of the activations that are counted."""
+    """Ratio of measured activation memory to the counted one."""
     measured = _of(predictor.rows, "measured_memory_bytes")
     known = np.isfinite(measured)
     if not known.any():
         return 1.0
     reuse = 1.0
     for _ in range(10):
-        # At which moment the peak lies depends on it, too.
+        # The position of the peak depends on it as well.
         found = predictor.predict(replace(constants, memory_reuse=reuse))
         rest = found.memory_bytes - found.activation_bytes
         ratio = float(np.median((measured - rest)[known] / found.activation_bytes[known]))
@@ -205,15 +208,15 @@ def _constants(x: F8, fitted: Sequence[Constant]) -> Constants:
     return replace(BARE, **values)
 
 
-def _coordinate(constant: Constant, edge: int) -> float:
-    return _moved(constant, constant.high if edge else constant.low)
+def _bound(constant: Constant, edge: int) -> float:
+    return _coordinate(constant, constant.high if edge else constant.low)
 
 
-def _at(constant: Constant, constants: Constants) -> float:
-    return _moved(constant, getattr(constants, constant.name))
+def _coordinate_of(constant: Constant, constants: Constants) -> float:
+    return _coordinate(constant, getattr(constants, constant.name))
 
 
-def _moved(constant: Constant, value: float) -> float:
+def _coordinate(constant: Constant, value: float) -> float:
     return (float(np.log(value)) if constant.is_ratio else value) / constant.unit
 
 

@@ -1,9 +1,9 @@
-"""How far predictions miss what they were not fitted on, and how wide intervals must be for that.
+"""Calibration of intervals on rows that are held out of the fit.
 
-Three ways to hold out: every other scale, a whole strategy, and all scales beyond 64 devices.
-Errors are logarithms of predicted over measured. Each spread is such that nine in ten of the
-held-out rows of its way lie within ``SURE_Z`` times it; rows that calibrate a width are no proof
-of it.
+Rows are held out in three ways: every other scale, a whole strategy, and all scales beyond 64
+devices. Errors are logarithms of predicted over measured. Each spread is such that 90 % of the
+held-out rows of its way are within ``Z_90`` times it; the rows that calibrate an interval do not
+validate it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from enum import StrEnum
 
 import numpy as np
 
-from augury.oracle.cluster.cluster import F8
+from augury.core.columns import F8
 from augury.oracle.fitting.corrections import Constants
 from augury.oracle.fitting.measured_table import SERIAL, Row, every_other
 
-SURE_Z = 1.645
-"""Standard deviations that hold nine in ten."""
-NINE_OF_TEN = 0.9
+Z_90 = 1.645
+"""Standard deviations on each side that contain 90 %."""
+COVERAGE = 0.9
 SMALL_SCALE = 64
-"""Devices up to which constants are fitted that are then compared beyond."""
+"""Number of devices up to which constants are fitted that are then compared beyond."""
 MIN_SPREAD = 0.02
 FEW_ROWS = 2
 
@@ -53,15 +53,16 @@ class Spreads:
     """Standard deviations of logarithms of predicted times."""
 
     known: dict[str, float]
-    """By strategy, at scales within those that were fitted."""
+    """Spread within the fitted scales, by strategy."""
     unseen: float
-    """Of a strategy that was never fitted."""
+    """Spread of a strategy that was never fitted."""
     beyond: float
-    """Per doubling of the devices beyond those that were fitted."""
+    """Spread per doubling of the devices beyond the fitted ones."""
 
 
 def hold_out(rows: Sequence[Row], fit: Fit, errors: Errors) -> list[HeldOut]:
-    """``rows`` are measured. Ways that would leave too little to fit on are left out."""
+    """Returns the errors of measured rows that are held out. Ways that leave too few rows to fit to
+    are skipped."""
     found: list[HeldOut] = []
 
     def compare(way: Way, left_out: str, tested: Sequence[Row]) -> None:
@@ -91,14 +92,14 @@ def spreads_of(found: Sequence[HeldOut]) -> Spreads:
     unseen = _spread(_log_errors(found, Way.STRATEGY))
     return Spreads(
         known=known,
-        # Never surer of what was not seen than of what was.
+        # A strategy that was not fitted is never more certain than one that was.
         unseen=max([unseen, *known.values()]),
         beyond=_beyond(found, known),
     )
 
 
 def num_covered(one: HeldOut, constants: Constants) -> int:
-    """Held-out rows that lie within the interval that these constants state for such rows."""
+    """Number of held-out rows within the interval that these constants state for them."""
     covered = 0
     for row, error in zip(one.rows, one.log_errors, strict=True):
         spread = constants.spread_of(row.strategy)
@@ -107,7 +108,7 @@ def num_covered(one: HeldOut, constants: Constants) -> int:
         if one.way is Way.BEYOND:
             beyond = constants.beyond_spread * doublings_beyond(row.devices, SMALL_SCALE)
             spread = float(np.hypot(spread, beyond))
-        covered += abs(error) <= SURE_Z * spread * (1 + 1e-9)
+        covered += abs(error) <= Z_90 * spread * (1 + 1e-9)
     return covered
 
 
@@ -116,8 +117,7 @@ def doublings_beyond(devices: float, max_devices: float) -> float:
 
 
 def _known(found: Sequence[HeldOut]) -> dict[str, float]:
-    """By strategy what was missed at the median square, all scaled so that nine in ten of all rows
-    are within."""
+    """Root mean square error by strategy, all scaled so that 90 % of all rows are within."""
     missed: dict[str, list[float]] = {}
     for one in found:
         if one.way is Way.SCALES:
@@ -133,13 +133,13 @@ def _known(found: Sequence[HeldOut]) -> dict[str, float]:
 
 
 def _beyond(found: Sequence[HeldOut], known: dict[str, float]) -> float:
-    """What is missed beyond the known spread, per doubling."""
+    """Error beyond the known spread, per doubling."""
     per_doubling = []
     for one in found:
         if one.way is not Way.BEYOND:
             continue
         for row, error in zip(one.rows, one.log_errors, strict=True):
-            rest = max(0.0, error**2 - (SURE_Z * known.get(row.strategy, 0.0)) ** 2)
+            rest = max(0.0, error**2 - (Z_90 * known.get(row.strategy, 0.0)) ** 2)
             per_doubling.append(rest**0.5 / doublings_beyond(row.devices, SMALL_SCALE))
     return _spread(per_doubling)
 
@@ -151,4 +151,4 @@ def _log_errors(found: Sequence[HeldOut], way: Way) -> list[float]:
 def _spread(errors: Sequence[float]) -> float:
     if not errors:
         return 0.0
-    return float(np.quantile(np.abs(errors), NINE_OF_TEN, method="higher")) / SURE_Z
+    return float(np.quantile(np.abs(errors), COVERAGE, method="higher")) / Z_90

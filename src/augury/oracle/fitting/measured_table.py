@@ -1,4 +1,4 @@
-"""Measurements as tables: one row a configuration, or the panels of a published figure."""
+"""Tables of measurements (CSV): one row per configuration, or panels of a published figure."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ MAX_ROWS = 100_000
 COLUMNS = "model, strategy, devices, global_batch, measured_step_s"
 PANEL_COLUMNS = {"panel", "p", "emp_total_s"}
 GROUP = 4
-"""Devices of a node where the panels were measured: the batch of a hybrid is a group's."""
+"""Devices per host of the published panels, where the batch of a hybrid is that of a group."""
 SERIAL = "serial"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One configuration; ``projected_*`` are another oracle's words about it."""
+    """One measured configuration; ``projected_*`` are predictions of another oracle."""
 
     model: str
     strategy: str
@@ -37,13 +37,13 @@ class Row:
 
 
 def read_table(path: Path) -> list[Row]:
-    """Rows in the order of the file; those with nothing measured are kept for what is projected."""
+    """Reads rows in the order of the file; rows with only a projection are kept."""
     try:
         with open_regular(path) as file:
             content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise InputError(
-            f"cannot read {path}: {error.strerror}", remedy="check its name"
+            f"cannot read {path}: {error.strerror}", remedy="check the path"
         ) from error
     if len(content) > MAX_FILE_BYTES:
         raise InputError(f"{path} is too large for a table", remedy="give fewer rows")
@@ -71,7 +71,7 @@ def read_table(path: Path) -> list[Row]:
 
 
 def every_other(rows: list[Row], start: int) -> list[Row]:
-    """Of every model and strategy, every other number of devices that was measured."""
+    """Returns every other measured number of devices of each model and strategy."""
     measured = [row for row in rows if row.measured_step_s is not None]
     scales: dict[tuple[str, str], list[int]] = {}
     for row in measured:
@@ -89,7 +89,7 @@ def _plain_row(cells: dict[str, str]) -> Row:
     strategy = cells["strategy"]
     step_s = _seconds(cells["measured_step_s"])
     if step_s is None:
-        raise ValueError("there is no measured_step_s")
+        raise ValueError("measured_step_s is missing")
     return Row(
         model=cells["model"],
         strategy=SERIAL if strategy.lower() == SERIAL else find_strategy(strategy).name,
@@ -102,7 +102,7 @@ def _plain_row(cells: dict[str, str]) -> Row:
 
 
 def _panel_row(cells: dict[str, str]) -> Row:
-    """``ResNet50 ds b64``: model, strategy, and the batch of a device, of all, or of a group."""
+    """Parses ``ResNet50 ds b64``: model, strategy, and batch per device, in total or per group."""
     found = re.fullmatch(r"(\S+) (\S+) b(\d{1,9})", cells["panel"])
     if found is None:
         raise ValueError(f"{cells['panel'][:80]!r} is not a panel: model, strategy, b64")
@@ -128,7 +128,7 @@ def _panel_row(cells: dict[str, str]) -> Row:
 
 
 def _count(text: str) -> int:
-    """``1K`` is 1024."""
+    """Parses a count; ``1K`` is 1024."""
     found = re.fullmatch(r"(\d{1,9})(K?)", text, re.ASCII)
     number = int(found[1]) * (1024 if found[2] else 1) if found else 0
     if number < 1:

@@ -1,1 +1,1 @@
-"""The same strategies as Graphs: what devices do layer by layer, for the replay engine."""
+"""Graphs of strategies: the shared program of a step, its memory, and replay of a sweep."""

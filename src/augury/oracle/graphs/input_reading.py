@@ -1,4 +1,4 @@
-"""Samples read ahead of time, where the cluster says how fast that goes."""
+"""Reading of input samples ahead of time, where the cluster states its bandwidth."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from augury.oracle.feasibility import reading_s
 from augury.oracle.strategy import StrategyCase
 
 
-class Reading:
-    """A step begins when the one before has ended everywhere and its samples are there."""
+class InputReading:
+    """Adds the reading of samples: a step starts when the previous one has ended on all ranks and
+    its samples are read."""
 
     def __init__(self, builder: GraphBuilder, case: StrategyCase) -> None:
         self.builder = builder
-        found_s = reading_s(case)
-        self.work_ns = 0 if found_s is None else round(float(found_s[0]) * NS_PER_S)
+        read_s = reading_s(case)
+        self.work_ns = 0 if read_s is None else round(float(read_s[0]) * NS_PER_S)
         self.firsts: list[int] = []
         self.lasts: list[int] = []
 
-    def of_rank(self, rank: int, *, first: int, last: int) -> None:
+    def add_rank(self, rank: int, *, first: int, last: int) -> None:
         self.firsts.append(first)
         self.lasts.append(last)
         if not self.work_ns:

@@ -1,5 +1,4 @@
-"""A step in which a device goes through all layers, forward and backward, and tells others
-something on the way."""
+"""Step in which a device runs all layers forward and backward and communicates in between."""
 
 from __future__ import annotations
 
@@ -7,15 +6,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from augury.core.columns import F8
 from augury.core.enums import OpKind
 from augury.core.graph.graph import NONE
-from augury.oracle.cluster.cluster import F8
-from augury.oracle.graphs.memory_buffers import Moments, Shares, buffers_of
-from augury.oracle.graphs.program import DEVICE, Fellows, Program
+from augury.oracle.graphs.memory_buffers import DeviceShares, LayerOperations, step_buffers
+from augury.oracle.graphs.program import DEVICE, Participants, Program
 from augury.oracle.strategy import Mask, StrategyCase, waiting_s
 
-_SOON, _LATER = 0, 1
-"""Priorities on a link: what compute waits for goes before gradients."""
+_AWAITED, _DEFERRED = 0, 1
+"""Priorities on a link: communication that compute waits for goes before gradients."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,73 +24,73 @@ class LayerMessage:
     time_s: float
     size_bytes: float
     link: str
-    fellows: Fellows = Fellows.ALL
+    participants: Participants = Participants.ALL
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayeredStep:
-    """Messages by the place of their layer. Forward and backward wait for all of them but those
-    of gradients, which may travel beside what is left of backward."""
+    """Messages by the index of their layer. Forward and backward wait for all of them except
+    gradients, which may overlap with the rest of backward."""
 
     case: StrategyCase
-    share: float
-    """Of what the layers take for one sample: samples of a device, constants, splitting."""
-    shares: Shares
+    compute_factor: float
+    """Factor on the time of each layer for one sample: samples of a device, constants, split."""
+    shares: DeviceShares
     update_share: float = 1.0
     launch_s: dict[int, float] = field(default_factory=dict)
     before_forward: dict[int, LayerMessage] = field(default_factory=dict)
     after_forward: dict[int, LayerMessage] = field(default_factory=dict)
     before_backward: dict[int, LayerMessage] = field(default_factory=dict)
     parameters: dict[int, LayerMessage] = field(default_factory=dict)
-    """Gathered before each use of a layer; those of the next may come while a layer is at work."""
+    """Gathered before each use of a layer; those of the next layer may arrive while one runs."""
     gradients: dict[int, list[LayerMessage]] = field(default_factory=dict)
     after_update: dict[int, LayerMessage] = field(default_factory=dict)
 
     def program(self) -> Program:
-        return _Writer(self).written()
+        return _ProgramWriter(self).write()
 
 
-class _Writer:
+class _ProgramWriter:
     def __init__(self, step: LayeredStep) -> None:
         self.step, self.work = step, step.case.work
         self.program = Program()
         self.names = [layer.name for layer in self.work.model.layers]
         self.last = self.program.op("begin", OpKind.MARK, 0.0)
-        self.at_work = self.last
-        """With which the layer whose parameters were gathered last began."""
-        self.moments = Moments()
+        self.layer_start = self.last
+        """Operation at which the layer whose parameters were gathered last started."""
+        self.operations = LayerOperations()
 
-    def written(self) -> Program:
+    def write(self) -> Program:
         step, num = self.step, len(self.names)
-        freely = _share_done(self.work.forward_s, step.case.options.overlap)
-        for place in range(num):
-            self.serial(step.before_forward, place)
-            gathered = self.use(place, is_free=bool(freely[place]))
-            self.compute("forward", OpKind.FORWARD, self.work.forward_s, place)
-            self.moments.forward.append(self.last)
-            self.used(place, gathered)
-            if place in step.launch_s:
-                self.on_device("launch", OpKind.LAUNCH, step.launch_s[place], place)
-            self.serial(step.after_forward, place)
-        freely = _share_done(self.work.backward_s[::-1], step.case.options.overlap)[::-1]
-        waiting: list[int] = []
+        overlaps = _overlapping_layers(self.work.forward_s, step.case.options.overlap)
+        for layer in range(num):
+            self.serial(step.before_forward, layer)
+            gathered = self.gather_parameters(layer, overlaps=bool(overlaps[layer]))
+            self.compute("forward", OpKind.FORWARD, self.work.forward_s, layer)
+            self.operations.forward.append(self.last)
+            self.release_parameters(layer, gathered)
+            if layer in step.launch_s:
+                self.on_device("launch", OpKind.LAUNCH, step.launch_s[layer], layer)
+            self.serial(step.after_forward, layer)
+        overlaps = _overlapping_layers(self.work.backward_s[::-1], step.case.options.overlap)[::-1]
+        held_back: list[int] = []
         arrived: list[int] = []
-        for place in reversed(range(num)):
-            self.serial(step.before_backward, place)
-            gathered = self.use(place, is_free=bool(freely[place]))
+        for layer in reversed(range(num)):
+            self.serial(step.before_backward, layer)
+            gathered = self.gather_parameters(layer, overlaps=bool(overlaps[layer]))
             if step.case.options.recompute:
-                self.compute("recompute", OpKind.RECOMPUTE, self.work.forward_s, place)
-            self.compute("backward", OpKind.BACKWARD, self.work.backward_s, place)
-            self.moments.backward[place] = self.last
-            self.used(place, gathered)
-            waiting.append(place)
-            # Gradients made before any may leave do so together.
-            if freely[place] or place == 0:
-                arrived += self.gradients(waiting)
-                waiting = []
+                self.compute("recompute", OpKind.RECOMPUTE, self.work.forward_s, layer)
+            self.compute("backward", OpKind.BACKWARD, self.work.backward_s, layer)
+            self.operations.backward[layer] = self.last
+            self.release_parameters(layer, gathered)
+            held_back.append(layer)
+            # Gradients computed before overlap is allowed leave together.
+            if overlaps[layer] or layer == 0:
+                arrived += self.gradients(held_back)
+                held_back = []
         self.update(arrived)
-        self.moments.last = self.last
-        self.program.buffers += buffers_of(step.case, step.shares, self.moments)
+        self.operations.last = self.last
+        self.program.buffers += step_buffers(step.case, step.shares, self.operations)
         return self.program
 
     def update(self, arrived: list[int]) -> None:
@@ -100,73 +99,76 @@ class _Writer:
             self.last = self.program.op(
                 "gradients are there", OpKind.MARK, 0.0, after=[self.last, *arrived]
             )
-        for place in range(len(self.names)):
-            seconds = float(self.work.update_s[place]) * step.update_share
+        for layer in range(len(self.names)):
+            seconds = float(self.work.update_s[layer]) * step.update_share
             if seconds:
-                self.on_device("update", OpKind.UPDATE, seconds, place)
-        for place in step.after_update:
-            self.serial(step.after_update, place)
+                self.on_device("update", OpKind.UPDATE, seconds, layer)
+        for layer in step.after_update:
+            self.serial(step.after_update, layer)
         slowest_s = float(waiting_s(step.case)[0])
         self.last = self.program.op("waiting", OpKind.DELAY, slowest_s, after=[self.last])
 
-    def compute(self, name: str, kind: OpKind, per_sample_s: F8, place: int) -> None:
-        self.on_device(name, kind, float(per_sample_s[place]) * self.step.share, place)
+    def compute(self, name: str, kind: OpKind, per_sample_s: F8, layer: int) -> None:
+        self.on_device(name, kind, float(per_sample_s[layer]) * self.step.compute_factor, layer)
 
-    def on_device(self, name: str, kind: OpKind, seconds: float, place: int) -> None:
+    def on_device(self, name: str, kind: OpKind, seconds: float, layer: int) -> None:
         self.last = self.program.op(
-            name, kind, seconds, on=DEVICE, after=[self.last], layer=self.names[place]
+            name, kind, seconds, on=DEVICE, after=[self.last], layer=self.names[layer]
         )
 
-    def serial(self, messages: dict[int, LayerMessage], place: int) -> None:
-        if place in messages:
-            self.last = self.send(messages[place], place, [self.last], _SOON)
+    def serial(self, messages: dict[int, LayerMessage], layer: int) -> None:
+        if layer in messages:
+            self.last = self.send(messages[layer], layer, [self.last], _AWAITED)
 
-    def used(self, place: int, gathered: int) -> None:
-        if gathered != NONE:
-            self.moments.gathered.append((place, gathered, self.last))
-
-    def use(self, place: int, *, is_free: bool) -> int:
-        """A layer begins once its parameters are whole; those of two layers are at a time."""
-        message = self.step.parameters.get(place)
+    def gather_parameters(self, layer: int, *, overlaps: bool) -> int:
+        """A layer starts once its parameters are whole; those of two layers are held at a time."""
+        message = self.step.parameters.get(layer)
         if message is None:
             return NONE
-        gathered = self.send(message, place, [self.at_work if is_free else self.last], _SOON)
-        self.last = self.at_work = self.program.op(
+        gathered = self.send(
+            message, layer, [self.layer_start if overlaps else self.last], _AWAITED
+        )
+        self.last = self.layer_start = self.program.op(
             "parameters are there", OpKind.MARK, 0.0, after=[self.last, gathered]
         )
         return gathered
 
-    def gradients(self, places: list[int]) -> list[int]:
-        """Of layers whose gradients leave together: all inside groups, then all between them."""
-        stages = [self.step.gradients.get(place, []) for place in places]
+    def release_parameters(self, layer: int, gathered: int) -> None:
+        if gathered != NONE:
+            self.operations.gathered.append((layer, gathered, self.last))
+
+    def gradients(self, layers: list[int]) -> list[int]:
+        """Sends the gradients of layers that leave together: all of one stage (inside groups),
+        then all of the next (between groups)."""
+        stages = [self.step.gradients.get(layer, []) for layer in layers]
         arrived: list[int] = []
         before = self.last
         for stage in range(max(map(len, stages))):
             if arrived:
                 before = self.program.op("gradients are summed", OpKind.MARK, 0.0, after=arrived)
             arrived = [
-                self.send(messages[stage], place, [before], _LATER)
-                for place, messages in zip(places, stages, strict=True)
+                self.send(messages[stage], layer, [before], _DEFERRED)
+                for layer, messages in zip(layers, stages, strict=True)
                 if stage < len(messages)
             ]
         return arrived
 
-    def send(self, message: LayerMessage, place: int, after: list[int], priority: int) -> int:
+    def send(self, message: LayerMessage, layer: int, after: list[int], priority: int) -> int:
         return self.program.op(
             message.name,
             message.kind,
             message.time_s,
             on=message.link,
             after=after,
-            layer=self.names[place],
+            layer=self.names[layer],
             size_bytes=message.size_bytes,
             priority=priority,
-            fellows=message.fellows,
+            participants=message.participants,
         )
 
 
-def _share_done(seconds: F8, overlap: float) -> Mask:
-    """Beside which layers communication may run: those behind all but a share of the time."""
+def _overlapping_layers(seconds: F8, overlap: float) -> Mask:
+    """Layers with which communication may overlap: those in the last ``overlap`` of the time."""
     if not overlap:
         return np.zeros(len(seconds), bool)
     upto = np.cumsum(seconds)

@@ -1,5 +1,4 @@
-"""What a device holds while it goes through its layers, as buffers: the closed form's memory,
-taken and given back by operations."""
+"""Memory of a step as buffers: that of the closed form, allocated and freed by operations."""
 
 from __future__ import annotations
 
@@ -24,39 +23,41 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shares:
-    """Of the model and its samples, that one device has."""
+class DeviceShares:
+    """Shares of the model and of its samples that one device holds."""
 
     samples: float
     items: float = 1.0
     weights: float = 1.0
     is_exchanged: bool = False
-    """Gradients are copied into messages."""
-    zero: int = 0
-    """ZeRO: optimizer state (1), gradients (2), parameters (3) are shared out among ..."""
+    """Whether gradients are copied into messages."""
+    zero_stage: int = 0
+    """ZeRO: optimizer state (1), gradients (2), parameters (3) are sharded among ``devices``."""
     devices: float = 1.0
 
 
 @dataclass(slots=True, kw_only=True)
-class Moments:
-    """Operations, by layer."""
+class LayerOperations:
+    """Operations of a program that allocate and free memory, by layer."""
 
     forward: list[int] = field(default_factory=list)
     backward: dict[int, int] = field(default_factory=dict)
     gathered: list[tuple[int, int, int]] = field(default_factory=list)
-    """Layer, what gathered its parameters, what used them."""
+    """Layer, operation that gathered its parameters, operation that used them."""
     last: int = NONE
 
 
-def buffers_of(case: StrategyCase, shares: Shares, at: Moments) -> Iterator[Buffer]:
+def step_buffers(
+    case: StrategyCase, shares: DeviceShares, operations: LayerOperations
+) -> Iterator[Buffer]:
     work, options = case.work, case.options
     item_bytes = work.precision.item_bytes
     taken = shares.samples * shares.items
     held_bytes = work.weight_bytes * shares.weights
 
     def whole(kind: MemoryKind, size_bytes: float, since: int = NONE) -> Buffer:
-        parted = shares.devices if shares.zero >= _SINCE.get(kind, 4) else 1
-        return Buffer(kind=kind, size_bytes=size_bytes / parted, taken_by=since)
+        num_shards = shares.devices if shares.zero_stage >= _SHARDED_FROM.get(kind, 4) else 1
+        return Buffer(kind=kind, size_bytes=size_bytes / num_shards, taken_by=since)
 
     yield whole(MemoryKind.PARAMETER, held_bytes)
     kept_bytes = case.constants.memory_reuse * item_bytes * taken
@@ -69,11 +70,13 @@ def buffers_of(case: StrategyCase, shares: Shares, at: Moments) -> Iterator[Buff
     if shares.is_exchanged and case.devices[0] > 1:
         yield whole(MemoryKind.COMMUNICATION, held_bytes)
     if options.recompute:
-        yield whole(MemoryKind.ACTIVATION, kept_bytes * restarted_items(work), at.forward[0])
+        kept = kept_bytes * restarted_items(work)
+        yield whole(MemoryKind.ACTIVATION, kept, operations.forward[0])
     held = HeldItems.of(work.model)
-    parted = shares.devices if shares.zero >= _SINCE[MemoryKind.GRADIENT] else 1
-    for place, layer in enumerate(work.model.layers):
-        forward, backward = at.forward[place], at.backward[place]
+    is_sharded = shares.zero_stage >= _SHARDED_FROM[MemoryKind.GRADIENT]
+    num_shards = shares.devices if is_sharded else 1
+    for index, layer in enumerate(work.model.layers):
+        forward, backward = operations.forward[index], operations.backward[index]
         if layer.saved_items and not options.recompute:
             yield Buffer(
                 kind=MemoryKind.ACTIVATION,
@@ -85,14 +88,14 @@ def buffers_of(case: StrategyCase, shares: Shares, at: Moments) -> Iterator[Buff
         if layer.num_parameters:
             yield Buffer(
                 kind=MemoryKind.GRADIENT,
-                size_bytes=WEIGHT_BYTES * layer.num_parameters * shares.weights / parted,
+                size_bytes=WEIGHT_BYTES * layer.num_parameters * shares.weights / num_shards,
                 taken_by=backward,
-                given_by=at.last,
+                given_by=operations.last,
                 layer=layer.name,
             )
         for op, items in (
-            (forward, held.forward_transient[place]),
-            (backward, held.backward_transient[place]),
+            (forward, held.forward_transient[index]),
+            (backward, held.backward_transient[index]),
         ):
             if items:
                 yield Buffer(
@@ -102,15 +105,15 @@ def buffers_of(case: StrategyCase, shares: Shares, at: Moments) -> Iterator[Buff
                     given_by=op,
                     layer=layer.name,
                 )
-    for place, gathered, used in at.gathered:
+    for index, gathered, used in operations.gathered:
         yield Buffer(
             kind=MemoryKind.PARAMETER,
-            size_bytes=WEIGHT_BYTES * float(work.parameters[place]),
+            size_bytes=WEIGHT_BYTES * float(work.parameters[index]),
             taken_by=gathered,
             given_by=used,
-            layer=work.model.layers[place].name,
+            layer=work.model.layers[index].name,
         )
 
 
-_SINCE = {MemoryKind.OPTIMIZER: 1, MemoryKind.GRADIENT: 2, MemoryKind.PARAMETER: 3}
-"""From which stage of ZeRO on they are shared out."""
+_SHARDED_FROM = {MemoryKind.OPTIMIZER: 1, MemoryKind.GRADIENT: 2, MemoryKind.PARAMETER: 3}
+"""Stage of ZeRO from which each kind is sharded."""

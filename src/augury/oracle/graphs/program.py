@@ -1,5 +1,4 @@
-"""What a device does in a step, where all devices do the same: written down once, then laid out as
-a Graph of one rank that stands for all, or of all of them."""
+"""Program of one device in a step, laid out as a Graph of one rank for all devices, or of all."""
 
 from __future__ import annotations
 
@@ -14,27 +13,28 @@ from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import NONE, Graph
 from augury.core.graph.graph_spec import MAX_WORK_NS
 from augury.core.units import NS_PER_S
-from augury.oracle.graphs.input_reading import Reading
+from augury.oracle.graphs.input_reading import InputReading
 from augury.oracle.graphs.memory_buffers import Buffer
 from augury.oracle.strategy import StrategyCase
 
 MAX_OPS = 1 << 20
 DEVICE = "device"
-TOO_LARGE = "take fewer devices or micro-batches, or --fidelity closed"
+TOO_LARGE = "use fewer devices or micro-batches, or --fidelity closed"
 
 
-class Fellows(Enum):
-    """Who takes part in a communication: all end together."""
+class Participants(Enum):
+    """Ranks that take part in a communication and end it together."""
 
-    NOBODY = 0
+    NONE = 0
     ALL = 1
     GROUP = 2
     ACROSS = 3
-    """Those at the same place in all groups."""
+    """Ranks at the same position in all groups."""
 
     def gang_of(self, rank: int, group: int) -> int:
-        """A number that fellows have in common."""
-        return {Fellows.GROUP: rank // group, Fellows.ACROSS: rank % group}.get(self, 0)
+        """Number that the participants of one communication have in common."""
+        by_kind = {Participants.GROUP: rank // group, Participants.ACROSS: rank % group}
+        return by_kind.get(self, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,22 +43,23 @@ class ProgramOperation:
     kind: OpKind
     work_ns: int
     on: str
-    """A resource of the device; empty: none."""
+    """Name of the device's resource; empty: none."""
     after: tuple[int, ...]
     layer: str | None = None
     size_bytes: int = 0
     priority: int = 0
-    fellows: Fellows = Fellows.NOBODY
+    participants: Participants = Participants.NONE
 
 
 class Program:
-    """Times are rounded so that those of one resource add up to what they are together."""
+    """Operations of one device. Times are rounded so that those of one resource add up to their
+    total."""
 
     def __init__(self) -> None:
         self.operations: list[ProgramOperation] = []
         self.buffers: list[Buffer] = []
         self.sent_before: list[tuple[int, int]] = []
-        """Pairs of communications of which the second waits for the first."""
+        """Pairs of communications; the second waits for the first."""
         self._spent_s: dict[str, float] = {}
 
     def op(
@@ -72,53 +73,53 @@ class Program:
         layer: str | None = None,
         size_bytes: float = 0,
         priority: int = 0,
-        fellows: Fellows = Fellows.NOBODY,
+        participants: Participants = Participants.NONE,
     ) -> int:
         before_s = self._spent_s.get(on, 0.0)
         self._spent_s[on] = before_s + work_s
-        work_ns = whole_ns(before_s + work_s) - whole_ns(before_s)
+        work_ns = rounded_ns(before_s + work_s) - rounded_ns(before_s)
         self.operations.append(
             ProgramOperation(
                 name=name,
                 kind=kind,
                 work_ns=work_ns,
-                on=on if work_ns else "",  # on a resource it would take a round of its own
+                on=on if work_ns else "",  # it would take a round of its own
                 after=tuple(sorted(set(after))),
                 layer=layer,
                 size_bytes=round(size_bytes),
                 priority=priority,
-                fellows=fellows if work_ns else Fellows.NOBODY,
+                participants=participants if work_ns else Participants.NONE,
             )
         )
         return len(self.operations) - 1
 
     def keep_order(self, start_ns: Sequence[int]) -> None:
-        """Communications go in the order in which they did then: where one rank is late, others
-        must not take another first that it takes later."""
+        """Fixes the order of communications to that of the given start times: if one rank is late,
+        the others must not start another communication before the one that it starts next."""
         by_link: dict[str, list[int]] = {}
-        for place in sorted(range(len(self.operations)), key=lambda place: start_ns[place]):
-            if self.operations[place].fellows is not Fellows.NOBODY:
-                by_link.setdefault(self.operations[place].on, []).append(place)
+        for index in sorted(range(len(self.operations)), key=lambda index: start_ns[index]):
+            if self.operations[index].participants is not Participants.NONE:
+                by_link.setdefault(self.operations[index].on, []).append(index)
         self.sent_before = [pair for sent in by_link.values() for pair in pairwise(sent)]
 
     def graph(
         self, case: StrategyCase, meta: dict[str, str], *, num_ranks: int, group: int
     ) -> Graph:
-        """``num_ranks`` is one, or all of them."""
+        """Returns the graph of one rank that stands for all, or of all ranks."""
         check_size(len(self.operations) * num_ranks)
         builder = GraphBuilder(meta=meta)
         gangs: dict[tuple[int, int], int] = {}
-        reading = Reading(builder, case)
+        reading = InputReading(builder, case)
         for number in range(num_ranks):
-            rank = builder.rank(host=f"node {number // case.machine.devices_per_node}")
-            places = {"": NONE}
+            rank = builder.rank(host=f"node {number // case.cluster.devices_per_host}")
+            resources = {"": NONE}
             ids: list[int] = []
-            for place, one in enumerate(self.operations):
-                if one.on not in places:
-                    places[one.on] = builder.resource(one.on, rank=rank, kind=_kind(one.on))
+            for index, one in enumerate(self.operations):
+                if one.on not in resources:
+                    resources[one.on] = builder.resource(one.on, rank=rank, kind=_kind(one.on))
                 gang = NONE
-                if num_ranks > 1 and one.fellows is not Fellows.NOBODY:
-                    key = place, one.fellows.gang_of(number, group)
+                if num_ranks > 1 and one.participants is not Participants.NONE:
+                    key = index, one.participants.gang_of(number, group)
                     if key not in gangs:
                         gangs[key] = builder.gang()
                     gang = gangs[key]
@@ -127,7 +128,7 @@ class Program:
                         one.name,
                         kind=one.kind,
                         rank=rank,
-                        resource=places[one.on],
+                        resource=resources[one.on],
                         work_ns=one.work_ns,
                         size_bytes=one.size_bytes,
                         priority=one.priority,
@@ -141,13 +142,14 @@ class Program:
             named = [*ids, NONE]
             for buffer in self.buffers:
                 add_buffer(builder, rank, buffer, named)
-            reading.of_rank(rank, first=ids[0], last=ids[-1])
+            reading.add_rank(rank, first=ids[0], last=ids[-1])
         reading.end_step()
         return builder.build()
 
 
 def add_buffer(builder: GraphBuilder, rank: int, buffer: Buffer, ids: Sequence[int]) -> None:
-    """``ids`` are what its operations are called in the graph; the last, what nothing is."""
+    """Adds a buffer; ``ids`` maps operations of the program to those of the graph, and -1 to
+    none."""
     size_bytes = round(buffer.size_bytes)
     if size_bytes:
         builder.buffer(
@@ -160,12 +162,12 @@ def add_buffer(builder: GraphBuilder, rank: int, buffer: Buffer, ids: Sequence[i
         )
 
 
-def whole_ns(seconds: float) -> int:
+def rounded_ns(seconds: float) -> int:
     work_ns = seconds * NS_PER_S
     if not 0 <= work_ns < MAX_WORK_NS:
         raise LimitError(
             f"{seconds:.3g} s of work on one device is too long for a replay",
-            remedy="take a smaller batch, or --fidelity closed",
+            remedy="use a smaller batch, or --fidelity closed",
         )
     return round(work_ns)
 

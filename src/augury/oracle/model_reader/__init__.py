@@ -1,1 +1,1 @@
-"""A Model from an ``nn.Module``, a recorded run or JSON."""
+"""Readers of Models: from an ``nn.Module``, a recorded run or a JSON file."""

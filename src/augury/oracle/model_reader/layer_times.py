@@ -1,8 +1,8 @@
-"""What each layer of a recorded run takes, in forward and backward, from its steps.
+"""Forward and backward times of each layer of a recorded run.
 
-Backward is timed in steps that are hardly disturbed: there its nodes bear their layers. Forward's
-operations show only in detailed steps, where each event costs the profiler's own time as well: how
-much is learnt from backward, which was seen both ways.
+Backward is timed in timed steps, where the profiler hardly interferes and nodes name their layers.
+Operations of forward are visible only in detailed steps, where each event has profiling overhead;
+the overhead is estimated from backward, which is recorded in both kinds of step.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _REMEDY = "record it anew with augury run, long enough for its detailed window"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerTimes:
-    """Of one step of one rank, medians over ranks and steps; by layer, in the order of forward."""
+    """Medians over ranks and steps for one step of one rank; by layer, in the order of forward."""
 
     forward_ns: dict[str, float]
     backward_ns: dict[str, float]
     update_ns: float
     operations: dict[str, list[str]]
-    """Names of what ran in each layer's forward."""
+    """Names of the operations of each layer's forward."""
 
 
 @dataclass(slots=True)
 class _StepTimes:
-    """Of one rank: what was spent on each layer, and in how many events."""
+    """Time and number of events of each layer in one step of one rank."""
 
     ns: Counter[str] = field(default_factory=Counter)
     num_events: Counter[str] = field(default_factory=Counter)
@@ -44,7 +44,7 @@ class _StepTimes:
 def layer_times(trace: Trace) -> LayerTimes:
     if (trace.streams.kind == StreamKind.DEVICE).any():
         raise InputError(
-            "times of layers are not known of a run on devices that compute beside their host",
+            "times of layers cannot be read from a run on devices that compute asynchronously",
             remedy="record one on CPUs, or give measured times in the model's JSON",
         )
     forward, order, operations = _forward(trace)
@@ -52,7 +52,7 @@ def layer_times(trace: Trace) -> LayerTimes:
     timed = _by_step(trace, StepState.TIMED, Phase.BACKWARD)
     if not forward or not detailed:
         raise InputError("the run has no steps that were recorded in detail", remedy=_REMEDY)
-    event_ns = _cost_of_an_event(detailed, timed)
+    event_ns = _event_overhead_ns(detailed, timed)
     backward = _medians(timed) if timed else _medians(detailed, event_ns)
     plain = _at_most(_medians(forward, event_ns), _timed_forward_ns(trace))
     return LayerTimes(
@@ -64,7 +64,7 @@ def layer_times(trace: Trace) -> LayerTimes:
 
 
 def _forward(trace: Trace) -> tuple[list[_StepTimes], list[str], dict[str, list[str]]]:
-    """The operations directly inside modules: what is around them is hooks and Python."""
+    """Operations directly inside modules; the time around them is hooks and Python."""
     events, strings = trace.events, trace.strings
     steps: list[_StepTimes] = []
     first_ns: dict[str, int] = {}
@@ -92,7 +92,7 @@ def _forward(trace: Trace) -> tuple[list[_StepTimes], list[str], dict[str, list[
 
 
 def _by_step(trace: Trace, state: StepState, phase: Phase) -> list[_StepTimes]:
-    """Outermost events of layers; what is inside is theirs."""
+    """Outermost events of layers; nested events belong to them."""
     events, steps = trace.events, []
     for rows in _rows(trace, state):
         step, top = _StepTimes(), dict[int, str]()
@@ -115,7 +115,7 @@ def _by_step(trace: Trace, state: StepState, phase: Phase) -> list[_StepTimes]:
 
 
 def _rows(trace: Trace, state: StepState) -> Iterator[list[int]]:
-    """Of the main thread's events, by rank and step."""
+    """Yields the rows of the main thread's events, by rank and step."""
     events, steps = trace.events, trace.steps
     is_main = trace.streams.kind[events.stream] == StreamKind.MAIN_THREAD
     for at in np.flatnonzero(steps.state == state).tolist():
@@ -124,9 +124,9 @@ def _rows(trace: Trace, state: StepState) -> Iterator[list[int]]:
         yield (own.start + np.flatnonzero(mine)).tolist()
 
 
-def _cost_of_an_event(detailed: list[_StepTimes], timed: list[_StepTimes]) -> float:
-    """What seeing one more event takes, from the same backward, seen in detail and hardly: the
-    shortest of each, for other programs lengthen some, and the median layer."""
+def _event_overhead_ns(detailed: list[_StepTimes], timed: list[_StepTimes]) -> float:
+    """Profiling overhead per event: from the shortest detailed and the shortest timed backward of
+    each layer (others may be disturbed by other programs), the median over layers."""
     each = []
     for name in {name for step in timed for name in step.ns}:
         (long_ns, many), (short_ns, few) = (
@@ -141,7 +141,8 @@ def _cost_of_an_event(detailed: list[_StepTimes], timed: list[_StepTimes]) -> fl
 
 
 def _medians(steps: list[_StepTimes], event_ns: float = 0.0) -> dict[str, float]:
-    """Events may cost less here than there: no layer is left with less than half."""
+    """Medians without overhead; at most half of a layer's time is subtracted, because events may
+    cost less than estimated."""
     return {
         name: float(
             np.median(
@@ -156,7 +157,7 @@ def _medians(steps: list[_StepTimes], event_ns: float = 0.0) -> dict[str, float]
 
 
 def _at_most(times: dict[str, float], whole_ns: float | None) -> dict[str, float]:
-    """Layers cannot take longer than the forward that they make up."""
+    """Scales times so that layers do not take longer than the forward that they make up."""
     total_ns = sum(times.values())
     if whole_ns is None or total_ns <= whole_ns:
         return times
@@ -164,7 +165,7 @@ def _at_most(times: dict[str, float], whole_ns: float | None) -> dict[str, float
 
 
 def _timed_forward_ns(trace: Trace) -> float | None:
-    """Seen as one event, where a wrapper such as DDP says so."""
+    """Time of forward as one event, where a wrapper such as DDP records it."""
     spent = [_outermost_ns(trace, rows, Phase.FORWARD) for rows in _rows(trace, StepState.TIMED)]
     return float(np.median(spent)) if spent and min(spent) > 0 else None
 

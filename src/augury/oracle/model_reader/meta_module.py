@@ -1,4 +1,4 @@
-"""Getting hold of a module without its weights."""
+"""Modules on torch's meta device: shapes without weights."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def make_built_in(model: BuiltIn, input_shape: Shape) -> nn.Module:
 
 
 def make_by_name(what: str) -> nn.Module:
-    """Of ``module:factory``, found as Python finds modules, or in this folder."""
+    """Makes the module of ``module:factory``, imported from the path or the working directory."""
     where, _, attributes = what.partition(":")
     here = str(Path.cwd())
     sys.path.insert(0, here)
@@ -60,12 +60,12 @@ def _call(factory: Any) -> Any:
         with torch.device(_META):
             return factory()
     except Exception:
-        # Some compute numbers by tensors while they are made, which needs real ones.
+        # Some factories compute with tensors, which needs real ones.
         return factory()
 
 
 def without_weights(module: nn.Module) -> nn.Module:
-    """A copy to be trained, of shapes alone; the module itself is left as it is."""
+    """Returns a copy in training mode that has shapes only; the module itself is not changed."""
     memo: dict[int, Any] = {
         id(parameter): nn.Parameter(_shape_of(parameter), requires_grad=parameter.requires_grad)
         for parameter in module.parameters()
@@ -94,7 +94,7 @@ def _shape_of(tensor: Tensor) -> Tensor:
 def example_inputs(
     module: nn.Module, shapes: Sequence[tuple[Shape, str]], batch: int
 ) -> list[Tensor]:
-    """Numbers that are not whole are of the parameters' own type."""
+    """Makes example inputs; floating-point ones have the type of the parameters."""
     own = (parameter.dtype for parameter in module.parameters() if parameter.is_floating_point())
     kinds = {"float": next(own, torch.float32), "int64": torch.int64}
     return [

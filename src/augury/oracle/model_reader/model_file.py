@@ -1,5 +1,4 @@
-"""Models as JSON files, written by Augury or by hand. A file may come from anywhere: nothing in it
-is believed unchecked."""
+"""Models as JSON files. A file may come from anywhere, so all of it is validated."""
 
 from __future__ import annotations
 
@@ -14,8 +13,8 @@ from augury.core.model import MAX_LAYERS, Model, ModelLayer
 SCHEMA_VERSION = 1
 MAX_FILE_BYTES = 256 << 20
 MAX_EXTENTS = 16
-"""Of a shape."""
-_REMEDY = "compare it with docs/oracle.md, or write it anew from the model itself"
+"""Maximal number of extents of a shape."""
+_REMEDY = "compare it with docs/oracle.md, or write it again from the model"
 
 
 class _ModelFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -60,7 +59,7 @@ def decode_model(content: bytes) -> Model:
 
 
 def _refuse_unknown(document: object) -> None:
-    """A misspelt field would be taken for one that is not there, and count as nothing."""
+    """Refuses unknown fields: a misspelt field would count as a missing one."""
     layers = document.get("layers") if isinstance(document, dict) else None
     if not isinstance(document, dict) or not isinstance(layers, list):
         return
@@ -73,7 +72,7 @@ def _refuse_unknown(document: object) -> None:
         for one in found:
             for field in one if isinstance(one, dict) else ():
                 if field not in known:
-                    raise FileFormatError(f"it has a field {field[:80]!r}", remedy=_REMEDY)
+                    raise FileFormatError(f"unknown field {field[:80]!r}", remedy=_REMEDY)
 
 
 def _check(layer: ModelLayer) -> None:

@@ -1,5 +1,4 @@
-"""A Model from a recorded run: measured times, and as much of the rest as a run tells; or a Model
-that was read otherwise, with a run's times."""
+"""Measured times of a recorded run in a Model, or a Model from a run alone."""
 
 from __future__ import annotations
 
@@ -25,12 +24,12 @@ _KINDS = (
 
 
 def with_times(model: Model, run: Path | None, batch: int | None) -> Model:
-    """As it is where no run is named."""
+    """Returns the model with the times of a run; unchanged if no run is named."""
     if run is None and batch is None:
         return model
     if run is None or batch is None:
         raise UsageError(
-            "a run's times are of no use without its batch, and the other way round",
+            "the times of a run and its batch are needed together",
             remedy="give --times RUN and --times-batch N, the samples of one rank in one step",
         )
     return model_from_run(open_run(run), batch, model=model)
@@ -39,8 +38,8 @@ def with_times(model: Model, run: Path | None, batch: int | None) -> Model:
 def model_from_run(
     trace: Trace, batch: int, *, model: Model | None = None, item_bytes: int = 4
 ) -> Model:
-    """``batch``: samples of one rank in one step. Without ``model`` shapes and FLOPs stay unknown:
-    then only strategies that need neither can be foretold."""
+    """``batch`` is the samples of one rank in one step. Without ``model``, shapes and FLOPs stay
+    unknown, so that only strategies that need neither can be predicted."""
     if batch < 1:
         raise InputError(f"a batch of {batch}", remedy="give the samples of one rank in one step")
     times = layer_times(trace)
@@ -69,8 +68,8 @@ def _as_recorded(trace: Trace, times: LayerTimes, batch: int, item_bytes: int) -
 
 
 def _with_times(model: Model, times: LayerTimes, batch: int) -> Model:
-    """A module that is called twice, and what a module computes between its own, are several layers
-    of the model and one of the run: they share its time by what they move."""
+    """A module that is called twice, or computes between its children, is several layers of the
+    model and one of the run: they share its time in proportion to the items they move."""
     sharing: dict[str, list[ModelLayer]] = defaultdict(list)
     for layer in model.layers:
         sharing[_module(layer.name)].append(layer)
@@ -102,13 +101,13 @@ def _with_times(model: Model, times: LayerTimes, batch: int) -> Model:
 
 
 def _part(own: int, all_of_them: list[int]) -> tuple[float, float]:
-    """Equal parts where nobody counted."""
+    """Share of one layer; equal shares where no items were counted."""
     total = sum(all_of_them)
     return (float(own), float(total)) if total else (1.0, float(len(all_of_them)))
 
 
 def _module(name: str) -> str:
-    """The reader says ``module#2`` of its second call, ``module:operation`` of what is between."""
+    """Module of a layer named ``module``, ``module#2`` or ``module:operation``."""
     return name.partition("#")[0].partition(":")[0]
 
 
@@ -120,7 +119,7 @@ def _kind(operations: list[str]) -> LayerKind:
 
 
 def _held_bytes(trace: Trace, kind: MemoryKind) -> dict[str, int]:
-    """By name, of the first rank that told."""
+    """Bytes by name, of the first rank that recorded them."""
     memory = trace.memory
     rows = np.flatnonzero(memory.kind == kind)
     rows = rows[memory.rank[rows] == (memory.rank[rows].min() if len(rows) else 0)]

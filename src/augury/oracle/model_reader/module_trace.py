@@ -1,7 +1,7 @@
-"""Runs a module forward and backward without data, and notes which layer each operation is for.
+"""Trace of a module's forward and backward without data, with the layer of each operation.
 
-Modules without children are layers. What a module with children computes between them becomes
-layers of its own, named ``module:operation``. A backward operation belongs to the layer whose
+Modules without children are layers. Computation of a module between its children becomes layers
+of its own, named ``module:operation``. A backward operation belongs to the layer whose
 forward made its autograd node: autograd numbers its nodes as forward makes them.
 """
 
@@ -26,12 +26,12 @@ from augury.oracle.model_reader.shortcuts import SHORTCUTS
 from augury.oracle.model_reader.traced_layers import LayerDraft
 
 _NO_NUMBER = (1 << 64) - 1
-"""Of nodes that add gradients up: they run with whoever made the gradient."""
+"""Number of nodes that accumulate gradients: they belong to the node that made the gradient."""
 
 
 @dataclass(slots=True)
 class _Frame:
-    """A call of a module that has not returned."""
+    """Call of a module that has not returned."""
 
     path: str
     is_leaf: bool
@@ -62,7 +62,7 @@ class LayerTrace(TorchDispatchMode):  # type: ignore[misc]
 
     @property
     def where(self) -> str:
-        """What was running when something failed."""
+        """Name of the module or phase that was running when something failed."""
         if self._in_backward:
             return f"backward of {self._current.name}" if self._current else "backward"
         return self._frames[-1].path or self._name if self._frames else self._name
@@ -83,7 +83,7 @@ class LayerTrace(TorchDispatchMode):  # type: ignore[misc]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        # To skip it torch would import its compiler, which takes longer than all of this.
+        # Skipping it would import torch's compiler, which takes longer than reading a model.
         return False
 
     def __torch_dispatch__(
@@ -93,7 +93,7 @@ class LayerTrace(TorchDispatchMode):  # type: ignore[misc]
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        # Of real tensors, which forward may have made, numbers count.
+        # Real tensors, which forward may create, must be computed.
         has_shapes_only = all(tensor.is_meta for tensor in tensors(args))
         compute = SHORTCUTS.get(func, func) if has_shapes_only else func
         result = compute(*args, **(kwargs or {}))
@@ -198,7 +198,8 @@ class LayerTrace(TorchDispatchMode):  # type: ignore[misc]
         return finished
 
     def _refuse_single_samples(self) -> None:
-        """Layers that compute, though on nothing that grows with the batch, as many as it has."""
+        """Refuses models that call a layer once per sample, on data that does not grow with the
+        batch."""
         single = Counter(
             layer.name.partition("#")[0]
             for layer in self._layers

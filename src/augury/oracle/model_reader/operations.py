@@ -1,4 +1,4 @@
-"""What an operation of ATen is to a layer: its kind, its window, the shapes it works on."""
+"""Kind, window, FLOPs and shapes of one ATen operation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ALLOCATE = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlidingWindow:
-    """What one output looks at, per spatial extent; holes of a dilated kernel are part of it."""
+    """Window of inputs of one output per spatial extent; includes holes of a dilated kernel."""
 
     kernel: Shape = ()
     stride: Shape = ()
@@ -39,11 +39,11 @@ class TracedOperation:
     inputs: list[Tensor]
     outputs: list[Tensor]
     moves_data: bool
-    """Views and allocations do not."""
+    """False for views and allocations."""
 
     @property
     def weight(self) -> int:
-        """The heaviest operation of a layer gives it its kind."""
+        """Rank of the kind; the heaviest operation of a layer determines the layer's kind."""
         if self.kind is LayerKind.OTHER:
             return _WEIGHTS.index(LayerKind.LINEAR) - 1 if self.flops else 0
         return _WEIGHTS.index(self.kind)
@@ -90,7 +90,7 @@ def tensors(tree: Any) -> Iterator[Tensor]:
 
 
 def sample_shape(tensor: Tensor, batch: int) -> Shape:
-    """Without the batch, which may be folded into the first extent."""
+    """Shape without the batch, which may be folded into the first extent."""
     first, *rest = tensor.shape or (1,)
     if first % batch:
         return (tensor.numel() // batch,)
@@ -98,15 +98,15 @@ def sample_shape(tensor: Tensor, batch: int) -> Shape:
 
 
 def features_first(tensor: Tensor, batch: int) -> Shape:
-    """Of what a linear layer takes or gives: features come last there."""
+    """Shape of an input or output of a linear layer, where features come last."""
     features = tensor.shape[-1]
     others = tensor.numel() // batch // max(1, features)
     return (features, others) if others > 1 else (features,)
 
 
 def _flops(func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> int:
-    """As torch counts them, but for the weights' gradient of grouped convolutions, of which it
-    counts too many."""
+    """FLOPs as torch counts them, except for the weight gradient of grouped convolutions, of which
+    torch counts too many."""
     if func is torch.ops.aten.convolution_backward.default:
         output, x, weight, transposed, wanted = args[0], args[1], args[2], args[7], args[10]
         applied = int(x.numel() if transposed else output.numel())
@@ -161,7 +161,7 @@ def _pooling(name: str, args: Sequence[Any]) -> SlidingWindow:
 
 
 def _global_pooling(args: Sequence[Any]) -> SlidingWindow | None:
-    """A mean over all spatial extents is one."""
+    """Window of a mean over all spatial extents, which is global pooling."""
     sizes, dims = args[0].shape, args[1] if len(args) > 1 else None
     if not isinstance(dims, list | tuple) or len(sizes) < 3:
         return None

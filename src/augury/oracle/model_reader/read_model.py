@@ -1,7 +1,7 @@
-"""A Model from whatever tells of one: a built-in name, ``module:factory``, an ``nn.Module``, JSON.
+"""Reading of a Model: a built-in name, ``module:factory``, an ``nn.Module`` or JSON.
 
-Nothing is computed and no weights are held: modules run on torch's meta device, which knows shapes
-only. Torch is imported only where a module is read.
+Modules run on torch's meta device, which has shapes only: nothing is computed and no weights are
+held. Torch is imported only where a module is read.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from torch import nn
 
 TRACED_BATCH = 61
-"""A prime, so that counts that grow with the batch are told from those that do not."""
+"""Batch of the trace: a prime, so that sizes that grow with the batch can be recognised."""
 _MAX_EXTENT = 1 << 24
 
 
 def load_model(what: str, *, input_shapes: Sequence[str] = ()) -> Model:
-    """``what`` is a built-in model, a file that ends in .json, or ``module:factory``. Shapes are
-    those of one sample: ``3x224x224``; of integers, ``128:int64``."""
+    """Loads a built-in model, a file that ends in .json, or ``module:factory``. Shapes are those of
+    one sample: ``3x224x224``, or ``128:int64`` for integers."""
     if what.endswith(".json"):
         return load_model_file(Path(what))
     known = built_in(what)
@@ -53,7 +53,7 @@ def load_model(what: str, *, input_shapes: Sequence[str] = ()) -> Model:
 def read_module(
     module: nn.Module, input_shapes: Sequence[str], *, name: str = "", batch: int = TRACED_BATCH
 ) -> Model:
-    """The module is left as it is. In its forward the first extent of every input is the batch."""
+    """Reads a module without changing it. The first extent of each input is the batch."""
     _require_torch()
     import torch
 
@@ -63,7 +63,7 @@ def read_module(
     name = name or type(module).__name__
     shapes = [parse_shape(text) for text in input_shapes]
     failed: list[InputError] = []
-    # Tensors that forward itself makes may have to be real, or must not be.
+    # Tensors that forward creates may have to be real, or must not be.
     for makes_real_ones in (True, False):
         shape_only = without_weights(module)
         trace = LayerTrace(shape_only, example_inputs(shape_only, shapes, batch), name=name)
@@ -94,7 +94,7 @@ def _cannot_run(name: str, where: str, why: str) -> InputError:
 
 
 def parse_shape(text: str) -> tuple[Shape, str]:
-    """Extents, and the type of the numbers."""
+    """Returns the extents and the type of the numbers."""
     found = re.fullmatch(r"(\d{1,9}(?:x\d{1,9})*)(?::(int64))?", text.strip())
     extents = tuple(int(part) for part in found.group(1).split("x")) if found else ()
     if found is None or not all(1 <= extent <= _MAX_EXTENT for extent in extents):
@@ -113,6 +113,6 @@ def _require_torch() -> None:
         import torch  # noqa: F401
     except ImportError as error:
         raise InputError(
-            "reading a model needs PyTorch, which is not installed here",
+            "reading a model needs PyTorch, which is not installed",
             remedy="pip install 'augury[torch]', or give the model as JSON",
         ) from error

@@ -1,5 +1,4 @@
-"""Which storages live, and which of them autograd keeps for backward: each counted once, however
-many tensors look at it."""
+"""Live storages, and those that autograd saves for backward, each counted once."""
 
 from __future__ import annotations
 
@@ -14,14 +13,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Held:
-    """Bytes by what they grow with."""
+    """Bytes that grow with the batch, and others."""
 
     with_batch_bytes: int = 0
     fixed_bytes: int = 0
 
 
 class LiveStorages:
-    """Storages that operations made and nobody dropped yet; what was there before is left out."""
+    """Storages that operations allocated and that still exist; earlier ones are left out."""
 
     def __init__(self, batch: int, already_there: Iterable[Tensor]) -> None:
         self._batch = batch
@@ -40,14 +39,14 @@ class LiveStorages:
         self._alive[key] = weakref.ref(storage, lambda _: self._drop(key, size_bytes))
 
     def keep(self, tensor: Tensor, place: int) -> None:
-        """Autograd wants it in backward; ``place`` says who was the first to."""
+        """Notes that autograd saves a tensor; ``place`` is the first node that does."""
         self.see(tensor)
         key = id(storage_of(tensor))
         if key not in self._before:
             self._kept.setdefault(key, (place, storage_of(tensor).nbytes()))
 
     def kept(self) -> list[tuple[int, int]]:
-        """Place and bytes of what is kept now and grows with the batch."""
+        """Node and bytes of each saved storage that grows with the batch."""
         return [one for one in self._kept.values() if self._grows(one[1])]
 
     def _grows(self, size_bytes: int) -> bool:
@@ -66,5 +65,5 @@ class LiveStorages:
 
 
 def storage_of(tensor: Tensor) -> UntypedStorage:
-    """One object for as long as the storage lives, whoever asks."""
+    """Storage of a tensor: one object for as long as the storage exists."""
     return tensor.untyped_storage()

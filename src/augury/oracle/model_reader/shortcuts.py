@@ -1,5 +1,8 @@
-"""Operations whose outcome without data is plain, where torch would go through dozens of smaller
-ones to find it, or import its compiler, which takes longer than reading a model."""
+"""Output shapes of common operations, computed directly.
+
+Torch would run dozens of smaller operations for them, or import its compiler, which takes longer
+than reading a model.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ def _convolution(
         or min(sizes) < 1
         or x.shape[1] != weight.shape[1] * groups
     ):
-        # Torch itself is to say what comes of it, or what is wrong.
+        # Torch determines the result or reports the error.
         return aten.convolution.default(
             x, weight, bias, stride, padding, dilation, transposed, output_padding, groups
         )
@@ -96,7 +99,7 @@ def _divided(x: Tensor, by: float) -> Tensor:
 
 
 def _added(x: Any, y: Any, **options: Any) -> Tensor:
-    """As autograd adds up gradients of what is used twice."""
+    """Sum, as autograd accumulates gradients of tensors that are used twice."""
     alike = isinstance(x, Tensor) and isinstance(y, Tensor) and x.shape == y.shape
     if not alike or x.dtype != y.dtype:
         return aten.add.Tensor(x, y, **options)

@@ -1,4 +1,4 @@
-"""A layer while it is being read: what its operations add up to."""
+"""Layer under construction: sums over its traced operations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from augury.oracle.model_reader.saved_tensors import Held
 
 @dataclass(slots=True)
 class TracedWork:
-    """Of one direction, over the whole batch."""
+    """Work of one direction, over the whole batch."""
 
     flops: int = 0
     moved_bytes: int = 0
@@ -71,8 +71,8 @@ class LayerDraft:
                 self.output_shape = shape(given[0], batch)
 
     def finish(self, *, batch: int, item_bytes: int, kept_before_bytes: int) -> ModelLayer:
-        """``kept_before_bytes``: by the layers before it in forward, which backward visits later;
-        while it runs, theirs is held beside its own."""
+        """Returns the layer. ``kept_before_bytes`` are saved by earlier layers, which backward
+        visits later, so that they are held at the same time."""
 
         def items(size_bytes: int) -> int:
             return -(-size_bytes // (batch * item_bytes))
@@ -99,7 +99,7 @@ class LayerDraft:
 
 
 def grows(tensor: Tensor, batch: int) -> bool:
-    """With the batch: it is a prime that hardly any other extent is a multiple of."""
+    """Whether a tensor grows with the batch: a prime of which few other extents are multiples."""
     num_items = int(tensor.numel())
     return num_items > 0 and num_items % batch == 0
 

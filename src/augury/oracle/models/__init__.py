@@ -1,1 +1,1 @@
-"""Networks that are built in."""
+"""Built-in networks."""

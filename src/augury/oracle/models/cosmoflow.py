@@ -1,6 +1,8 @@
-"""CosmoFlow (Mathuriya et al. 2018): cosmological parameters from the density of matter in a cube,
-with the sizes of MLPerf HPC. That benchmark cuts cubes of 128; a larger cube gets further blocks of
-the widest kind until as little is left of it."""
+"""CosmoFlow (Mathuriya et al. 2018), a 3D convolutional network with the sizes of MLPerf HPC.
+
+That benchmark uses cubes of 128; a larger cube gets further blocks of the widest kind until its
+extents are as small.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks that need no code of the user's. Torch is imported when one is made, not before."""
+"""Registry of built-in networks; torch is imported when one is made."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltIn:
-    """``factory`` takes the input shape: what follows the last convolution may depend on it."""
+    """Built-in network; ``factory`` takes the input shape, on which the last layers may depend."""
 
     name: str
     input_shape: Shape
@@ -19,7 +19,7 @@ class BuiltIn:
     about: str
 
     def make(self, input_shape: Shape | None = None) -> Any:
-        """An ``nn.Module`` with weights, unless ``torch.device("meta")`` is in force."""
+        """Returns an ``nn.Module``, with weights unless inside ``torch.device("meta")``."""
         where, _, name = self.factory.partition(":")
         return getattr(import_module(where), name)(input_shape or self.input_shape)
 

@@ -1,5 +1,4 @@
-"""Residual networks of bottlenecks (He et al. 2015), with the stride in the 3 x 3 convolution, as
-most implementations have it by now."""
+"""ResNet-50 and ResNet-152 (He et al. 2015), v1.5: the stride is in the 3 x 3 convolution."""
 
 from __future__ import annotations
 

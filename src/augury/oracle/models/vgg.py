@@ -9,7 +9,7 @@ from torch import nn
 from augury.oracle.models.registry import Shape
 
 _STAGES = ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))
-"""Filters, and how many convolutions have so many before the extents are halved."""
+"""Filters and number of convolutions of each stage, after which extents are halved."""
 _LAST_EXTENT = 7
 
 

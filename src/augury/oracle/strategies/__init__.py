@@ -1,1 +1,1 @@
-"""Parallel strategies in closed form, one file each."""
+"""Parallel strategies, one file each: the closed form, and the graph of a step beside it."""

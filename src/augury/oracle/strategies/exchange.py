@@ -1,12 +1,12 @@
-"""Communications that several strategies share."""
+"""Communications that several strategies use: gradients, and outputs of split layers."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from augury.oracle.cluster.closed_forms import all_reduce_s
-from augury.oracle.cluster.cluster import F8, I8
-from augury.oracle.strategy import CostPart, LimitReason, StrategyCase, hidden_behind_backward
+from augury.core.columns import F8, I8
+from augury.costs.closed_forms import all_gather_s, all_reduce_s
+from augury.oracle.strategy import CostPart, LimitReason, StrategyCase, exposed_behind_backward
 
 
 def gradient_exchange(
@@ -18,7 +18,8 @@ def gradient_exchange(
     messages: float = 1,
     flows: float = 1,
 ) -> CostPart:
-    """A ring of ``num`` devices spread over all, one of ``flows`` side by side."""
+    """Ring all-reduce of ``num`` devices spread over the whole job, one of ``flows`` side by
+    side."""
     alpha, beta = gradient_link(case, flows=flows)
     time_s = all_reduce_s(num, size_bytes, alpha, beta, messages=messages)
     return CostPart(
@@ -28,31 +29,30 @@ def gradient_exchange(
         group=num,
         level=case.level,
         time_s=time_s,
-        exposed_s=hidden_behind_backward(case, time_s, compute_s),
+        exposed_s=exposed_behind_backward(case, time_s, compute_s),
     )
 
 
 def gradient_link(case: StrategyCase, *, flows: float = 1) -> tuple[F8, F8]:
-    """Seconds of a message and of a byte, between devices spread over all."""
-    machine, level = case.machine, case.level
-    beta = machine.seconds_per_byte(level) * case.constants.gradient_contention
+    """Seconds per message and per byte between devices spread over the whole job."""
+    cluster, level = case.cluster, case.level
+    beta = cluster.seconds_per_byte(level) * case.constants.gradient_contention
     if not case.options.is_bare and flows > 1:
-        beta = beta * machine.sharing(level, np.full_like(case.devices, flows))
-    return machine.latency_s(level), beta
+        beta = beta * cluster.sharing(level, np.full_like(case.devices, flows))
+    return cluster.latency_s(level), beta
 
 
 def layer_exchange(
-    case: StrategyCase, *, num: F8, samples: F8, contention: float, pieces: bool
+    case: StrategyCase, *, num: F8, samples: F8, contention: float, has_pieces: bool
 ) -> list[CostPart]:
-    """Outputs gathered and gradients summed (or the reverse), layer by layer among ``num``
-    neighbours. With ``pieces``, whatever is gathered is also launched piece by piece."""
+    """All-gather of outputs and all-reduce of their gradients (or the reverse), layer by layer
+    among ``num`` neighbours. With ``has_pieces``, each gathered piece has a launch overhead."""
     work = case.work
-    level = case.machine.level_of(num)
+    level = case.cluster.level_of(num)
     alpha, beta = layer_link(case, level, contention)
     size_bytes = samples * work.exchanged_items * work.precision.item_bytes
-    num_layers = work.num_weighted - 1
-    once_s = (num - 1) * (num_layers * alpha + size_bytes * beta / num)
-    launch_s = pieces_s(case, num) if pieces else 0.0
+    once_s = all_gather_s(num, size_bytes, alpha, beta, messages=work.num_weighted - 1)
+    launch_s = pieces_s(case, num) if has_pieces else 0.0
     return [
         CostPart(
             reason=LimitReason.LAYERWISE,
@@ -68,12 +68,12 @@ def layer_exchange(
 
 
 def layer_link(case: StrategyCase, level: I8, contention: float) -> tuple[F8, F8]:
-    """Seconds of a message and of a byte, between neighbours that split layers."""
-    beta = case.machine.seconds_per_byte(level)
-    at_work = np.where(level == 0, case.constants.node_contention, contention)
-    return case.machine.latency_s(level), beta * at_work
+    """Seconds per message and per byte between neighbours that split layers."""
+    beta = case.cluster.seconds_per_byte(level)
+    factor = np.where(level == 0, case.constants.node_contention, contention)
+    return case.cluster.latency_s(level), beta * factor
 
 
 def pieces_s(case: StrategyCase, num: F8) -> F8:
-    """Host's time to launch what puts gathered pieces together."""
+    """Launch overhead of the kernels that assemble gathered pieces."""
     return np.where(num > 1, case.constants.piece_s * num * case.work.num_weighted, 0.0)

@@ -1,4 +1,4 @@
-"""Pipeline parallelism: layers in stages, a batch in micro-batches that follow each other."""
+"""Pipeline parallelism: stages of layers, and a batch in micro-batches."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from augury.oracle.cluster.cluster import F8
+from augury.core.columns import F8
+from augury.core.graph.graph import Graph
+from augury.costs.closed_forms import point_to_point_s
 from augury.oracle.layer_costs import WEIGHT_BYTES
-from augury.oracle.strategies.stages import stages_of
+from augury.oracle.strategies.pipeline_graph import pipeline_graph
+from augury.oracle.strategies.pipeline_stages import micro_batches, stages_of
 from augury.oracle.strategy import (
     CostPart,
     Estimate,
@@ -22,6 +25,11 @@ from augury.oracle.strategy import (
 @dataclass(frozen=True)
 class Pipeline:
     name: str = "pipeline"
+    has_bubbles: bool = True
+
+    def graph(self, case: StrategyCase, meta: dict[str, str], *, whole: bool) -> Graph:  # noqa: ARG002
+        """Returns the graph of all devices: they differ."""
+        return pipeline_graph(case, meta)
 
     def evaluate(self, case: StrategyCase) -> Estimate:
         devices, batch, work = case.devices, case.batch, case.work
@@ -36,18 +44,18 @@ class Pipeline:
         chunks = np.where(devices > 1, case.options.chunks if is_interleaved else 1, 1)
         ratio = sample_compute_s(case) / work.sample_s
         slowest_s = ratio * of_stages("slowest_s")
-        # With fewer micro-batches than devices a chunk's turn comes only after all devices had one.
+        # With fewer micro-batches than devices, a chunk waits until all devices had one.
         idle = devices - 1 + (chunks - 1) * np.maximum(0.0, devices - micro)
         fill = idle / (micro * chunks)
         update_s = of_stages("update_s")
         compute_s = batch * (1 + fill) * slowest_s + update_s
         even_s = batch * ratio * work.sample_s / devices
-        machine = case.machine
+        cluster = case.cluster
         level = case.level
         size_bytes = batch / micro * of_stages("boundary_items") * work.precision.item_bytes
         hops = np.maximum(0.0, devices + micro - 2) * chunks
-        alpha, beta = machine.latency_s(level), machine.seconds_per_byte(level)
-        time_s = np.where(devices > 1, 2 * hops * (alpha + size_bytes * beta), 0.0)
+        alpha, beta = cluster.latency_s(level), cluster.seconds_per_byte(level)
+        time_s = np.where(devices > 1, 2 * hops * point_to_point_s(size_bytes, alpha, beta), 0.0)
         return Estimate(
             strategy=self.name,
             axes={"pipeline": devices, "micro_batches": micro},
@@ -66,37 +74,19 @@ class Pipeline:
             waiting_s=waiting_s(case),
             memory_bytes=_memory(case, of_stages, micro),
             max_devices=np.full_like(devices, len(work.model.layers)),
-            limit="one layer a stage",
+            limit="one layer per stage",
             losses={
                 LimitReason.IMBALANCE: compute_s - even_s - update_s,
                 LimitReason.UPDATE: update_s,
             },
             refusals=[
-                (np.mod(batch, micro) != 0, "the batch does not divide into its micro-batches"),
+                (np.mod(batch, micro) != 0, "the batch does not divide into the micro-batches"),
             ],
         )
 
 
-def micro_batches(case: StrategyCase) -> F8:
-    """Unless told: the most that divide the batch, up to four per stage."""
-    stated = case.options.micro_batches
-    if stated is not None:
-        return np.full_like(case.devices, stated)
-    wanted = np.minimum(case.batch, 4 * case.devices)
-    known = case.work.remembered
-    found = []
-    for batch, most in zip(case.batch.tolist(), wanted.tolist(), strict=True):
-        key = ("micro-batches", batch, most)
-        number = known.get(key)
-        if number is None:
-            candidates = range(int(most), 0, -1)
-            number = known[key] = float(next((n for n in candidates if batch % n == 0), 1))
-        found.append(number)
-    return np.array(found, float)
-
-
 def _memory(case: StrategyCase, of_stages: object, micro: F8) -> dict[str, F8]:
-    """1F1B keeps as many micro-batches of the first stage as there are stages; GPipe keeps all."""
+    """1F1B holds as many micro-batches of the first stage as there are stages; GPipe holds all."""
     assert callable(of_stages)
     work, options = case.work, case.options
     item_bytes = work.precision.item_bytes

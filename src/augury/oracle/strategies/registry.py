@@ -1,13 +1,13 @@
-"""All strategies, listed once."""
+"""Registry of the strategies, in the order in which they are reported."""
 
 from __future__ import annotations
 
 from augury.core.errors import UsageError
-from augury.oracle.strategies.alone import Alone
 from augury.oracle.strategies.data import Data
-from augury.oracle.strategies.grouped import Grouped
+from augury.oracle.strategies.hybrid_split import HybridSplit
 from augury.oracle.strategies.layer_split import CHANNEL, FILTER
 from augury.oracle.strategies.pipeline import Pipeline
+from augury.oracle.strategies.pure_split import PureSplit
 from augury.oracle.strategies.tile_split import TILES
 from augury.oracle.strategies.zero import Zero
 from augury.oracle.strategy import Strategy
@@ -17,12 +17,12 @@ STRATEGIES: tuple[Strategy, ...] = (
     Zero(1),
     Zero(2),
     Zero(3),
-    Alone(TILES, "spatial"),
+    PureSplit(TILES, "spatial"),
     Pipeline(),
-    Alone(FILTER, "filter"),
-    Alone(CHANNEL, "channel"),
-    Grouped(FILTER, "data_filter"),
-    Grouped(TILES, "data_spatial"),
+    PureSplit(FILTER, "filter"),
+    PureSplit(CHANNEL, "channel"),
+    HybridSplit(FILTER, "data_filter"),
+    HybridSplit(TILES, "data_spatial"),
 )
 
 ALIASES = {
@@ -42,4 +42,4 @@ def find_strategy(name: str) -> Strategy:
         if strategy.name == wanted:
             return strategy
     known = ", ".join(strategy.name for strategy in STRATEGIES)
-    raise UsageError(f"there is no strategy {name[:80]!r}", remedy=f"choose among {known}")
+    raise UsageError(f"there is no strategy {name[:80]!r}", remedy=f"choose one of {known}")

@@ -1,5 +1,4 @@
-"""ZeRO (FSDP): data parallelism whose optimizer state (1), gradients (2) and parameters (3) are
-shared out."""
+"""ZeRO (FSDP): data parallelism that shards optimizer state (1), gradients (2), parameters (3)."""
 
 from __future__ import annotations
 
@@ -7,29 +6,37 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from augury.oracle.cluster.closed_forms import all_gather_s, reduce_scatter_s
-from augury.oracle.cluster.cluster import F8
+from augury.core.columns import F8
+from augury.core.enums import OpKind
+from augury.costs.closed_forms import all_gather_s, reduce_scatter_s
+from augury.oracle.graphs.layered import LayeredStep
+from augury.oracle.graphs.messages import link_name, weight_messages
+from augury.oracle.graphs.strategy_graph import LayeredStrategy
 from augury.oracle.layer_costs import WEIGHT_BYTES
-from augury.oracle.strategies.data import Data
+from augury.oracle.strategies.data import Data, data_parallel_factor, data_parallel_shares
 from augury.oracle.strategies.exchange import gradient_link
 from augury.oracle.strategy import (
     CostPart,
     Estimate,
     LimitReason,
     StrategyCase,
+    exposed_behind,
+    exposed_behind_backward,
     gradient_bytes,
-    hidden_behind,
-    hidden_behind_backward,
 )
 
 
 @dataclass(frozen=True)
-class Zero:
+class Zero(LayeredStrategy):
     stage: int
 
     @property
     def name(self) -> str:
         return f"zero{self.stage}"
+
+    @property
+    def shards_parameters(self) -> bool:
+        return self.stage == 3
 
     def evaluate(self, case: StrategyCase) -> Estimate:
         whole = Data().evaluate(case)
@@ -46,20 +53,56 @@ class Zero:
             losses={},
         )
 
+    def layered_step(self, case: StrategyCase) -> LayeredStep:
+        alpha, beta = gradient_link(case)
+        messages = case.work.num_weighted if self.shards_parameters else 1
+        link = link_name(case, case.level)
+        scattered = weight_messages(
+            case,
+            reduce_scatter_s,
+            name="gradients",
+            kind=OpKind.REDUCE_SCATTER,
+            num=case.devices,
+            link=link,
+            alpha=alpha,
+            beta=beta,
+            messages=messages,
+        )
+        gathered = weight_messages(
+            case,
+            all_gather_s,
+            name="parameters",
+            kind=OpKind.ALL_GATHER,
+            num=case.devices,
+            link=link,
+            alpha=alpha,
+            beta=beta,
+            messages=messages,
+        )
+        return LayeredStep(
+            case=case,
+            compute_factor=data_parallel_factor(case),
+            shares=data_parallel_shares(case, zero_stage=self.stage),
+            update_share=1 / float(case.devices[0]),
+            gradients={layer: [message] for layer, message in scattered.items()},
+            parameters=gathered if self.shards_parameters else {},
+            after_update={} if self.shards_parameters else gathered,
+        )
+
     def _parts(self, case: StrategyCase, compute_s: F8) -> list[CostPart]:
-        """Gradients are scattered, parameters gathered: once behind the update, or, where nobody
-        keeps them, layer by layer in forward and again in backward."""
+        """Reduce-scatter of gradients and all-gather of parameters: once after the update, or,
+        with sharded parameters, layer by layer in forward and again in backward."""
         devices, level = case.devices, case.level
         alpha, beta = gradient_link(case)
         size_bytes = gradient_bytes(case)
-        messages = case.work.num_weighted if self.stage == 3 else 1
-        times = 2 if self.stage == 3 else 1
+        messages = case.work.num_weighted if self.shards_parameters else 1
+        num_gathers = 2 if self.shards_parameters else 1
         scatter_s = reduce_scatter_s(devices, size_bytes, alpha, beta, messages=messages)
-        gather_s = times * all_gather_s(devices, size_bytes, alpha, beta, messages=messages)
-        scatter_exposed_s = hidden_behind_backward(case, scatter_s, compute_s)
+        gather_s = num_gathers * all_gather_s(devices, size_bytes, alpha, beta, messages=messages)
+        scatter_exposed_s = exposed_behind_backward(case, scatter_s, compute_s)
         gather_exposed_s = gather_s
-        if self.stage == 3 and case.options.overlap:
-            scatter_exposed_s, gather_exposed_s = _hidden(case, scatter_s, gather_s, compute_s)
+        if self.shards_parameters and case.options.overlap:
+            scatter_exposed_s, gather_exposed_s = _exposed(case, scatter_s, gather_s, compute_s)
         return [
             CostPart(
                 reason=reason,
@@ -72,30 +115,30 @@ class Zero:
             )
             for reason, collective, number, time_s, exposed_s in (
                 (LimitReason.GRADIENT, "reduce-scatter", 1, scatter_s, scatter_exposed_s),
-                (LimitReason.GATHER, "all-gather", times, gather_s, gather_exposed_s),
+                (LimitReason.GATHER, "all-gather", num_gathers, gather_s, gather_exposed_s),
             )
         ]
 
     def _memory(self, case: StrategyCase, whole: Estimate) -> dict[str, F8]:
-        shared = ("optimizer", "gradients", "parameters")[: self.stage]
+        sharded = ("optimizer", "gradients", "parameters")[: self.stage]
         memory = {
-            kind: held / case.devices if kind in shared else held
+            kind: held / case.devices if kind in sharded else held
             for kind, held in whole.memory_bytes.items()
         }
-        if self.stage == 3:
-            # Two layers are whole at a time: the one at work, and the next.
+        if self.shards_parameters:
+            # Two layers are gathered at a time: the one that runs, and the next.
             largest = 2 * WEIGHT_BYTES * float(np.sort(case.work.parameters)[-2:].mean())
             gathered = np.where(case.devices > 1, largest, 0.0)
             memory["transient"] = memory.get("transient", 0.0) + gathered
         return memory
 
 
-def _hidden(case: StrategyCase, scatter_s: F8, gather_s: F8, compute_s: F8) -> tuple[F8, F8]:
-    """Layer by layer: half of what is gathered behind forward, the rest beside gradients behind
-    backward."""
+def _exposed(case: StrategyCase, scatter_s: F8, gather_s: F8, compute_s: F8) -> tuple[F8, F8]:
+    """Exposed time of the reduce-scatter and the all-gather, layer by layer: half of the gathering
+    overlaps with forward, the other half and the gradients share backward."""
     work, half_s = case.work, gather_s / 2
-    first_s = hidden_behind(case, half_s, compute_s * (work.total_forward_s / work.sample_s))
+    first_s = exposed_behind(case, half_s, compute_s * (work.total_forward_s / work.sample_s))
     both_s = half_s + scatter_s
-    rest_s = hidden_behind_backward(case, both_s, compute_s)
+    rest_s = exposed_behind_backward(case, both_s, compute_s)
     share = np.divide(scatter_s, both_s, out=np.zeros_like(both_s), where=both_s > 0)
     return rest_s * share, first_s + rest_s * (1 - share)

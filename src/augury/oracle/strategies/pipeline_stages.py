@@ -1,4 +1,4 @@
-"""Layers cut into stages whose slowest is as fast as can be."""
+"""Cut of layers into pipeline stages with the least slowest stage, and number of micro-batches."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from augury.oracle.cluster.cluster import F8
+from augury.core.columns import F8
 from augury.oracle.layer_costs import LayerWork
+from augury.oracle.strategy import StrategyCase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stages:
-    """The most of any stage; times and items are per sample, updates per step."""
+    """Maxima over stages; times and items are per sample, updates per step."""
 
     slowest_s: float
     update_s: float
@@ -20,9 +21,28 @@ class Stages:
     parameters: float
     saved_items: float
     restart_items: float
-    """When recomputing: what a stage starts from, and once what it saves."""
+    """Items held when recomputing: the input of a stage and one share of what it saves."""
     touched_items: float
     largest_items: float
+
+
+def micro_batches(case: StrategyCase) -> F8:
+    """Number of micro-batches: the stated one, or the most that divide the batch, up to four per
+    stage."""
+    stated = case.options.micro_batches
+    if stated is not None:
+        return np.full_like(case.devices, stated)
+    wanted = np.minimum(case.batch, 4 * case.devices)
+    known = case.work.remembered
+    found = []
+    for batch, most in zip(case.batch.tolist(), wanted.tolist(), strict=True):
+        key = ("micro-batches", batch, most)
+        number = known.get(key)
+        if number is None:
+            candidates = range(int(most), 0, -1)
+            number = known[key] = float(next((n for n in candidates if batch % n == 0), 1))
+        found.append(number)
+    return np.array(found, float)
 
 
 def stages_of(work: LayerWork, num: int) -> Stages:
@@ -37,7 +57,7 @@ def stages_of(work: LayerWork, num: int) -> Stages:
     touched = work.input_items + work.output_items
     saved, starts = np.add.reduceat(work.saved_items, first), work.input_items[first]
     found = Stages(
-        # The table has the slowest forward and the slowest backward, of whatever stages.
+        # The published table adds the slowest forward and the slowest backward of any stages.
         slowest_s=most(work.forward_s) + most(work.backward_s),
         update_s=most(work.update_s),
         boundary_items=float(work.output_items[first[1:] - 1].max()) if len(first) > 1 else 0.0,
@@ -52,7 +72,8 @@ def stages_of(work: LayerWork, num: int) -> Stages:
 
 
 def first_layers(work: LayerWork, num: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Where stages begin: by bisection over what the slowest may take, filled greedily."""
+    """Returns the first layer of each stage: bisection over the time of the slowest stage, with
+    stages filled greedily."""
     seconds = work.forward_s + work.backward_s
     num = min(num, len(seconds))
     upto = np.concatenate(([0.0], np.cumsum(seconds)))
@@ -65,7 +86,7 @@ def first_layers(work: LayerWork, num: int) -> np.ndarray[tuple[int], np.dtype[n
             best, high = found, middle
         else:
             low = middle
-    # Fewer stages than devices: halve the longest ones, which slows nothing down.
+    # Fewer stages than devices: halve the longest ones, which slows none down.
     while len(best) < num:
         widths = np.diff([*best, len(seconds)])
         longest = int(np.argmax(widths))

@@ -1,22 +1,18 @@
-"""A sweep as the typed result that reports show."""
+"""Result of a sweep as the typed struct that reports show."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from augury.core.errors import InfeasibleError
-from augury.oracle.feasibility import REASONS
+from augury.core.results.oracle import OracleResult, OracleRow, PartResult, Recommendation
+from augury.oracle.feasibility import REASONS, Judged
 from augury.oracle.recommend import Choice, interval_s, recommend, recommend_each
 from augury.oracle.strategy import LimitReason
 from augury.oracle.uncertainty import warnings_of
-from augury.report.oracle_result import OracleResult, OracleRow, PartResult, Recommendation
-
-if TYPE_CHECKING:
-    from augury.oracle.feasibility import Judged
 
 
-def result_of(
+def sweep_result(
     judged: Sequence[Judged], *, samples: int | None, notes: Sequence[str] = ()
 ) -> OracleResult:
     case = judged[0].case
@@ -26,8 +22,8 @@ def result_of(
         num_parameters=case.work.model.num_parameters,
         num_layers=len(case.work.model.layers),
         sample_s=case.work.sample_s,
-        cluster=case.machine.name,
-        device=case.machine.device.name,
+        cluster=case.cluster.name,
+        device=case.cluster.described_device.name,
         precision=case.work.precision,
         constants=case.constants.fitted_on or "none, the bare equations",
         samples=samples,
@@ -40,17 +36,17 @@ def result_of(
     )
 
 
-def refuse_if_nothing_fits(result: OracleResult) -> None:
-    """Names what binds the strategy that comes closest: of those that only lack memory the one that
-    lacks least."""
+def require_feasible(result: OracleResult) -> None:
+    """Raises if no configuration is feasible, with the binding constraint of the closest one:
+    preferably one that only lacks memory, and the least of it."""
     if result.recommended is not None:
         return
     closest = min(
         result.rows, key=lambda row: (row.bottleneck != LimitReason.MEMORY, row.memory_bytes)
     )
     refusal = InfeasibleError(
-        f"no strategy can be used: {closest.strategy} on {closest.devices} devices: {closest.why}",
-        remedy="give another number of devices, more memory, a batch that divides, --recompute, or"
+        f"no strategy is feasible: {closest.strategy} on {closest.devices} devices: {closest.why}",
+        remedy="try another number of devices, more memory, a batch that divides, --recompute, or"
         " a lower --precision",
     )
     refusal.result = result
@@ -62,8 +58,8 @@ def _row(judged: Judged, index: int, samples: int | None) -> OracleRow:
     devices, batch = int(case.devices[index]), int(case.batch[index])
     step_s = float(judged.step_s[index])
     epoch_s = step_s * samples / batch if samples is not None else None
-    price = case.machine.price_per_device_hour
-    # With the same constants as the step, and without recomputation, which is no useful work.
+    price = case.cluster.price_per_device_hour
+    # Same constants as the step, without recomputation, which is no useful work.
     even_s = case.constants.compute_ratio * case.work.sample_s * batch / devices
     return OracleRow(
         strategy=estimate.strategy,
@@ -92,7 +88,7 @@ def _row(judged: Judged, index: int, samples: int | None) -> OracleRow:
                 collective=part.collective,
                 size_bytes=int(part.size_bytes[index]),
                 group=int(part.group[index]),
-                level=case.machine.levels[int(part.level[index])].name,
+                level=case.cluster.levels[int(part.level[index])].name,
                 time_s=float(part.time_s[index]),
                 exposed_s=float(part.exposed_s[index]),
             )

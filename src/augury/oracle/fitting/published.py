@@ -1,11 +1,14 @@
-"""Constants as they come out of the published figure: the default, where nothing better is known.
+"""Constants fitted to the published figure (the default), and lookup of constants by name.
 
-augury validate oracle --measured paradl_fig2.csv --fit paradl_fig2.csv --fit-model ResNet50
+Reproduced by ``augury validate oracle --measured paradl_fig2.csv --fit paradl_fig2.csv
+--fit-model ResNet50``.
 """
 
 from __future__ import annotations
 
-from augury.oracle.fitting.corrections import Constants
+from pathlib import Path
+
+from augury.oracle.fitting.corrections import BARE, Constants, load_constants
 
 PUBLISHED = Constants(
     compute_ratio=0.968,
@@ -50,3 +53,10 @@ PUBLISHED = Constants(
     cluster="abci",
     fitted_on="30 measurements of ResNet50 on abci",
 )
+
+
+def find_constants(name: str) -> Constants:
+    """Returns the constants ``published`` or ``bare``, or loads a JSON file."""
+    if name == "bare":
+        return BARE
+    return PUBLISHED if name == "published" else load_constants(Path(name))

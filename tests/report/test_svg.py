@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from augury.report.oracle_plot import MOST_TICKS, log_ticks, plain_ticks
+from augury.report.svg import MAX_TICKS, linear_ticks, log_ticks
 
 
 @pytest.mark.parametrize(
@@ -13,7 +13,7 @@ from augury.report.oracle_plot import MOST_TICKS, log_ticks, plain_ticks
 )
 def test_ticks_are_few_and_around_all_values(values: list[float]):
     ticks = log_ticks(values)
-    assert 2 <= len(ticks) <= MOST_TICKS
+    assert 2 <= len(ticks) <= MAX_TICKS
     assert ticks == sorted(ticks)
     for value in values:
         assert ticks[0] <= max(value, 1e-12) <= ticks[-1]
@@ -24,12 +24,12 @@ def test_ticks_are_few_and_around_all_values(values: list[float]):
 
 @pytest.mark.parametrize("values", [[], [97.0], [100.0], [0.3, 12.1], [133.0], [1e-7], [0.0]])
 def test_shares_begin_at_nothing(values: list[float]):
-    ticks = plain_ticks(values)
+    ticks = linear_ticks(values)
     assert ticks[0] == 0
-    assert 2 <= len(ticks) <= MOST_TICKS
+    assert 2 <= len(ticks) <= MAX_TICKS
     assert max(values, default=0) <= ticks[-1] * (1 + 1e-6)
 
 
 def test_familiar_ticks():
     assert log_ticks([0.103, 5.17]) == pytest.approx([0.1, 0.2, 0.5, 1, 2, 5, 10])
-    assert plain_ticks([97.0]) == [0, 20, 40, 60, 80, 100]
+    assert linear_ticks([97.0]) == [0, 20, 40, 60, 80, 100]

@@ -1,4 +1,4 @@
-"""What one device does in a second, and holds."""
+"""Device: rates of compute and memory of one accelerator or CPU, and its capacity."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Precision(StrEnum):
 
     @property
     def item_bytes(self) -> int:
-        """Of an activation; weights, gradients and state stay at 4, as autocast has it."""
+        """Bytes of one activation item; weights, gradients and state take 4, as with autocast."""
         return 2 if self in (Precision.FP16, Precision.BF16) else 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """Peaks as the maker states them; efficiencies say how much of a peak large layers reach."""
+    """Peak rates as the vendor states them, and the share of each peak that large layers reach."""
 
     name: str
     flops_per_s: dict[Precision, float]
@@ -35,7 +35,7 @@ class Device:
         rates = (*self.flops_per_s.values(), self.memory_bandwidth_bytes_per_s, self.memory_bytes)
         if not self.flops_per_s or not all(1 <= rate <= 1e24 for rate in rates):
             raise InputError(
-                f"device {self.name!r} has no figures, or figures beyond all measure",
+                f"device {self.name!r} has no figures, or figures out of range",
                 remedy="give FLOP/s by precision, memory bandwidth and memory in bytes",
             )
         if not all(0 < e <= 1 for e in (self.compute_efficiency, self.memory_efficiency)):
@@ -44,16 +44,17 @@ class Device:
                 remedy="give the share of the peak that large layers reach",
             )
 
-    def flops(self, precision: Precision) -> float:
-        """Reached, not peak."""
+    def reached_flops_per_s(self, precision: Precision) -> float:
+        """Rate that large layers reach, below the peak."""
         peak = self.flops_per_s.get(precision)
         if peak is None:
             known = ", ".join(self.flops_per_s)
             raise InputError(
-                f"{self.name} has no figure for {precision}", remedy=f"it knows {known}"
+                f"{self.name} has no figure for {precision}", remedy=f"use one of {known}"
             )
         return peak * self.compute_efficiency
 
     @property
-    def reached_bandwidth(self) -> float:
+    def reached_bandwidth_bytes_per_s(self) -> float:
+        """Memory bandwidth that large layers reach, below the peak."""
         return self.memory_bandwidth_bytes_per_s * self.memory_efficiency

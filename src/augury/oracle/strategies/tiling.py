@@ -1,4 +1,4 @@
-"""How an image is best cut into tiles, and what crosses the cuts."""
+"""Cuts of an image into tiles with the least halo, and the size of the halos."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ MAX_EXTENTS = 3
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tiling:
     cuts: tuple[int, ...]
-    """Along every extent, as in shapes: depth, height, width."""
+    """Number of cuts along each extent, in the order of shapes: depth, height, width."""
     halo_items: float
-    """Of a sample: borders of inputs and of outputs' gradients, towards one neighbour along each
-    extent that is cut."""
+    """Items per sample: halos of inputs and of gradients of outputs, towards one neighbour along
+    each extent that is cut."""
     num_exchanges: int
     fits: bool
 
 
 def tiling_of(work: LayerWork, num: int) -> Tiling:
-    """With the least to exchange, and no more neighbours than needed."""
+    """Returns the tiling with the least halo and, among equals, the smallest largest cut."""
     known = work.remembered.get(("tiling", num))
     if isinstance(known, Tiling):
         return known
@@ -54,7 +54,7 @@ def _tiling(work: LayerWork, cuts: tuple[int, ...], fits: bool) -> Tiling:
 
 
 def halos_of(work: LayerWork, cuts: tuple[int, ...]) -> Iterator[tuple[int, float, float]]:
-    """Layers that exchange borders, by their places: items of inputs, and of outputs' gradients."""
+    """Yields layers that exchange halos: index, items of inputs, items of gradients of outputs."""
     for place, layer in _windowed(work):
         of_inputs = _halo(layer.input_shape, layer.kernel, cuts)
         of_outputs = _halo(layer.output_shape, layer.kernel, cuts)
@@ -82,7 +82,7 @@ def _windowed(work: LayerWork) -> Iterator[tuple[int, ModelLayer]]:
 
 
 def _smallest(work: LayerWork) -> tuple[int, ...]:
-    """The least extents of a convolution's output; an image that nobody convolves is one tile."""
+    """Smallest extents of a convolution's output; without convolutions the image is one tile."""
     known = work.remembered.get("smallest image")
     if isinstance(known, tuple):
         return known

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from augury.core.cluster import MAX_FILE_BYTES, Cluster, Link
+from augury.core.cluster.cluster import Cluster, Link
+from augury.core.cluster.cluster_file import MAX_FILE_BYTES, load_cluster, save_cluster
 from augury.core.errors import AuguryError, InputError, UsageError
 
 links = st.builds(
@@ -14,7 +15,7 @@ links = st.builds(
     overhead_ns=st.integers(0, 10**9),
 )
 clusters = st.builds(
-    Cluster,
+    Cluster.of_hosts,
     num_hosts=st.integers(1, 1000),
     ranks_per_host=st.integers(1, 16),
     intra=links,
@@ -36,20 +37,33 @@ bandwidth_bytes_per_s = 100
 @settings(deadline=None)
 def test_toml_round_trip(tmp_path_factory, cluster):
     path = tmp_path_factory.mktemp("cluster") / "cluster.toml"
-    path.write_text(cluster.to_toml())
-    assert Cluster.load(path) == cluster
+    save_cluster(cluster, path)
+    assert load_cluster(path) == cluster
+
+
+def test_the_short_layout(tmp_path):
+    path = tmp_path / "cluster.toml"
+    path.write_text(GOOD)
+    assert load_cluster(path) == Cluster.of_hosts(
+        num_hosts=2,
+        ranks_per_host=4,
+        intra=Link(latency_ns=10, bandwidth_bytes_per_s=1000),
+        inter=Link(latency_ns=20, bandwidth_bytes_per_s=100),
+    )
 
 
 def test_links_by_place():
-    cluster = Cluster(
+    cluster = Cluster.of_hosts(
         num_hosts=2,
         ranks_per_host=2,
         intra=Link(latency_ns=1, bandwidth_bytes_per_s=10),
         inter=Link(latency_ns=2, bandwidth_bytes_per_s=10),
     )
     assert [cluster.host_of(rank) for rank in range(4)] == [0, 0, 1, 1]
-    assert cluster.link(0, 1) is cluster.intra
-    assert cluster.link(1, 2) is cluster.inter
+    inside, between = cluster.levels
+    assert cluster.link_of_hosts(1, 1) is inside
+    assert cluster.link_of_hosts(0, 1) is between
+    assert cluster.link_of_hosts(0, 7) is between  # a server outside of the cluster
     with pytest.raises(UsageError):
         cluster.host_of(4)
 
@@ -87,7 +101,7 @@ def test_bad_files_say_why(tmp_path, text):
     path = tmp_path / "cluster.toml"
     path.write_text(text)
     with pytest.raises(InputError) as caught:
-        Cluster.load(path)
+        load_cluster(path)
     assert caught.value.exit_code == 3
     assert str(path) in caught.value.cause
     assert caught.value.remedy
@@ -99,5 +113,5 @@ def test_unreadable_files(tmp_path):
     large.write_bytes(b"#" * (MAX_FILE_BYTES + 1))
     for path in (binary, large, tmp_path, tmp_path / "missing"):
         with pytest.raises(AuguryError) as caught:
-            Cluster.load(path)
+            load_cluster(path)
         assert caught.value.exit_code == 3

@@ -1,5 +1,7 @@
-"""What the oracle says, as typed data: the JSON of ``oracle`` and ``validate``, and what the
-renderers show. Times are float seconds, as in the oracle's closed forms."""
+"""Results of ``oracle`` and ``validate``: predictions, recommendations and their validation.
+
+Times are float seconds, as in the oracle's closed forms.
+"""
 
 from __future__ import annotations
 
@@ -32,20 +34,20 @@ class OracleRow(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int
     feasible: bool
     limit: str
-    """How many devices this strategy can use, and what that comes from."""
+    """Number of devices that this strategy can use, and the reason."""
     bottleneck: str
     interval_s: tuple[float, float]
-    """Nine times in ten."""
+    """90 % interval of ``step_s``."""
     why: str | None
-    """Why it is not feasible."""
+    """Reason why it is infeasible; None if it is feasible."""
     epoch_s: float | None
     cost_per_epoch: float | None
     efficiency_pct: float
-    """Of as many devices that only compute, and share that out evenly."""
+    """Share of the speed of as many devices with evenly divided compute and no communication."""
     memory_by_kind: dict[str, int]
     parts: list[PartResult]
     fidelity: str
-    """Where the step comes from: ``closed`` (form) or ``replay``."""
+    """Origin of ``step_s``: ``closed`` (form) or ``replay``."""
 
 
 class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,15 +56,16 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     step_s: float
     samples_per_s: float
     alike: list[str]
-    """Others within one per cent of it."""
+    """Other strategies within 1 % of it."""
     runner_up: str | None
-    """The fastest that is not."""
+    """Fastest strategy that is not within 1 %."""
     margin_pct: float | None
     confidence_pct: float | None
 
 
 class OracleResult(msgspec.Struct, frozen=True, kw_only=True):
-    """``fastest`` has one entry for every number of devices that some strategy can use."""
+    """Predictions of one sweep; ``fastest`` has one entry per number of devices with a feasible
+    strategy."""
 
     schema_version: int = SCHEMA_VERSION
     model: str
@@ -79,7 +82,7 @@ class OracleResult(msgspec.Struct, frozen=True, kw_only=True):
     fastest: list[Recommendation]
     recommended: Recommendation | None
     warnings: list[str]
-    """Where the sweep goes beyond what the constants were fitted on."""
+    """Ways in which the sweep goes beyond the measurements that the constants were fitted on."""
     notes: list[str]
 
 
@@ -98,7 +101,8 @@ class ValidatedRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RankingResult(msgspec.Struct, frozen=True, kw_only=True):
-    """By time per sample, fastest first; pairs are those that measurements tell apart."""
+    """Order of strategies by time per sample, fastest first. Pairs count if their measurements
+    differ by more than their error."""
 
     model: str
     devices: int
@@ -111,7 +115,7 @@ class RankingResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProjectionResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The bare equations beside what the table's own authors projected."""
+    """Error of the bare equations against the projection that the table itself contains."""
 
     model: str
     strategy: str
@@ -121,7 +125,7 @@ class ProjectionResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeldOutResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows that were left out of a fit, compared with what it predicts of them."""
+    """Rows that were held out of a fit, compared with its predictions."""
 
     way: str
     left_out: str
@@ -129,23 +133,23 @@ class HeldOutResult(msgspec.Struct, frozen=True, kw_only=True):
     accuracy_pct: float
     worst_error_pct: float
     num_covered: int
-    """Rows within the stated intervals, whose widths are calibrated on these very rows."""
+    """Number of rows within the stated intervals, which are calibrated on these same rows."""
 
 
 class ValidationResult(msgspec.Struct, frozen=True, kw_only=True):
     schema_version: int = SCHEMA_VERSION
     cluster: str
     fitted_on: str
-    """Empty: the bare equations."""
+    """Measurements that the constants were fitted on; empty for the bare equations."""
     is_held_out: bool
-    """Nothing that is compared was fitted on."""
+    """Whether none of the compared rows was fitted on."""
     constants: dict[str, float]
     num_rows: int
     mean_accuracy_pct: float
     accuracy_by_strategy_pct: dict[str, float]
     accuracy_by_model_pct: dict[str, float]
     rank_correlation: float | None
-    """The mean over scales at which several strategies were measured."""
+    """Mean over the scales at which several strategies were measured."""
     num_pairs: int
     num_right: int
     mean_regret_pct: float | None
@@ -153,5 +157,5 @@ class ValidationResult(msgspec.Struct, frozen=True, kw_only=True):
     rankings: list[RankingResult]
     projections: list[ProjectionResult]
     held_out: list[HeldOutResult]
-    """Of what was fitted on; empty where nothing was."""
+    """Results for held-out rows of the fit; empty without a fit."""
     rows: list[ValidatedRow]

@@ -1,40 +1,119 @@
-"""Stages, micro-batches that follow each other, and what stages send: every device of its own."""
+"""Graph of a pipeline: stages, micro-batches and sends of each device."""
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+import numpy as np
+
+from augury.build.pipeline_order import StageTask, stage_tasks
+from augury.core.columns import F8
 from augury.core.enums import Discipline, MemoryKind, OpKind, ResourceKind
 from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import Graph
-from augury.oracle.graphs.input_reading import Reading
-from augury.oracle.graphs.pipeline_cut import StageCut
-from augury.oracle.graphs.pipeline_order import PipelineTask, tasks_of
-from augury.oracle.graphs.program import DEVICE, check_size, whole_ns
+from augury.costs.closed_forms import point_to_point_s
+from augury.oracle.graphs.input_reading import InputReading
+from augury.oracle.graphs.program import DEVICE, check_size, rounded_ns
 from augury.oracle.layer_costs import WEIGHT_BYTES
+from augury.oracle.strategies.pipeline_stages import first_layers, micro_batches
 from augury.oracle.strategy import StrategyCase, waiting_s
+
+StageWork = list[tuple[int, str, OpKind, int]]
+"""Consecutive operations: layer, name, kind and nanoseconds."""
+
+
+class StageCut:
+    """Stages of a pipeline, assigned to devices in turn, with the work and sends of each.
+
+    Each device has as many chunks as the interleaved schedule states and layers allow.
+    """
+
+    def __init__(self, case: StrategyCase) -> None:
+        self.case, self.work = case, case.work
+        self.devices = int(case.devices[0])
+        self.micro_batches = int(micro_batches(case)[0])
+        self.samples = float(case.batch[0]) / self.micro_batches
+        self.chunks = self._chunks()
+        firsts = first_layers(self.work, self.devices * self.chunks).tolist()
+        self.layers = [
+            range(low, high) for low, high in pairwise([*firsts, len(self.work.forward_s)])
+        ]
+        self.forward = [self._stage_work(some, True) for some in self.layers]
+        self.backward = [self._stage_work(some, False) for some in self.layers]
+
+    def _chunks(self) -> int:
+        options = self.case.options
+        if options.schedule != "interleaved" or self.devices == 1:
+            return 1
+        return max(1, min(options.chunks, len(self.work.forward_s) // self.devices))
+
+    def _stage_work(self, layers: range, is_forward: bool) -> StageWork:
+        work, each = self.work, list(layers)
+        named = [(place, "forward", OpKind.FORWARD, work.forward_s) for place in each]
+        if not is_forward:
+            again = self.case.options.recompute
+            named = [
+                *((p, "recompute", OpKind.RECOMPUTE, work.forward_s) for p in each if again),
+                *((p, "backward", OpKind.BACKWARD, work.backward_s) for p in reversed(each)),
+            ]
+        share = self.samples * self.case.constants.compute_ratio
+        ends = np.cumsum([0.0, *(share * float(seconds[layer]) for layer, _, _, seconds in named)])
+        return [
+            (place, name, kind, work_ns)
+            for (place, name, kind, _), work_ns in zip(named, _rounded_durations(ends), strict=True)
+        ]
+
+    def updates(self, layers: range) -> StageWork:
+        ends = np.cumsum([0.0, *self.work.update_s[layers.start : layers.stop]])
+        return [
+            (place, "update", OpKind.UPDATE, work_ns)
+            for place, work_ns in zip(layers, _rounded_durations(ends), strict=True)
+            if work_ns
+        ]
+
+    def boundary_bytes(self, chunk: int, to: int) -> float:
+        """Size of the outputs of the earlier of two stages, or of their gradients."""
+        behind = self.layers[min(chunk, to)][-1]
+        items = float(self.work.output_items[behind])
+        return self.samples * items * self.work.precision.item_bytes
+
+    def send_s(self, device: int, to: int, size_bytes: float) -> float:
+        cluster = self.case.cluster
+        level = np.array([cluster.level_between(device, to)])
+        alpha, beta = cluster.latency_s(level), cluster.seconds_per_byte(level)
+        return float(point_to_point_s(size_bytes, alpha, beta)[0])
+
+
+def _rounded_durations(ends_s: F8) -> list[int]:
+    """Rounds durations so that consecutive operations add up to their total."""
+    ends_ns = [rounded_ns(end_s) for end_s in ends_s.tolist()]
+    return [until - since for since, until in pairwise(ends_ns)]
 
 
 def pipeline_graph(case: StrategyCase, meta: dict[str, str]) -> Graph:
-    return _Pipeline(case, meta).built()
+    return _PipelineBuilder(case, meta).build()
 
 
-class _Pipeline:
-    """Where nothing overlaps, a device sends before it goes on; else its links send by themselves.
-    A link goes from a device to one neighbour, at the lowest level that holds both."""
+class _PipelineBuilder:
+    """Without overlap a device sends before it continues; otherwise its links send concurrently.
+    A link connects a device to one neighbour, at the lowest level that holds both."""
 
     def __init__(self, case: StrategyCase, meta: dict[str, str]) -> None:
         self.case, self.work = case, case.work
         self.cut = StageCut(case)
         self.builder = GraphBuilder(meta=meta)
         self.first: dict[tuple[bool, int, int], int] = {}
-        """Operations with which tasks begin, by direction, chunk of all and micro-batch."""
+        """First operation of each task, by direction, global chunk and micro-batch."""
         self.arrival: dict[tuple[bool, int, int], int] = {}
-        """What those behind wait for."""
+        """Operation that the next stage waits for, by task."""
         self.last: dict[tuple[bool, int, int], int] = {}
 
-    def built(self) -> Graph:
-        of_a_micro_batch = sum(1 + len(works) for works in (*self.cut.forward, *self.cut.backward))
-        check_size(self.cut.micro_batches * of_a_micro_batch)
-        reading = Reading(self.builder, self.case)
+    def build(self) -> Graph:
+        ops_per_micro_batch = sum(
+            1 + len(works) for works in (*self.cut.forward, *self.cut.backward)
+        )
+        check_size(self.cut.micro_batches * ops_per_micro_batch)
+        reading = InputReading(self.builder, self.case)
         for device in range(self.cut.devices):
             self._device(device, reading)
         for task, first in self.first.items():
@@ -45,9 +124,9 @@ class _Pipeline:
         reading.end_step()
         return self.builder.build()
 
-    def _device(self, device: int, reading: Reading) -> None:
+    def _device(self, device: int, reading: InputReading) -> None:
         builder, case = self.builder, self.case
-        rank = builder.rank(host=f"node {device // case.machine.devices_per_node}")
+        rank = builder.rank(host=f"node {device // case.cluster.devices_per_host}")
         compute = builder.resource(DEVICE, rank=rank)
         links = {
             is_forward: builder.resource(
@@ -59,12 +138,12 @@ class _Pipeline:
             for is_forward, name in ((True, "link on"), (False, "link back"))
         }
         last = begin = builder.op("begin", kind=OpKind.MARK, rank=rank, work_ns=0)
-        tasks = tasks_of(
+        tasks = stage_tasks(
             case.options.schedule,
-            device=device,
-            devices=self.cut.devices,
-            micro_batches=self.cut.micro_batches,
-            chunks=self.cut.chunks,
+            stage=device,
+            num_stages=self.cut.devices,
+            num_micro_batches=self.cut.micro_batches,
+            num_chunks=self.cut.chunks,
         )
         for task in tasks:
             last = self._task(task, device, rank, compute, links[task.is_forward], last)
@@ -72,14 +151,14 @@ class _Pipeline:
         for chunk in range(device, len(self.cut.layers), self.cut.devices):
             for work in self.cut.updates(self.cut.layers[chunk]):
                 last = self._op(work, rank, compute, last)
-        slowest_ns = whole_ns(float(waiting_s(case)[0]))
+        slowest_ns = rounded_ns(float(waiting_s(case)[0]))
         last = builder.op("waiting", kind=OpKind.DELAY, rank=rank, work_ns=slowest_ns, after=[last])
-        reading.of_rank(rank, first=begin, last=last)
+        reading.add_rank(rank, first=begin, last=last)
 
     def _task(
-        self, task: PipelineTask, device: int, rank: int, compute: int, link: int, last: int
+        self, task: StageTask, device: int, rank: int, compute: int, link: int, last: int
     ) -> int:
-        """What the device waits for before it goes on."""
+        """Adds a task. Returns the operation that the device waits for before it continues."""
         chunk = task.chunk * self.cut.devices + device
         key = task.is_forward, chunk, task.micro_batch
         works = (self.cut.forward if task.is_forward else self.cut.backward)[chunk]
@@ -97,7 +176,7 @@ class _Pipeline:
             kind=OpKind.SEND,
             rank=rank,
             resource=link,
-            work_ns=whole_ns(self.cut.send_s(device, to % self.cut.devices, size_bytes)),
+            work_ns=rounded_ns(self.cut.send_s(device, to % self.cut.devices, size_bytes)),
             size_bytes=round(size_bytes),
             after=[last],
         )
@@ -116,7 +195,8 @@ class _Pipeline:
         )
 
     def _memory(self, device: int, rank: int) -> None:
-        """A stage keeps what it saves of a micro-batch from its forward to its backward."""
+        """Adds memory: a stage holds the saved activations of a micro-batch from its forward to its
+        backward."""
         case, work, options = self.case, self.work, self.case.options
         mine = range(device, len(self.cut.layers), self.cut.devices)
         places = [place for chunk in mine for place in self.cut.layers[chunk]]

@@ -1,4 +1,4 @@
-"""Foretold against measured: accuracy, ranks, and what trusting the recommendation would cost."""
+"""Predictions compared with measurements: accuracy, order of strategies, and regret."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import rankdata
 
+from augury.core.cluster.cluster import Cluster
+from augury.core.cluster.device import Precision
+from augury.core.columns import F8
 from augury.core.errors import InputError
 from augury.core.model import Model
-from augury.oracle.cluster.cluster import F8, Machine
-from augury.oracle.cluster.device import Precision
 from augury.oracle.fitting.corrections import BARE, Constants
 from augury.oracle.fitting.fit_corrections import Predictor
 from augury.oracle.fitting.measured_table import SERIAL, Row
@@ -20,7 +21,7 @@ from augury.oracle.layer_costs import LayerWork
 from augury.oracle.strategy import Options
 
 TIE = 0.04
-"""Figures read off a plot are within two per cent each: closer ones have no order."""
+"""Relative difference below which measurements have no order: each is read off a plot to 2 %."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +42,7 @@ class Compared:
 
     @property
     def accuracy_pct(self) -> float:
-        """May be negative: foretelling three times the truth is worse than foretelling nothing."""
+        """Accuracy; negative where the prediction is more than twice the measurement."""
         return 100 - abs(self.error_pct)
 
     @property
@@ -59,17 +60,17 @@ class Ranking:
     measured: tuple[str, ...]
     predicted: tuple[str, ...]
     correlation: float
-    """Spearman's."""
+    """Spearman's rank correlation."""
     num_pairs: int
-    """That measurements tell apart."""
+    """Number of pairs with a measurable difference."""
     num_right: int
     regret_pct: float
-    """What the strategy foretold to be fastest takes longer than the fastest."""
+    """Extra time of the predicted fastest strategy over the measured fastest."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Projection:
-    """Against another oracle's projection, in the same table."""
+    """Error against the projection of another oracle in the same table."""
 
     model: str
     strategy: str
@@ -79,9 +80,10 @@ class Projection:
 
 
 def works_for(
-    rows: Sequence[Row], load: Callable[[str], Model], machine: Machine, precision: Precision
+    rows: Sequence[Row], load: Callable[[str], Model], cluster: Cluster, precision: Precision
 ) -> dict[str, LayerWork]:
-    """By the tables' own names. A measured serial row tells what a sample takes on one device."""
+    """Returns the costs of all models, by their names in the table. A measured serial row sets the
+    time of a sample on one device."""
     works: dict[str, LayerWork] = {}
     for row in rows:
         if row.model not in works:
@@ -89,7 +91,7 @@ def works_for(
             is_named = "/" not in row.model and ":" not in row.model
             works[row.model] = LayerWork.of(
                 load(name if is_named and not row.model.endswith(".json") else row.model),
-                machine.device,
+                cluster.described_device,
                 precision,
             )
     for row in rows:
@@ -109,13 +111,13 @@ def works_for(
 def compare(
     rows: Sequence[Row],
     works: dict[str, LayerWork],
-    machine: Machine,
+    cluster: Cluster,
     constants: Constants,
     options: Options | None = None,
 ) -> list[Compared]:
     measured = [row for row in rows if row.measured_step_s is not None]
     found = Predictor(
-        rows=measured, works=works, machine=machine, options=options or Options()
+        rows=measured, works=works, cluster=cluster, options=options or Options()
     ).predict(constants)
     columns = (found.step_s.tolist(), found.compute_s.tolist(), found.memory_bytes.tolist())
     return [
@@ -141,11 +143,11 @@ def rank(compared: Iterable[Compared]) -> list[Ranking]:
     ]
 
 
-def project(rows: Sequence[Row], works: dict[str, LayerWork], machine: Machine) -> list[Projection]:
-    """The bare equations beside what the table's own authors projected."""
+def project(rows: Sequence[Row], works: dict[str, LayerWork], cluster: Cluster) -> list[Projection]:
+    """Compares the bare equations with the projection in the table."""
     projected = [row for row in rows if row.projected_step_s is not None]
     found = Predictor(
-        rows=projected, works=works, machine=machine, options=Options(is_bare=True)
+        rows=projected, works=works, cluster=cluster, options=Options(is_bare=True)
     ).predict(BARE)
     errors: dict[tuple[str, str], list[float]] = {}
     for row, step_s in zip(projected, found.step_s.tolist(), strict=True):

@@ -7,9 +7,9 @@ import pytest
 
 from augury.core.errors import InputError
 from augury.core.trace.trace import Calibration
-from augury.oracle.cluster.cluster_fit import Timing, read_timings, timings_of, with_timings
+from augury.costs.cluster_fit import Timing, read_timings, timings_of, with_timings
 from tests.build.recorded_runs import ddp_run
-from tests.oracle.small import MACHINE
+from tests.oracle.small import CLUSTER
 
 NCCL = """# nThread 1 nGpus 4 minBytes 1048576 maxBytes 4194304 step: 2(factor)
 #
@@ -42,11 +42,11 @@ def test_levels_are_fitted_where_they_were_timed():
         for num in (8, 16)
         for size in (1_000, 10_000, 1_000_000, 100_000_000)
     ]
-    found = with_timings(MACHINE, timings)
-    assert found.levels[0] == MACHINE.levels[0]
+    found = with_timings(CLUSTER, timings)
+    assert found.levels[0] == CLUSTER.levels[0]
     assert found.levels[1].latency_ns == pytest.approx(5_000, rel=1e-3)
     assert found.levels[1].bandwidth_bytes_per_s == pytest.approx(7e9, rel=1e-3)
-    assert found.levels[1].links == MACHINE.levels[1].links
+    assert found.levels[1].links == CLUSTER.levels[1].links
 
 
 def test_what_nccl_tests_print(tmp_path: Path):
@@ -58,7 +58,7 @@ def test_what_nccl_tests_print(tmp_path: Path):
         ("all_reduce", 4, 4194304),
     ]
     assert timings[0].time_s == pytest.approx(84.2e-6)
-    found = with_timings(MACHINE, timings).levels[0]
+    found = with_timings(CLUSTER, timings).levels[0]
     assert found.bandwidth_bytes_per_s == pytest.approx(28.7e9, rel=0.01)
 
 
@@ -121,15 +121,15 @@ def test_a_calibrated_run():
     ]
     timings = timings_of(trace.evolve(groups=[[0, 1]], calibration=rows))
     assert [one.size_bytes for one in timings] == list(sizes)
-    level = with_timings(MACHINE, timings).levels[0]
+    level = with_timings(CLUSTER, timings).levels[0]
     assert level.latency_ns == pytest.approx(100_000, rel=0.01)
     assert level.bandwidth_bytes_per_s == pytest.approx(1e9, rel=0.01)
     with pytest.raises(InputError, match="no collective"):
-        with_timings(MACHINE, timings_of(trace.evolve(calibration=[])))
+        with_timings(CLUSTER, timings_of(trace.evolve(calibration=[])))
 
 
 def test_small_messages_tell_no_bandwidth():
     found = with_timings(
-        MACHINE, [Timing(collective="all_gather", num_devices=2, size_bytes=1, time_s=1e-5)]
+        CLUSTER, [Timing(collective="all_gather", num_devices=2, size_bytes=1, time_s=1e-5)]
     )
     assert np.isfinite(found.levels[0].bandwidth_bytes_per_s)

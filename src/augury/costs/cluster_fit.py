@@ -1,5 +1,7 @@
-"""Latency and bandwidth of levels from timed collectives: what nccl-tests print, a CSV, or what
-``augury run --calibrate`` measured."""
+"""Fit of the latency and bandwidth of a cluster's levels to timed collectives.
+
+Timings come from the output of nccl-tests, a CSV file, or ``augury run --calibrate``.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,14 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import nnls
 
+from augury.core.cluster.cluster import Cluster
 from augury.core.errors import InputError
 from augury.core.files import open_regular
 from augury.core.trace.trace import Trace
-from augury.oracle.cluster.cluster import Machine
 
 MAX_FILE_BYTES = 16 << 20
 ROUNDS = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
-"""Times around the ring."""
+"""Number of times around the ring, by collective."""
 REMEDY = (
     "give the output of nccl-tests, or a CSV of collective, devices, size_bytes, time_s with"
     f" collectives {', '.join(ROUNDS)}"
@@ -36,28 +38,29 @@ class Timing:
     collective: str
     num_devices: int
     size_bytes: int
-    """Of the whole tensor."""
+    """Size of the whole tensor."""
     time_s: float
 
 
-def with_timings(machine: Machine, timings: Sequence[Timing]) -> Machine:
-    """Every level that collectives were timed on has what they say; the others stay."""
+def with_timings(cluster: Cluster, timings: Sequence[Timing]) -> Cluster:
+    """Returns the cluster with fitted figures for each level that collectives were timed on."""
     by_level: dict[int, list[Timing]] = {}
     for timing in timings:
         if timing.collective in ROUNDS and timing.num_devices > 1 and timing.time_s > 0:
-            level = int(machine.level_of(np.array([timing.num_devices], float))[0])
+            level = int(cluster.level_of(np.array([timing.num_devices], float))[0])
             by_level.setdefault(level, []).append(timing)
     if not by_level:
         raise InputError("no collective of several devices was timed", remedy=REMEDY)
-    levels = list(machine.levels)
+    levels = list(cluster.levels)
     for level, found in by_level.items():
         latency_s, seconds_per_byte = _fitted(found)
         levels[level] = replace(
             levels[level],
             latency_ns=round(latency_s * 1e9),
             bandwidth_bytes_per_s=max(1, round(1 / seconds_per_byte)),
+            is_measured=True,
         )
-    return replace(machine, levels=tuple(levels))
+    return replace(cluster, levels=tuple(levels))
 
 
 def read_timings(path: Path) -> list[Timing]:
@@ -76,14 +79,16 @@ def read_timings(path: Path) -> list[Timing]:
         is_table = bool(lines) and "collective" in lines[0]
         found = list(_of_table(lines) if is_table else _of_nccl(lines))
     except (ValueError, KeyError, csv.Error) as error:
-        raise InputError(f"{path} has a row that is no timing: {error}", remedy=REMEDY) from error
+        raise InputError(
+            f"{path} has a row that is not a timing: {error}", remedy=REMEDY
+        ) from error
     if not found:
         raise InputError(f"{path} has no timed collectives", remedy=REMEDY)
     return found
 
 
 def timings_of(trace: Trace) -> list[Timing]:
-    """One at a time, and not beside compute: the network itself."""
+    """Timings of a calibrated run: collectives one at a time, without concurrent compute."""
     return [
         Timing(
             collective=row.collective,
@@ -97,7 +102,7 @@ def timings_of(trace: Trace) -> list[Timing]:
 
 
 def _fitted(timings: Sequence[Timing]) -> tuple[float, float]:
-    """Least squares of relative errors, of what a ring takes."""
+    """Fits latency and seconds per byte of a ring by least squares of relative errors."""
     rows = []
     for one in timings:
         steps = ROUNDS[one.collective] * (one.num_devices - 1)
@@ -108,7 +113,7 @@ def _fitted(timings: Sequence[Timing]) -> tuple[float, float]:
     scale[scale == 0] = 1.0
     found, _ = nnls(matrix / scale, np.ones(len(rows)))
     latency_s, seconds_per_byte = (found / scale).tolist()
-    # Timings of small messages only do not tell the bandwidth.
+    # Timings of small messages alone do not determine the bandwidth.
     return latency_s, max(seconds_per_byte, 1e-15)
 
 
@@ -116,7 +121,7 @@ def _of_table(lines: list[str]) -> Iterator[Timing]:
     for cells in csv.DictReader(lines, strict=True):
         collective = str(cells["collective"]).strip().lower().replace("-", "_")
         if collective not in ROUNDS:
-            raise ValueError(f"{collective[:80]!r} is no collective that is known")
+            raise ValueError(f"{collective[:80]!r} is not a known collective")
         yield _timing(
             collective,
             int(str(cells["devices"])),
@@ -126,7 +131,7 @@ def _of_table(lines: list[str]) -> Iterator[Timing]:
 
 
 def _of_nccl(lines: list[str]) -> Iterator[Timing]:
-    """Which collective it was shows in how its bus bandwidth follows from the other one."""
+    """Reads nccl-tests output; the ratio of its bandwidths identifies the collective."""
     num = sum(1 for line in lines if _NCCL_RANK.match(line))
     for line in lines:
         row = _NCCL_ROW.match(line)

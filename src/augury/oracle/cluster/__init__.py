@@ -1,1 +1,0 @@
-"""Devices and the levels of network between them; presets, files and fits."""
