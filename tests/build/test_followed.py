@@ -12,7 +12,8 @@ from augury.build.recorded.recorded_graph import build_recorded
 from augury.core.enums import OpKind, Phase, StepState
 from augury.core.graph.graph import Graph
 from augury.core.trace.trace import Events, GradientEvents, Trace
-from augury.passes.network import change_bandwidth, fit_network
+from augury.costs.collective_costs import fit_network
+from augury.passes.network import change_bandwidth
 from augury.replay.run import replay
 from tests.build.recorded_runs import MS, Item, Job, Run, Send, Transfer, Wait, trace_of
 

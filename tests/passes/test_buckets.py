@@ -11,8 +11,8 @@ from augury.core.enums import OpKind
 from augury.core.errors import InputError
 from augury.core.graph.graph import Graph
 from augury.core.graph.graph_spec import verify
+from augury.costs.collective_costs import fit_network
 from augury.passes.buckets import change_buckets
-from augury.passes.network import fit_network
 from augury.replay.run import replay
 from augury.schedule.order_parts import fill_buckets
 from tests.build.recorded_runs import MS, ddp_run

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from augury.build.recorded.recorded_graph import build_recorded
 from augury.core.enums import StepState
 from augury.core.graph.graph import Graph
+from augury.costs.collective_costs import fit_network
 from augury.passes.buckets import change_buckets
 from augury.passes.compute import scale_compute
-from augury.passes.network import change_bandwidth, change_latency, fit_network
+from augury.passes.network import change_bandwidth, change_latency
 from augury.passes.ranks import change_ranks
 from augury.replay.run import replay
 from augury.schedule.order_parts import fill_buckets

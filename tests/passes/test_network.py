@@ -11,7 +11,8 @@ from augury.core.enums import OpKind
 from augury.core.errors import InputError
 from augury.core.graph.graph import RATE_ONE
 from augury.core.trace.trace import Calibration
-from augury.passes.network import change_bandwidth, change_latency, fit_network, link_rate
+from augury.costs.collective_costs import fit_network, link_rate
+from augury.passes.network import change_bandwidth, change_latency
 from augury.replay.run import replay
 from tests.passes.recorded import is_communication, recorded, reduced_ns
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from augury.build.problem.recorded_problem import recorded_order, recorded_problem
 from augury.core.enums import OpKind
 from augury.core.errors import InputError
 from augury.core.graph.graph import NONE, Graph
@@ -19,13 +20,12 @@ from augury.core.graph.graph_spec import verify
 from augury.core.ledger import Ledger
 from augury.core.plan.plan import Order, Piece, Slice, is_swapped
 from augury.core.plan.problem import Problem
+from augury.costs.collective_costs import Costs
+from augury.costs.p2p_exchange import P2PExchange
+from augury.costs.runtime_overhead import RuntimeOverhead
 from augury.costs.transfer_times import TransferCost
 from augury.passes.buckets import change_buckets
 from augury.passes.communication_order import apply_order
-from augury.passes.network import Costs
-from augury.passes.p2p_exchange import Swaps
-from augury.passes.recorded_problem import recorded_order, recorded_problem
-from augury.passes.runtime_overhead import Following
 from augury.replay.run import replay
 from augury.schedule.evaluate import step_ns
 from augury.schedule.policies.registry import POLICIES
@@ -100,7 +100,7 @@ def test_replay_and_evaluator_agree(
     assert replay(changed).step_ns == pytest.approx(step_ns(problem, order), rel=0.015)
 
 
-SWAPS = Swaps(
+SWAPS = P2PExchange(
     cost=TransferCost(sizes_bytes=(0,), times_ns=(80_000.0,), ns_per_byte=2.0, residual=0.0),
     latency_ns=200_000,
 )
@@ -308,7 +308,9 @@ def test_other_collectives_do_not_queue_among_pieces(
         num_ranks=num_ranks, broadcast=True, num_broadcasts=2, ns_per_byte=4.0, vary=vary
     )
     for policy in POLICIES:
-        changed = apply_order(graph, costs, problem, policy.compile(problem), following=Following())
+        changed = apply_order(
+            graph, costs, problem, policy.compile(problem), following=RuntimeOverhead()
+        )
         assert replay(changed).step_ns > 0
         of_pieces = np.isin(changed.ops.kind, (OpKind.ALL_REDUCE, OpKind.REDUCE_SCATTER))
         of_buffers = changed.ops.kind == OpKind.BROADCAST

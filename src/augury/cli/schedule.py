@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from augury.cli.exports import check_target
+from augury.cli.graphs import import_numpy
 from augury.cli.options import (
     Bandwidth,
     Force,
@@ -68,9 +69,10 @@ def schedule(
         if target is not None:
             check_target(target, (suffix,), force=force)
     chosen = _policies(policy, low_risk=low_risk)
-    from augury.cli import changes
+    import_numpy()
     from augury.cli.schedule_assess import assess
     from augury.cli.schedule_case import open_case, other_network
+    from augury.predict import changes
 
     wanted = [
         *([changes.bandwidth(bandwidth)] if bandwidth is not None else []),

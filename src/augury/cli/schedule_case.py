@@ -20,12 +20,12 @@ from augury.core.plan.problem import Problem, Scheme
 from augury.core.units import parse_bandwidth, parse_time_ns
 
 if TYPE_CHECKING:
-    from augury.cli.changes import Change
     from augury.core.graph.graph import Graph
     from augury.core.plan.plan import Order
     from augury.core.trace.trace import Calibration, Trace
+    from augury.costs.collective_costs import Costs
     from augury.costs.prediction_interval import Representation
-    from augury.passes.network import Costs
+    from augury.predict.changes import Change
 
 OtherNetwork = Callable[[Problem, int], Problem]
 """Of a problem and its number of ranks."""
@@ -111,7 +111,7 @@ def _bare(problem: Problem, num_ranks: int) -> ScheduleCase:
 
 
 def _layered(graph: Graph, other: OtherNetwork) -> ScheduleCase:
-    from augury.passes.layer_problem import layer_problem
+    from augury.build.problem.layer_problem import layer_problem
 
     return _bare(other(layer_problem(graph), graph.num_ranks), graph.num_ranks)
 
@@ -149,22 +149,22 @@ def _of_graph(
 ) -> ScheduleCase:
     """``recorded``: what gains are counted from, where that is another graph: orders are put in
     place of stock DDP's buckets, which a run that followed a plan has not."""
+    from augury.build.problem.recorded_problem import recorded_order, recorded_problem
     from augury.build.recorded.recorded_collectives import TRANSFERS_AT_ONCE
     from augury.core.measured_step import measured_step_ns
     from augury.core.plan.plan import is_swapped
+    from augury.costs.collective_costs import fit_network
+    from augury.costs.p2p_exchange import fit_p2p
+    from augury.costs.piece_costs import extra_during_compute, piece_costs
+    from augury.costs.runtime_overhead import NO_OVERHEAD, RuntimeOverhead
     from augury.passes.communication_order import apply_order
-    from augury.passes.network import fit_network
-    from augury.passes.p2p_exchange import swaps_of
-    from augury.passes.piece_costs import extra_beside, piece_costs
-    from augury.passes.recorded_problem import recorded_order, recorded_problem
-    from augury.passes.replay_bound import Ways, replay_bound
-    from augury.passes.runtime_overhead import NOTHING, Following
+    from augury.predict.replay_bound import Ways, replay_bound
     from augury.schedule.lower_bound import lower_bound
     from augury.schedule.policies.bucket_list import bucket_caps
 
     ledger = Ledger()
     costs: Costs = fit_network(graph, calibration)
-    beside = extra_beside(graph, piece_costs(costs, calibration, Ledger()), calibration)
+    beside = extra_during_compute(graph, piece_costs(costs, calibration, Ledger()), calibration)
     recorded = graph if recorded is None else recorded
     is_same = recorded is graph
     if not is_same:
@@ -181,7 +181,7 @@ def _of_graph(
     before = replay_graph(graph)
     baseline = before if is_same else replay_graph(recorded)
     stock = recorded_problem(before, known, needs=needs, beside=beside, ledger=ledger)
-    swaps = swaps_of(costs, calibration) if graph.num_ranks == 2 else None
+    swaps = fit_p2p(costs, calibration) if graph.num_ranks == 2 else None
     problem = stock
     if swaps is not None:
         problem = recorded_problem(before, known, needs=needs, swaps=swaps, ledger=Ledger())
@@ -191,7 +191,9 @@ def _of_graph(
         """Buckets of stock DDP share the link, pieces of a plan as it says; two ranks swap them."""
         is_stock = bucket_caps(problem, order) is not None
         if swaps and not is_stock and is_swapped(order, changed.num_ranks):
-            return apply_order(changed, known, problem, order, swaps=swaps, following=Following())
+            return apply_order(
+                changed, known, problem, order, swaps=swaps, following=RuntimeOverhead()
+            )
         at_once = TRANSFERS_AT_ONCE if is_stock else order.lanes
         return apply_order(
             changed,
@@ -200,7 +202,7 @@ def _of_graph(
             order,
             beside=beside,
             at_once=at_once,
-            following=NOTHING if is_stock else Following(),
+            following=NO_OVERHEAD if is_stock else RuntimeOverhead(),
         )
 
     with working("bounding what any order could reach"):
@@ -232,7 +234,7 @@ def noise_of(run: Representation | None) -> float:
 
 def other_network(bandwidth: str | None, latency: str | None) -> OtherNetwork:
     """The same as ``changes.bandwidth`` and ``changes.latency``, of a problem."""
-    from augury.cli.changes import factor_of
+    from augury.predict.changes import factor_of
 
     def change(problem: Problem, num_ranks: int) -> Problem:
         network = problem.network

@@ -83,7 +83,7 @@ def whatif(
 ) -> None:
     """Foretell what a change would do; changes combine."""
     import_numpy()
-    from augury.cli import changes
+    from augury.predict import changes
 
     wanted = [
         # In this order: buckets are chosen for the ranks that there are.
@@ -102,7 +102,7 @@ def whatif(
     is_fine = fine or topology is not None or bool(link_bandwidth)
     if not wanted and topology is None:
         raise UsageError("no change is named", remedy="name one, such as --bandwidth 2x")
-    from augury.passes.network import fit_network
+    from augury.costs.collective_costs import fit_network
 
     if is_fine:
         recorded = read_fine(run, max_bytes=max_bytes)

@@ -9,8 +9,9 @@ from itertools import pairwise
 from augury.core.enums import OpKind
 from augury.core.errors import InputError
 from augury.core.graph.graph import Graph
+from augury.costs.collective_costs import Costs
 from augury.passes.graph_edit import GraphEdit
-from augury.passes.network import Costs, keep_processor_time
+from augury.passes.network import keep_processor_time
 from augury.schedule.order_parts import fill_buckets
 
 

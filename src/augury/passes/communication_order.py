@@ -6,22 +6,23 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+from augury.build.problem.step_parts import StepParts, copy_ns_of, parts_of
 from augury.core.enums import OpKind
 from augury.core.errors import InputError
 from augury.core.graph.graph import NONE, Graph
 from augury.core.plan.plan import LAST_OPS, Order
 from augury.core.plan.plan_spec import verify_order
 from augury.core.plan.problem import Problem, Scheme
+from augury.costs.collective_costs import Costs
+from augury.costs.p2p_exchange import P2PExchange
+from augury.costs.runtime_overhead import NO_OVERHEAD, RuntimeOverhead
 from augury.costs.transfer_times import TransferCost
 from augury.passes.graph_edit import GraphEdit
-from augury.passes.moved_updates import MovedUpdates
-from augury.passes.network import Costs, keep_processor_time
-from augury.passes.p2p_exchange import Swaps
-from augury.passes.piece_exchange import PieceExchange, carried_by
+from augury.passes.network import keep_processor_time
 from augury.passes.piece_streams import others_apart
-from augury.passes.runtime_overhead import NOTHING, Following
-from augury.passes.split_forward import by_op, forward_cuts, work_of_parts
-from augury.passes.step_parts import StepParts, copy_ns_of, parts_of
+from augury.passes.pieces.moved_updates import MovedUpdates
+from augury.passes.pieces.piece_exchange import PieceExchange, carried_by
+from augury.passes.pieces.split_forward import by_op, forward_cuts, work_of_parts
 
 FEW_STEPS = 3
 """With fewer the window is joined to itself: no step in its middle would be a steady one."""
@@ -38,15 +39,15 @@ def apply_order(
     *,
     beside: TransferCost | None = None,
     at_once: int = 1,
-    swaps: Swaps | None = None,
-    following: Following = NOTHING,
+    swaps: P2PExchange | None = None,
+    following: RuntimeOverhead = NO_OVERHEAD,
 ) -> Graph:
     """Pieces take the place of the recorded collectives of gradients, strictly in their order.
     With a barrier the optimizer follows when all have arrived. Without one every gradient
     is applied by itself in the next step: when forward waits for it, or earlier, if the thread has
     nothing else to do. A step then ends with its backward, and what is still under way counts with
     the next one. Everything else stays as it was recorded. ``costs`` and ``beside`` are what pieces
-    cost (passes/piece_costs.py). Those called for may be under way ``at_once`` and share the
+    cost (costs/piece_costs.py). Those called for may be under way ``at_once`` and share the
     link, as gloo's threads do it: the next one comes when the one so many places before it has
     arrived. With ``swaps``, two ranks do without collectives. ``following``: what that takes."""
     verify_order(order, problem)
@@ -55,7 +56,7 @@ def apply_order(
             "recorded ranks reduce gradients among themselves, and the order is for servers",
             remedy="make the order from the run",
         )
-    if following is not NOTHING:
+    if following is not NO_OVERHEAD:
         graph = others_apart(graph)
     return keep_processor_time(
         graph, _Scheduling(graph, costs, problem, order, beside, at_once, swaps, following).graph()
@@ -71,8 +72,8 @@ class _Scheduling:
         order: Order,
         beside: TransferCost | None,
         at_once: int,
-        swaps: Swaps | None,
-        following: Following,
+        swaps: P2PExchange | None,
+        following: RuntimeOverhead,
     ) -> None:
         self._problem, self._order = problem, order
         self._old, self._parts = graph, parts_of(graph)

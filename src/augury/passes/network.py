@@ -1,69 +1,21 @@
-"""What communication costs in a graph, and the graph with another network."""
+"""x."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
 from augury.core.enums import OpKind, ResourceKind
-from augury.core.errors import InputError
-from augury.core.graph.graph import NONE, RATE_ONE, Graph, Interference
+from augury.core.graph.graph import RATE_ONE, Graph, Interference
 from augury.core.graph.graph_spec import MAX_WORK_NS
-from augury.core.trace.trace import Calibration
-from augury.costs.transfer_times import Sample, TransferCost, fit_transfers
-
-Costs = dict[OpKind, TransferCost]
-"""By kind of collective."""
+from augury.costs.collective_costs import Costs
+from augury.costs.transfer_times import TransferCost
 
 _NETWORK = (ResourceKind.COMMUNICATION, ResourceKind.LINK_OUT, ResourceKind.LINK_IN)
 
 Changed = tuple[Graph, Costs]
 """The changed graph, and what communication costs in it: what the next change starts from."""
-
-
-def fit_network(graph: Graph, calibration: Sequence[Calibration] = ()) -> Costs:
-    """From the graph's own collectives and what the recorder measured beside them."""
-    ops = graph.ops
-    costs: Costs = {}
-    alone = _calibrated(calibration)
-    for kind in sorted({*ops.kind.tolist(), *alone}):
-        if not OpKind(kind).is_communication:
-            continue
-        # One member stands for its gang.
-        rows = np.flatnonzero(ops.kind == kind)
-        first = np.unique(np.where(ops.gang[rows] == NONE, -1 - rows, ops.gang[rows]), True)[1]
-        own: list[Sample] = [
-            (int(ops.size_bytes[row]), float(ops.work_ns[row])) for row in rows[first].tolist()
-        ]
-        fitted = fit_transfers(own, alone.get(OpKind(kind), []))
-        if fitted:
-            costs[OpKind(kind)] = fitted
-    return costs
-
-
-def _calibrated(calibration: Sequence[Calibration]) -> dict[OpKind, list[Sample]]:
-    found: dict[OpKind, list[Sample]] = {}
-    for row in calibration:
-        kind = OpKind.__members__.get(row.collective.upper())
-        if kind is not None and row.concurrent == 1 and not row.beside_compute:
-            found.setdefault(kind, []).extend(
-                (row.size_bytes, float(ns)) for ns in row.durations_ns
-            )
-    return found
-
-
-def link_rate(graph: Graph, costs: Costs) -> float:
-    """Bytes a second that one rank sends while it reduces, as far as the times tell."""
-    num_ranks = graph.num_ranks
-    swapped = costs.get(OpKind.SEND) if num_ranks == 2 else None
-    cost = costs.get(OpKind.ALL_REDUCE, swapped)
-    if cost is None or cost.ns_per_byte <= 0 or num_ranks < 2:
-        raise InputError(
-            "the graph does not tell how fast its links are",
-            remedy="give the bandwidth as a share of what it is: 0.5x",
-        )
-    return 2 * (num_ranks - 1) / num_ranks / cost.ns_per_byte * 1e9
 
 
 def change_bandwidth(graph: Graph, costs: Costs, factor: float) -> Changed:
@@ -116,15 +68,6 @@ def keep_processor_time(old: Graph, new: Graph) -> Graph:
     return new.evolve(
         interference=Interference(victim=rules.victim, aggressor=rules.aggressor, rate=rate)
     )
-
-
-def compute_rate_beside(graph: Graph) -> float:
-    """At which compute goes on with communication beside it."""
-    rules, kinds = graph.interference, graph.resources.kind
-    slowed = (kinds[rules.victim] == ResourceKind.COMPUTE) & (
-        kinds[rules.aggressor] == ResourceKind.COMMUNICATION
-    )
-    return float(np.median(rules.rate[slowed])) / RATE_ONE if slowed.any() else 1.0
 
 
 def _time_on(graph: Graph, resource: int) -> int:

@@ -8,13 +8,14 @@ from math import gcd
 
 import numpy as np
 
+from augury.build.problem.step_parts import are_on_threads
 from augury.core.enums import OpKind, Role
 from augury.core.errors import InputError, UsageError
 from augury.core.graph.graph import NONE, Graph
+from augury.costs.collective_costs import Costs
 from augury.costs.transfer_times import TransferCost
 from augury.passes.graph_edit import GraphEdit
-from augury.passes.network import Changed, Costs, with_costs
-from augury.passes.step_parts import are_on_threads
+from augury.passes.network import Changed, with_costs
 
 MAX_OPS = 1 << 24
 """That a graph may grow to: some gigabytes."""

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
+from augury.build.problem.step_parts import StepParts, copy_ns_of
 from augury.core.enums import OpKind
 from augury.core.graph.graph import NONE, Graph
 from augury.core.plan.plan import LAST_OPS, Order
 from augury.core.plan.problem import Problem
+from augury.costs.runtime_overhead import RuntimeOverhead
 from augury.passes.graph_edit import GraphEdit
-from augury.passes.runtime_overhead import Following
-from augury.passes.split_forward import ForwardCut, by_op, work_of_parts
-from augury.passes.step_parts import StepParts, copy_ns_of
+from augury.passes.pieces.split_forward import ForwardCut, by_op, work_of_parts
 
 
 class MovedUpdates:
@@ -25,7 +25,7 @@ class MovedUpdates:
         edit: GraphEdit,
         problem: Problem,
         order: Order,
-        following: Following,
+        following: RuntimeOverhead,
     ) -> None:
         self._graph, self._edit, self._problem = graph, edit, problem
         self._pieces = order.pieces

@@ -26,15 +26,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
 
+from augury.build.problem.step_parts import StepParts, copy_ns_of, parts_of
 from augury.core.enums import OpKind
 from augury.core.graph.graph import NONE, Graph
 from augury.core.plan.problem import Network, Problem
+from augury.costs.collective_costs import Costs
+from augury.costs.p2p_exchange import P2PExchange
 from augury.costs.transfer_times import TransferCost
 from augury.passes.communication_order import FEW_STEPS
-from augury.passes.network import Costs
-from augury.passes.p2p_exchange import Swaps
-from augury.passes.piece_exchange import carried_by, recorded_over_model
-from augury.passes.step_parts import StepParts, copy_ns_of, parts_of
+from augury.passes.pieces.piece_exchange import carried_by, recorded_over_model
 from augury.schedule.lower_bound import lower_bound
 
 ROUNDING = 1e-3
@@ -47,7 +47,7 @@ class Ways:
 
     costs: tuple[Costs, ...]
     beside: TransferCost | None
-    swaps: Swaps | None
+    swaps: P2PExchange | None
 
 
 def replay_bound(graph: Graph, problem: Problem, ways: Ways) -> int:

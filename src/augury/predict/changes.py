@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from augury.core.errors import UsageError
-from augury.core.units import format_bytes, parse_bandwidth, parse_bytes, parse_time_ns
-
-if TYPE_CHECKING:
-    from augury.core.graph.graph import Graph
-    from augury.costs.links import Links
-    from augury.passes.expand_collectives import Topology
-    from augury.passes.network import Changed, Costs
+from augury.core.graph.graph import Graph
+from augury.core.graph.graph_spec import check
+from augury.core.units import format_bytes, parse_bandwidth, parse_bytes, parse_ranks, parse_time_ns
+from augury.costs.collective_costs import Costs, link_rate
+from augury.costs.links import Links
+from augury.passes.buckets import change_buckets
+from augury.passes.compute import scale_compute, without_stragglers
+from augury.passes.expand_collectives import RECORDED, Topology, expand
+from augury.passes.network import Changed, change_bandwidth, change_latency
+from augury.passes.perfect_overlap import perfect_overlap as hide
+from augury.passes.ranks import change_ranks
 
 _FACTOR = re.compile(r"(\d+(?:\.\d+)?)\s*[x×]")
 
@@ -38,8 +41,6 @@ def factor_of(text: str) -> float | None:
 
 
 def bandwidth(text: str) -> Change:
-    from augury.passes.network import change_bandwidth, link_rate
-
     factor = factor_of(text)
     rate = None if factor is not None else parse_bandwidth(text)
     if not (factor or rate):
@@ -84,8 +85,6 @@ def link_bandwidth(text: str) -> Change:
 
 
 def latency(text: str) -> Change:
-    from augury.passes.network import change_latency
-
     factor = factor_of(text)
     if factor is not None:
         return Change(
@@ -105,8 +104,6 @@ def latency(text: str) -> Change:
 
 def buckets(text: str) -> Change:
     """``25``, or ``1,5,25``: one cap after the other; in MiB, as DDP counts them."""
-    from augury.passes.buckets import change_buckets
-
     parts = [part.strip() for part in text.split(",")]
     caps = [parse_bytes(part if re.search(r"[a-zA-Z]", part) else f"{part}MiB") for part in parts]
     if not all(caps):
@@ -120,16 +117,11 @@ def buckets(text: str) -> Change:
 
 
 def ranks(number: int) -> Change:
-    from augury.passes.ranks import change_ranks
-
     return Change(f"{number} ranks", lambda graph, costs: change_ranks(graph, costs, number), 0.025)
 
 
 def compute_scale(text: str) -> Change:
     """``1.5``, or ``1:1.5`` for rank 1 alone; ``0-3:0.5`` for several."""
-    from augury.capture.settings import parse_ranks
-    from augury.passes.compute import scale_compute
-
     where, named, value = text.rpartition(":")
     chosen = parse_ranks(where) if named else None
     try:
@@ -154,14 +146,10 @@ def compute_scale(text: str) -> Change:
 
 
 def no_straggler() -> Change:
-    from augury.passes.compute import without_stragglers
-
     return Change("no stragglers", lambda graph, costs: (without_stragglers(graph), costs), 0.01)
 
 
 def perfect_overlap() -> Change:
-    from augury.passes.perfect_overlap import perfect_overlap as hide
-
     return Change("communication hidden", lambda graph, costs: (hide(graph), costs), 0.01)
 
 
@@ -181,8 +169,6 @@ def make_all_fine(
 ) -> Graph:
     """What concerns links is done to them, all else to the graph before its collectives are
     expanded on them."""
-    from augury.passes.expand_collectives import RECORDED, expand
-
     links = recorded
     for change in changes:
         if change.links is not None:
@@ -199,8 +185,6 @@ def make_all_fine(
 
 
 def _check(graph: Graph, change: Change) -> None:
-    from augury.core.graph.graph_spec import check
-
     wrong = check(graph)
     if wrong:
         raise UsageError(

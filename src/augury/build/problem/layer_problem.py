@@ -8,14 +8,14 @@ from math import gcd
 
 import numpy as np
 
+from augury.build.problem.recorded_problem import LARGEST_ITEM_BYTES
 from augury.core.enums import MemoryKind, OpKind, Role
 from augury.core.errors import InputError
 from augury.core.graph.graph import Graph
 from augury.core.plan.problem import Gradient, Network, Problem, Scheme
+from augury.costs.collective_costs import fit_network
+from augury.costs.link_fit import fit_link
 from augury.costs.transfer_times import fit_transfers
-from augury.passes.link_fit import fit_link
-from augury.passes.network import fit_network
-from augury.passes.recorded_problem import LARGEST_ITEM_BYTES
 
 _REMEDY = "make one with augury synth, all-reduce by gangs or parameter servers, or record a run"
 

@@ -8,6 +8,7 @@ from math import gcd
 
 import numpy as np
 
+from augury.build.problem.step_parts import StepParts, parts_of
 from augury.core.enums import OpKind
 from augury.core.errors import InputError
 from augury.core.graph.graph import Graph
@@ -15,12 +16,11 @@ from augury.core.ledger import Ledger, Severity
 from augury.core.plan.plan import Order, Piece, Slice
 from augury.core.plan.problem import Gradient, Problem
 from augury.core.timeline import Timeline
+from augury.costs.collective_costs import Costs
+from augury.costs.link_fit import fit_link
+from augury.costs.p2p_exchange import P2PExchange
+from augury.costs.piece_costs import compute_rate_during_communication
 from augury.costs.transfer_times import TransferCost
-from augury.passes.link_fit import fit_link
-from augury.passes.network import Costs, compute_rate_beside
-from augury.passes.p2p_exchange import Swaps
-from augury.passes.step_parts import parts_of
-from augury.passes.step_times import StepTimes
 
 LARGEST_ITEM_BYTES = 16
 """Of the numbers that tensors are made of: a slice is whole items, whatever they are."""
@@ -34,7 +34,7 @@ def recorded_problem(
     *,
     needs: Mapping[str, float],
     beside: TransferCost | None = None,
-    swaps: Swaps | None = None,
+    swaps: P2PExchange | None = None,
     ledger: Ledger,
 ) -> Problem:
     """``timeline`` is the replay of the recorded graph. Backward is taken as it would go with
@@ -60,7 +60,11 @@ def recorded_problem(
     kind, stream = OpKind(int(graph.ops.kind[carried])), int(graph.ops.resource[carried])
     cost = _as_recorded(graph, costs[kind])
     alone_ns = _middle([one.backward_ns for one in seen])
-    rate = swaps.compute_rate if swaps and swaps.compute_rate else compute_rate_beside(graph)
+    rate = (
+        swaps.compute_rate
+        if swaps and swaps.compute_rate
+        else compute_rate_during_communication(graph)
+    )
     slower = min(1 / rate, 1 + (1 - rate) * cost.ns_per_byte * total_bytes / max(1, alone_ns))
     backward_ns, forward_ns = round(alone_ns * slower), _middle([one.forward_ns for one in seen])
     after_ns = _middle([one.update_ns + one.copy_ns for one in seen])
@@ -114,6 +118,39 @@ def recorded_order(graph: Graph, problem: Problem) -> Order:
         Piece(op=OpKind.ALL_REDUCE, slices=tuple(bucket)) for _, bucket in sorted(buckets.items())
     ]
     return Order(policy="recorded", pieces=tuple(pieces), has_barrier=True)
+
+
+class StepTimes:
+    """Of one rank in one step of a replayed run. Backward is told by its work, which nothing
+    slowed, the rest as it was."""
+
+    def __init__(self, timeline: Timeline, own: StepParts, following: StepParts | None) -> None:
+        graph, start_ns, end_ns = timeline.graph, timeline.start_ns, timeline.end_ns
+
+        def took_ns(ops: Sequence[int]) -> int:
+            return int((end_ns[list(ops)] - start_ns[list(ops)]).sum())
+
+        rows, gradients = own.rows, graph.gradients
+        names = [graph.strings[int(name)] for name in gradients.name[rows].tolist()]
+        self.sizes = dict(zip(names, gradients.size_bytes[rows].tolist(), strict=True))
+        """Bytes by name of the gradient, in the order in which they come."""
+        made_by = gradients.made_by[rows].tolist()
+        worked = np.cumsum(graph.ops.work_ns[own.backward])
+        place = {op: i for i, op in enumerate(own.backward)}
+        self.backward_ns = int(worked[-1])
+        self.release_ns = {
+            name: int(worked[place[op]]) for name, op in zip(names, made_by, strict=True)
+        }
+        began_ns = int(start_ns[own.backward[0]])
+        self.seen_release_ns = {
+            name: int(end_ns[op]) - began_ns for name, op in zip(names, made_by, strict=True)
+        }
+        self.forward_ns = (
+            int(end_ns[own.forward[-1]] - start_ns[own.forward[0]]) if own.forward else 0
+        )
+        # Where recording goes on elsewhere, what this step began with stands for the next one's.
+        self.between_ns = took_ns(own.rest) + took_ns((following or own).before)
+        self.copy_ns, self.update_ns = took_ns(own.copies), took_ns(own.updates)
 
 
 def _shares(names: list[str], needs: Mapping[str, float], ledger: Ledger) -> dict[str, float]:

@@ -8,7 +8,7 @@ from augury.core.plan.plan import HALF_MESSAGE_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Following:
+class RuntimeOverhead:
     """On the main thread, in Python, measured where a rank has one core to itself and its caches
     hold layers rather than the interpreter."""
 
@@ -27,5 +27,5 @@ class Following:
         return [self.half_message_bytes] * whole + ([rest] if rest else [])
 
 
-NOTHING = Following(per_gradient_ns=0, per_piece_ns=0, half_message_bytes=None)
+NO_OVERHEAD = RuntimeOverhead(per_gradient_ns=0, per_piece_ns=0, half_message_bytes=None)
 """Of stock DDP."""

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from augury.build.problem.step_parts import StepParts
 from augury.core.enums import Discipline, OpKind, ResourceKind
 from augury.core.graph.graph import NONE, RATE_ONE, Graph
 from augury.core.plan.plan import FIRST_OPS, Order, Piece
 from augury.core.plan.problem import Problem
+from augury.costs.collective_costs import Costs
+from augury.costs.p2p_exchange import P2PExchange
+from augury.costs.piece_costs import compute_rate_during_communication
+from augury.costs.runtime_overhead import RuntimeOverhead
 from augury.costs.transfer_times import TransferCost
 from augury.passes.graph_edit import GraphEdit
-from augury.passes.network import Costs, compute_rate_beside
-from augury.passes.p2p_exchange import Swaps
-from augury.passes.runtime_overhead import Following
-from augury.passes.step_parts import StepParts
 
 ALMOST_STILL = 0.05
 """How fast a thread goes on that waits for a core which compute has."""
@@ -33,8 +34,8 @@ class PieceExchange:
         order: Order,
         beside: TransferCost | None,
         at_once: int,
-        swaps: Swaps | None,
-        following: Following,
+        swaps: P2PExchange | None,
+        following: RuntimeOverhead,
     ) -> None:
         self._graph, self._edit, self._costs, self._beside = graph, edit, costs, beside
         self._at_once, self._threads = at_once, dict[int, int]()
@@ -75,7 +76,7 @@ class PieceExchange:
         return arrived
 
     def _send_alone(
-        self, parts: StepParts, swaps: Swaps, made_by: Mapping[int, int], step: int
+        self, parts: StepParts, swaps: P2PExchange, made_by: Mapping[int, int], step: int
     ) -> list[int]:
         """One behind the other, by one rank."""
         stream = self._connection(parts, swaps)
@@ -99,7 +100,7 @@ class PieceExchange:
             )
         return sent
 
-    def _connection(self, parts: StepParts, swaps: Swaps) -> int:
+    def _connection(self, parts: StepParts, swaps: P2PExchange) -> int:
         """Of its own: what else ranks send each other does not queue there."""
         if parts.rank not in self._threads:
             self._threads[parts.rank] = stream = self._edit.named_resource(
@@ -109,7 +110,7 @@ class PieceExchange:
                 width=1,
                 discipline=Discipline.FIFO,
             )
-            rate = swaps.compute_rate or compute_rate_beside(self._graph)
+            rate = swaps.compute_rate or compute_rate_during_communication(self._graph)
             self._edit.interfere((parts.thread, stream, round(rate * RATE_ONE)))
         return self._threads[parts.rank]
 

@@ -11,8 +11,8 @@ import numpy as np
 from augury.core.enums import OpKind
 from augury.core.plan.problem import Network
 from augury.core.trace.trace import Calibration
+from augury.costs.collective_costs import Costs
 from augury.costs.transfer_times import TransferCost, fit_transfers
-from augury.passes.network import Costs
 
 ASSUMED_OVERHEAD_NS = 100_000
 ASSUMED_LATENCY_NS = 300_000
@@ -27,7 +27,7 @@ _SIGMA_OF_MEDIAN = 1.4826
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Swaps:
+class P2PExchange:
     cost: TransferCost
     """For how long a message holds the link that has others before and behind it."""
     latency_ns: int
@@ -45,7 +45,7 @@ class Swaps:
         )
 
 
-def swaps_of(costs: Costs, calibration: Sequence[Calibration]) -> Swaps | None:
+def fit_p2p(costs: Costs, calibration: Sequence[Calibration]) -> P2PExchange | None:
     """Of two ranks. ``costs`` are those of the network in question, ``calibration`` is of the
     recorded one: what a message costs besides its bytes and its way is the same on both. None
     where nothing is known of the network."""
@@ -55,9 +55,9 @@ def swaps_of(costs: Costs, calibration: Sequence[Calibration]) -> Swaps | None:
         if known is None:
             return None
         # An all-reduce among two moves each byte once each way too.
-        return Swaps(cost=_line(ASSUMED_OVERHEAD_NS, known), latency_ns=ASSUMED_LATENCY_NS)
+        return P2PExchange(cost=_line(ASSUMED_OVERHEAD_NS, known), latency_ns=ASSUMED_LATENCY_NS)
     overhead_ns = _overhead_ns(calibration)
-    return Swaps(
+    return P2PExchange(
         cost=_line(overhead_ns, alone),
         latency_ns=max(0, round(alone.time_ns(0) - overhead_ns)),
         compute_rate=_compute_rate(alone, calibration),

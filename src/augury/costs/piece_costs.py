@@ -17,8 +17,8 @@ from augury.core.enums import OpKind, ResourceKind
 from augury.core.graph.graph import RATE_ONE, Graph
 from augury.core.ledger import Ledger, Severity
 from augury.core.trace.trace import Calibration
+from augury.costs.collective_costs import Costs
 from augury.costs.transfer_times import TransferCost
-from augury.passes.network import Costs
 
 ASSUMED_OVERHEAD_NS = 300_000
 """Of a collective among a few hosts over TCP. A run whose buckets are all of one size cannot tell
@@ -56,7 +56,7 @@ def _at_least(cost: TransferCost, *, shown: float = 1.0, least_ns: float = 0.0) 
     return replace(cost, times_ns=times_ns)
 
 
-def extra_beside(
+def extra_during_compute(
     graph: Graph, costs: Costs, calibration: Sequence[Calibration]
 ) -> TransferCost | None:
     """What a piece takes longer while its rank computes, beyond what the graph's interference says
@@ -84,5 +84,14 @@ def _rate_beside(graph: Graph) -> float:
     rules, kinds = graph.interference, graph.resources.kind
     slowed = (kinds[rules.victim] == ResourceKind.COMMUNICATION) & (
         kinds[rules.aggressor] == ResourceKind.COMPUTE
+    )
+    return float(np.median(rules.rate[slowed])) / RATE_ONE if slowed.any() else 1.0
+
+
+def compute_rate_during_communication(graph: Graph) -> float:
+    """At which compute goes on with communication beside it."""
+    rules, kinds = graph.interference, graph.resources.kind
+    slowed = (kinds[rules.victim] == ResourceKind.COMPUTE) & (
+        kinds[rules.aggressor] == ResourceKind.COMMUNICATION
     )
     return float(np.median(rules.rate[slowed])) / RATE_ONE if slowed.any() else 1.0

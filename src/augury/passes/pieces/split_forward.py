@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from augury.build.problem.step_parts import StepParts
 from augury.core.graph.graph import Graph
 from augury.core.plan.problem import Problem
-from augury.passes.step_parts import StepParts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
