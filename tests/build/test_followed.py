@@ -13,9 +13,9 @@ from augury.core.enums import OpKind, Phase, StepState
 from augury.core.graph.graph import Graph
 from augury.core.trace.trace import Events, GradientEvents, Trace
 from augury.costs.collective_costs import fit_network
-from augury.passes.network import change_bandwidth
 from augury.replay.run import replay
 from tests.build.recorded_runs import MS, Item, Job, Run, Send, Transfer, Wait, trace_of
+from tests.passes.applied import change_bandwidth
 
 SIZES = (4_000_000, 1_000_000)
 STEPS = 8

@@ -12,10 +12,10 @@ from augury.core.errors import InputError
 from augury.core.graph.graph import Graph
 from augury.core.graph.graph_spec import verify
 from augury.costs.collective_costs import fit_network
-from augury.passes.buckets import change_buckets
 from augury.replay.run import replay
 from augury.schedule.order_parts import fill_buckets
 from tests.build.recorded_runs import MS, ddp_run
+from tests.passes.applied import change_buckets
 from tests.passes.recorded import recorded
 
 KILO = 1_000

@@ -10,9 +10,10 @@ from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import Graph
 from augury.costs.collective_steps import ring
 from augury.costs.links import Links
-from augury.passes.expand_collectives import Topology, expand
+from augury.passes.expand_collectives import Topology
 from augury.replay.run import replay
 from tests.costs.test_links import MIB, equal_links
+from tests.passes.applied import expand
 
 SIZE = 16 * MIB
 

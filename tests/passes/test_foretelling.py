@@ -13,13 +13,16 @@ from augury.build.recorded.recorded_graph import build_recorded
 from augury.core.enums import StepState
 from augury.core.graph.graph import Graph
 from augury.costs.collective_costs import fit_network
-from augury.passes.buckets import change_buckets
-from augury.passes.compute import scale_compute
-from augury.passes.network import change_bandwidth, change_latency
-from augury.passes.ranks import change_ranks
 from augury.replay.run import replay
 from augury.schedule.order_parts import fill_buckets
 from tests.build.recorded_runs import ddp_run
+from tests.passes.applied import (
+    change_bandwidth,
+    change_buckets,
+    change_latency,
+    change_ranks,
+    scale_compute,
+)
 
 SIZES = (4_000_000, 1_000_000, 2_000_000, 3_000_000)
 UNEVEN = ((0, 1, 2), (3,))

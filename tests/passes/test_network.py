@@ -12,8 +12,8 @@ from augury.core.errors import InputError
 from augury.core.graph.graph import RATE_ONE
 from augury.core.trace.trace import Calibration
 from augury.costs.collective_costs import fit_network, link_rate
-from augury.passes.network import change_bandwidth, change_latency
 from augury.replay.run import replay
+from tests.passes.applied import change_bandwidth, change_latency
 from tests.passes.recorded import is_communication, recorded, reduced_ns
 
 

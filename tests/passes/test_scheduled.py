@@ -24,13 +24,12 @@ from augury.costs.collective_costs import Costs
 from augury.costs.p2p_exchange import P2PExchange
 from augury.costs.runtime_overhead import RuntimeOverhead
 from augury.costs.transfer_times import TransferCost
-from augury.passes.buckets import change_buckets
-from augury.passes.communication_order import apply_order
 from augury.replay.run import replay
 from augury.schedule.evaluate import step_ns
 from augury.schedule.policies.registry import POLICIES
 from tests.build import recorded_runs
 from tests.build.recorded_runs import MS
+from tests.passes.applied import apply_order, change_buckets
 from tests.passes.recorded import recorded
 
 SIZES = (4_000_000, 1_000_000, 2_000_000, 3_000_000)
@@ -112,10 +111,10 @@ def test_replay_and_evaluator_agree_where_two_swap(
     data: st.DataObject, broadcast: bool, unseen: int
 ) -> None:
     graph, costs, _ = case(broadcast=broadcast, unseen=unseen)
-    problem = recorded_problem(replay(graph), costs, needs=NEEDS, swaps=SWAPS, ledger=Ledger())
+    problem = recorded_problem(replay(graph), costs, needs=NEEDS, p2p=SWAPS, ledger=Ledger())
     order = replace(data.draw(orders(problem)), window_bytes=None)
     assume(is_swapped(order, 2))
-    changed = apply_order(graph, costs, problem, order, swaps=SWAPS)
+    changed = apply_order(graph, costs, problem, order, p2p=SWAPS)
     verify(changed)
     assert replay(changed).step_ns == pytest.approx(step_ns(problem, order), rel=0.015)
 
@@ -124,7 +123,7 @@ def test_a_rank_takes_in_what_the_other_sends_before_it_sends_itself() -> None:
     """One whose backward is late delays what it sends, not what it gets."""
     graph, costs, problem = case(vary={(1, step): 1.5 for step in range(5)})
     order = next(policy for policy in POLICIES if policy.name == "prophet").compile(problem)
-    changed = apply_order(graph, costs, problem, order, swaps=SWAPS)
+    changed = apply_order(graph, costs, problem, order, p2p=SWAPS)
     ops, timeline = changed.ops, replay(changed)
     sent = [
         np.flatnonzero((ops.kind == OpKind.ALL_REDUCE) & (ops.rank == rank))[0] for rank in (0, 1)
@@ -233,7 +232,7 @@ def test_pieces_at_once_share_the_link() -> None:
     graph, costs, problem = case()
     order = next(one for one in POLICIES if one.name == "fifo").compile(problem)
     alone, shared = (
-        replay(apply_order(graph, costs, problem, order, at_once=number)) for number in (1, 2)
+        replay(apply_order(graph, costs, problem, order, concurrent=number)) for number in (1, 2)
     )
     assert shared.step_ns == pytest.approx(alone.step_ns, rel=0.02)
     ops = shared.graph.ops
@@ -255,7 +254,7 @@ def test_small_pieces_wait_for_cores_only_beside_compute() -> None:
     fifo = next(one for one in POLICIES if one.name == "fifo").compile(problem)
     took = {
         (name, slow): replay(
-            apply_order(graph, costs, problem, order, beside=beside if slow else None)
+            apply_order(graph, costs, problem, order, during_compute=beside if slow else None)
         ).step_ns
         for name, order in (("large", large), ("fifo", fifo))
         for slow in (False, True)
@@ -309,7 +308,7 @@ def test_other_collectives_do_not_queue_among_pieces(
     )
     for policy in POLICIES:
         changed = apply_order(
-            graph, costs, problem, policy.compile(problem), following=RuntimeOverhead()
+            graph, costs, problem, policy.compile(problem), overhead=RuntimeOverhead()
         )
         assert replay(changed).step_ns > 0
         of_pieces = np.isin(changed.ops.kind, (OpKind.ALL_REDUCE, OpKind.REDUCE_SCATTER))

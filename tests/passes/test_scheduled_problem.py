@@ -24,11 +24,11 @@ from augury.costs.link_fit import fit_link
 from augury.costs.p2p_exchange import fit_p2p
 from augury.costs.piece_costs import ASSUMED_OVERHEAD_NS, extra_during_compute, piece_costs
 from augury.costs.transfer_times import TransferCost, fit_transfers
-from augury.passes.network import change_bandwidth
 from augury.replay.run import replay
 from augury.schedule.evaluate import step_ns
 from augury.schedule.policies.ddp import order_of_buckets
 from tests.build.recorded_runs import MS
+from tests.passes.applied import change_bandwidth
 from tests.passes.recorded import recorded
 
 NEEDS = {"parameter3": 0.0, "parameter2": 0.25, "parameter1": 0.5, "parameter0": 0.9}
@@ -126,13 +126,15 @@ def test_ranks_whose_gradients_differ_are_refused() -> None:
         recorded_problem(replay(odd), costs, needs=NEEDS, ledger=Ledger())
 
 
-def row(size_bytes: int, ns: int, *, beside: bool = False, concurrent: int = 1) -> Calibration:
+def row(
+    size_bytes: int, ns: int, *, during_compute: bool = False, concurrent: int = 1
+) -> Calibration:
     return Calibration(
         collective="all_reduce",
         group=0,
         size_bytes=size_bytes,
         concurrent=concurrent,
-        beside_compute=beside,
+        beside_compute=during_compute,
         durations_ns=[ns],
     )
 
@@ -221,9 +223,9 @@ def test_what_pieces_take_more_beside_compute() -> None:
     known = costs[OpKind.ALL_REDUCE]
     assert extra_during_compute(graph, costs, []) is None
     calibration = [
-        row(1 << 20, round(known.time_ns(1 << 20)) + 3 * MS, beside=True),
-        row(4 << 20, round(known.time_ns(4 << 20)) + MS, beside=True),
-        row(16 << 20, round(known.time_ns(16 << 20)), beside=True),
+        row(1 << 20, round(known.time_ns(1 << 20)) + 3 * MS, during_compute=True),
+        row(4 << 20, round(known.time_ns(4 << 20)) + MS, during_compute=True),
+        row(16 << 20, round(known.time_ns(16 << 20)), during_compute=True),
     ]
     extra = extra_during_compute(graph, costs, calibration)
     assert extra is not None
@@ -231,7 +233,7 @@ def test_what_pieces_take_more_beside_compute() -> None:
     assert extra.time_ns(4 << 20) == pytest.approx(MS, abs=2)
     assert extra.time_ns(64 << 20) == pytest.approx(0, abs=2)
     alone = fit_link(known, total_bytes=10_000_000)
-    beside = fit_link(known, total_bytes=10_000_000, beside=extra, beside_ns=100 * MS)
+    beside = fit_link(known, total_bytes=10_000_000, during_compute=extra, compute_ns=100 * MS)
     assert beside.overhead_ns > alone.overhead_ns + MS
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from augury.core.graph.graph import Graph
     from augury.core.trace.trace import Calibration
     from augury.costs.links import Links
-    from augury.passes.expand_collectives import Topology
+    from augury.passes.protocol import Scene
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,16 @@ class FineRun:
     calibration: list[Calibration]
     links: Links
 
+    def scene(self) -> Scene:
+        from augury.passes.protocol import Scene
+
+        return Scene.recorded(self.graph, self.calibration, links=self.links)
+
     def expanded(self) -> Graph:
-        from augury.passes.expand_collectives import expand
+        from augury.passes.expand_collectives import EXPAND_COLLECTIVES
 
         with working("expanding collectives"):
-            return expand(self.graph, self.links)
+            return EXPAND_COLLECTIVES.apply(self.scene()).scene.graph
 
 
 def read_fine(path: Path, *, max_bytes: str | None = None) -> FineRun:
@@ -53,35 +58,3 @@ def read_fine(path: Path, *, max_bytes: str | None = None) -> FineRun:
     for anomaly in wire.ledger:
         graph.ledger.add(anomaly)
     return FineRun(graph, trace.calibration, fit_links(wire, graph.num_ranks))
-
-
-def topology_of(
-    algorithm: str | None, ring_order: str | None, half_duplex: bool
-) -> Topology | None:
-    """None if nothing is to be otherwise."""
-    if algorithm is None and ring_order is None and not half_duplex:
-        return None
-    from augury.passes.expand_collectives import RECORDED, Topology
-
-    order = None
-    if ring_order is not None:
-        parts = [part.strip() for part in ring_order.split(",")]
-        if not all(part.isascii() and part.isdecimal() and len(part) < 7 for part in parts):
-            raise UsageError(f"{ring_order!r} is no order of ranks", remedy="write it as 0,2,1,3")
-        order = tuple(int(part) for part in parts)
-    return Topology(
-        algorithm=algorithm or RECORDED.algorithm, ring_order=order, half_duplex=half_duplex
-    )
-
-
-def words_of(topology: Topology) -> list[str]:
-    from augury.passes.expand_collectives import RECORDED
-
-    words = []
-    if topology.algorithm != RECORDED.algorithm:
-        words.append(f"all-reduce by {topology.algorithm}")
-    if topology.ring_order is not None:
-        words.append(f"ring in the order {', '.join(map(str, topology.ring_order))}")
-    if topology.half_duplex:
-        words.append("links that send or receive, not both at once")
-    return words

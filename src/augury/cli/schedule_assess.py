@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from augury.schedule.evaluate import Outcome
     from augury.schedule.policies.policy import Policy
 
-ASSUMES = {True: 0.02, False: 0.03}
-"""What a prediction of another order may be off by beyond what the run shows, with and without a
-barrier."""
 OURS = "augury"
 TOLD_APART = 0.005
 """Predicted steps that differ by a smaller share are the same."""
@@ -143,6 +140,7 @@ def compiled(case: ScheduleCase, policy: Policy) -> Order:
 
 
 def _assess(case: ScheduleCase, order: Order) -> Assessed:
+    from augury.passes.communication_order import order_error
     from augury.schedule.evaluate import evaluate
     from augury.schedule.policies.bucket_list import bucket_caps
 
@@ -158,7 +156,7 @@ def _assess(case: ScheduleCase, order: Order) -> Assessed:
     if timeline is not None:
         step_ns = replayed_ns = timeline.step_ns
         interval = (
-            predicted_interval(timeline, case.run, model_error=ASSUMES[order.has_barrier])
+            predicted_interval(timeline, case.run, model_error=order_error(order).relative)
             or interval
         )
         device_pct = busy_pct(timeline, ResourceKind.COMPUTE)
@@ -204,8 +202,9 @@ def _replayed(case: ScheduleCase, order: Order) -> tuple[Timeline | None, str | 
 
 def _evaluated_interval(case: ScheduleCase, order: Order, outcome: Outcome) -> tuple[int, int]:
     from augury.costs.prediction_interval import NINE_OF_TEN
+    from augury.passes.communication_order import order_error
 
-    share = NINE_OF_TEN * (ASSUMES[order.has_barrier] ** 2 + case.noise**2) ** 0.5
+    share = NINE_OF_TEN * (order_error(order).relative ** 2 + case.noise**2) ** 0.5
     return round(outcome.step_ns * (1 - share)), round(outcome.step_ns * (1 + share))
 
 

@@ -157,7 +157,9 @@ def _of_graph(
     from augury.costs.p2p_exchange import fit_p2p
     from augury.costs.piece_costs import extra_during_compute, piece_costs
     from augury.costs.runtime_overhead import NO_OVERHEAD, RuntimeOverhead
-    from augury.passes.communication_order import apply_order
+    from augury.passes.communication_order import COMMUNICATION_ORDER
+    from augury.passes.pieces.piece_exchange import OrderedPieces
+    from augury.passes.protocol import Scene
     from augury.predict.replay_bound import Ways, replay_bound
     from augury.schedule.lower_bound import lower_bound
     from augury.schedule.policies.bucket_list import bucket_caps
@@ -170,44 +172,47 @@ def _of_graph(
     if not is_same:
         # Messages of pieces tell of the network too.
         costs = fit_network(recorded, calibration) | costs
-    own_costs = costs
     measured_ns = measured_step_ns(recorded)
     run = representation_of(replay_graph(recorded))
+    scene = Scene(graph=graph, costs=costs, calibration=tuple(calibration))
+    own = scene if is_same else replace(scene, graph=recorded)
     for change in changes:
-        graph, costs = change.make(graph, costs)
-        recorded, own_costs = (graph, costs) if is_same else change.make(recorded, own_costs)
+        scene = change.apply(scene).scene
+        own = scene if is_same else change.apply(own).scene
         measured_ns = None
-    changed, known = graph, piece_costs(costs, calibration, ledger)
+    graph, costs, recorded = scene.graph, scene.costs, own.graph
+    known = piece_costs(costs, calibration, ledger)
     before = replay_graph(graph)
     baseline = before if is_same else replay_graph(recorded)
-    stock = recorded_problem(before, known, needs=needs, beside=beside, ledger=ledger)
+    stock = recorded_problem(before, known, needs=needs, during_compute=beside, ledger=ledger)
     swaps = fit_p2p(costs, calibration) if graph.num_ranks == 2 else None
     problem = stock
     if swaps is not None:
-        problem = recorded_problem(before, known, needs=needs, swaps=swaps, ledger=Ledger())
+        problem = recorded_problem(before, known, needs=needs, p2p=swaps, ledger=Ledger())
     shared = piece_costs(costs, calibration, Ledger(), at_once=TRANSFERS_AT_ONCE)
 
     def rewritten(order: Order) -> Graph:
         """Buckets of stock DDP share the link, pieces of a plan as it says; two ranks swap them."""
         is_stock = bucket_caps(problem, order) is not None
-        if swaps and not is_stock and is_swapped(order, changed.num_ranks):
-            return apply_order(
-                changed, known, problem, order, swaps=swaps, following=RuntimeOverhead()
+        if swaps and not is_stock and is_swapped(order, scene.graph.num_ranks):
+            pieces = OrderedPieces(
+                problem=problem, order=order, costs=known, p2p=swaps, overhead=RuntimeOverhead()
             )
-        at_once = TRANSFERS_AT_ONCE if is_stock else order.lanes
-        return apply_order(
-            changed,
-            shared if at_once > 1 else known,
-            stock,
-            order,
-            beside=beside,
-            at_once=at_once,
-            following=NO_OVERHEAD if is_stock else RuntimeOverhead(),
-        )
+        else:
+            concurrent = TRANSFERS_AT_ONCE if is_stock else order.lanes
+            pieces = OrderedPieces(
+                problem=stock,
+                order=order,
+                costs=shared if concurrent > 1 else known,
+                during_compute=beside,
+                concurrent=concurrent,
+                overhead=NO_OVERHEAD if is_stock else RuntimeOverhead(),
+            )
+        return COMMUNICATION_ORDER.apply(scene, pieces).scene.graph
 
     with working("bounding what any order could reach"):
-        ways = Ways(costs=(known, shared), beside=beside, swaps=swaps)
-        bounds_ns = [replay_bound(changed, stock, ways), lower_bound(stock), lower_bound(problem)]
+        ways = Ways(costs=(known, shared), during_compute=beside, p2p=swaps)
+        bounds_ns = [replay_bound(graph, stock, ways), lower_bound(stock), lower_bound(problem)]
     return ScheduleCase(
         problem=problem,
         stock=stock,

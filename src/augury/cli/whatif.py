@@ -96,34 +96,32 @@ def whatif(
         *(changes.compute_scale(text) for text in compute_scale or []),
         *([changes.perfect_overlap()] if perfect_overlap else []),
     ]
-    from augury.cli.fine import read_fine, topology_of, words_of
+    from augury.cli.fine import read_fine
+    from augury.passes.protocol import Scene
 
-    topology = topology_of(algorithm, ring_order, half_duplex)
+    topology = changes.topology_of(algorithm, ring_order, half_duplex)
     is_fine = fine or topology is not None or bool(link_bandwidth)
     if not wanted and topology is None:
         raise UsageError("no change is named", remedy="name one, such as --bandwidth 2x")
-    from augury.costs.collective_costs import fit_network
-
     if is_fine:
         recorded = read_fine(run, max_bytes=max_bytes)
-        costs = fit_network(recorded.graph, recorded.calibration)
-        before = replay_graph(recorded.expanded(), engine=engine)
-        changed = changes.make_all_fine(recorded.graph, costs, recorded.links, wanted, topology)
+        wanted.append(changes.expanded(topology))
+        before, scene = replay_graph(recorded.expanded(), engine=engine), recorded.scene()
     else:
         graph, calibration = read_calibrated(run, max_bytes=max_bytes)
-        costs = fit_network(graph, calibration)
-        before = replay_graph(graph, engine=engine)
-        changed = changes.make_all(graph, costs, wanted)
+        before, scene = replay_graph(graph, engine=engine), Scene.recorded(graph, calibration)
+    changed = changes.apply_all(scene, wanted).scene.graph
     after = replay_changed(changed.evolve(measured=changed.measured.empty()), engine=engine)
     from augury.report.summarize import summarize_change
 
-    error = (sum(change.assumes**2 for change in wanted) + (0.03 if topology else 0.0) ** 2) ** 0.5
     run_before = representation_of(before)
     result = summarize_change(
         after,
         baseline=before,
-        changes=[change.words for change in wanted] + (words_of(topology) if topology else []),
-        interval_ns=predicted_interval(after, run_before, model_error=error),
+        changes=changes.words_of(wanted),
+        interval_ns=predicted_interval(
+            after, run_before, model_error=changes.error_of(wanted).relative
+        ),
         ledger=warnings_of(run_before),
     )
     if json:

@@ -22,18 +22,18 @@ def fit_link(
     *,
     total_bytes: int,
     slowed: float = 1.0,
-    beside: TransferCost | None = None,
-    beside_ns: int = 0,
+    during_compute: TransferCost | None = None,
+    compute_ns: int = 0,
 ) -> Network:
     """``slowed``: how many times as long everything takes beside compute; ``beside``: what a piece
-    takes more there, and ``beside_ns`` for how long there is compute to be beside."""
+    takes more there, and ``compute_ns`` for how long there is compute to be beside."""
 
     def time_ns(size_bytes: float) -> float:
         alone_ns = max(1.0, cost.time_ns(int(size_bytes)))
-        extra_ns = beside.time_ns(int(size_bytes)) if beside else 0.0
+        extra_ns = during_compute.time_ns(int(size_bytes)) if during_compute else 0.0
         # What has not left when compute is over goes on without it.
         whole_ns = (alone_ns + extra_ns) * total_bytes / max(1.0, size_bytes)
-        return alone_ns + extra_ns * min(1.0, beside_ns / whole_ns)
+        return alone_ns + extra_ns * min(1.0, compute_ns / whole_ns)
 
     # Pieces that cost more for being one than for their bytes are no good choice, nor are those
     # beside which that is nothing.

@@ -4,25 +4,51 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from augury.build.problem.step_parts import NO_GRADIENTS, NO_GRADIENTS_REMEDY
+from augury.core.columns import I4
 from augury.core.enums import OpKind
 from augury.core.errors import InputError
 from augury.core.graph.graph import Graph
 from augury.costs.collective_costs import Costs
 from augury.passes.graph_edit import GraphEdit
-from augury.passes.network import keep_processor_time
+from augury.passes.protocol import Changed, ErrorModel, Scene, changed
+from augury.passes.scale_collectives import keep_processor_time
 from augury.schedule.order_parts import fill_buckets
 
 
-def change_buckets(graph: Graph, costs: Costs, caps_bytes: Sequence[int]) -> Graph:
-    """Every step's gradients travel in buckets of these sizes instead of the recorded ones."""
-    if not len(graph.gradients):
-        raise InputError(
-            "the graph does not say which gradient travels in which bucket",
-            remedy="record a job that uses DistributedDataParallel",
-        )
-    return _Rebucketing(graph, costs, caps_bytes).graph()
+@dataclass(frozen=True, slots=True)
+class BucketCaps:
+    """Capacities of buckets: of the first, the second, and so on; the last holds for the rest."""
+
+    caps_bytes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """Replaces the recorded buckets of gradients by buckets of other capacities."""
+
+    name = "buckets"
+    plan_section = "communication"
+    advice = ""
+
+    def applies(self, scene: Scene) -> list[str]:
+        return [] if len(scene.graph.gradients) else [NO_GRADIENTS]
+
+    def apply(self, scene: Scene, parameters: BucketCaps) -> Changed:
+        for reason in self.applies(scene):
+            raise InputError(reason, remedy=NO_GRADIENTS_REMEDY)
+        rebucketing = _Rebucketing(scene.graph, scene.costs, parameters.caps_bytes)
+        graph = rebucketing.graph()
+        return changed(scene, replace(scene, graph=graph), rebucketing.new_op_of())
+
+    def error_model(self, _parameters: BucketCaps) -> ErrorModel:
+        return ErrorModel(0.015)
+
+
+BUCKETS = Buckets()
 
 
 class _Rebucketing:
@@ -38,6 +64,9 @@ class _Rebucketing:
         for of_rank in self._rows.values():
             self._rebucket_step(of_rank)
         return keep_processor_time(self._graph, self._edit.graph())
+
+    def new_op_of(self) -> I4:
+        return self._edit.new_op_of()
 
     def _rebucket_step(self, of_rank: dict[int, list[int]]) -> None:
         graph, gradients, ops = self._graph, self._graph.gradients, self._graph.ops

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from augury.core.columns import I4
 from augury.core.enums import Discipline, OpKind, ResourceKind
-from augury.core.errors import UsageError
+from augury.core.errors import InputError, UsageError
 from augury.core.graph.graph import NONE, RATE_ONE, Graph
 from augury.costs.collective_steps import ALGORITHMS, Send
 from augury.costs.links import Links
 from augury.passes.graph_edit import GraphEdit
-from augury.passes.network import keep_processor_time
+from augury.passes.protocol import Changed, ErrorModel, Scene, changed
+from augury.passes.scale_collectives import keep_processor_time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,19 +36,40 @@ class Topology:
 RECORDED = Topology()
 
 
-def expand(
-    graph: Graph,
-    recorded: Links,
-    *,
-    links: Links | None = None,
-    topology: Topology = RECORDED,
-) -> Graph:
-    """``recorded``: the links behind the times in ``graph``; ``links``: those to replay it on."""
-    base = _Expansion(graph, recorded, recorded, RECORDED).graph()
-    if links is None and topology == RECORDED:
-        return base
-    changed = _Expansion(graph, recorded, links or recorded, topology).graph()
-    return keep_processor_time(base, changed)
+@dataclass(frozen=True, slots=True)
+class ExpandCollectives:
+    """Replaces all-reduces by their sends and receives, on the links of the scene. The parameter is
+    None where collectives use the links as recorded."""
+
+    name = "expand-collectives"
+    plan_section = None
+    advice = "Configure the communication library for this algorithm and ring order."
+
+    def applies(self, scene: Scene) -> list[str]:
+        if scene.is_expanded:
+            return ["collectives are expanded already"]
+        return [] if scene.links is not None else ["links between ranks are not known"]
+
+    def apply(self, scene: Scene, parameters: Topology | None = None) -> Changed:
+        for reason in self.applies(scene):
+            raise InputError(reason, remedy="give a run recorded with `augury run --wire`")
+        recorded, links = scene.recorded_links, scene.links
+        assert recorded is not None
+        assert links is not None
+        topology = parameters or RECORDED
+        base = _Expansion(scene.graph, recorded, recorded, RECORDED)
+        graph, new_op_of = base.graph(), base.new_op_of()
+        if links is not recorded or topology != RECORDED:
+            expansion = _Expansion(scene.graph, recorded, links, topology)
+            graph = keep_processor_time(graph, expansion.graph())
+            new_op_of = expansion.new_op_of()
+        return changed(scene, replace(scene, graph=graph, is_expanded=True), new_op_of)
+
+    def error_model(self, parameters: Topology | None = None) -> ErrorModel:
+        return ErrorModel(0.0 if parameters is None else 0.03)
+
+
+EXPAND_COLLECTIVES = ExpandCollectives()
 
 
 @dataclass(slots=True)
@@ -89,6 +112,9 @@ class _Expansion:
             self._expand(members)
         self._move_interference()
         return self._edit.graph()
+
+    def new_op_of(self) -> I4:
+        return self._edit.new_op_of()
 
     def _gangs(self) -> list[list[int]]:
         """All-reduces of two ranks or more, in the order in which they were called."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from augury.core.columns import Table
+from augury.core.columns import I4, Table
 from augury.core.enums import Discipline, OpKind, ResourceKind
 from augury.core.graph.graph import (
     NONE,
@@ -116,9 +116,8 @@ class GraphEdit:
     def graph(self, *, num_ranks: int | None = None) -> Graph:
         """``num_ranks``: those beyond it, whose operations must be gone, go too."""
         old = self._graph if num_ranks is None else first_ranks(self._graph, num_ranks)
-        keep = np.ones(self._num_ops, dtype=bool)
-        keep[list(self._removed)] = False
-        number = np.where(keep, np.cumsum(keep) - 1, NONE).astype(np.int32)
+        keep = self._kept()
+        number = _numbers(keep)
         ops = self._grown(Ops, old.ops)
         columns = {name: values[keep] for name, values in ops.columns()}
         columns["gang"] = _renumbered(columns["gang"])
@@ -139,6 +138,16 @@ class GraphEdit:
         )
         verify(changed)
         return changed
+
+    def new_op_of(self) -> I4:
+        """Returns the index in the edited graph of each operation of the old one; NONE if it was
+        removed."""
+        return _numbers(self._kept())[: self._graph.num_ops]
+
+    def _kept(self) -> NDArray[np.bool_]:
+        keep = np.ones(self._num_ops, dtype=bool)
+        keep[list(self._removed)] = False
+        return keep
 
     def _grown(self, kind: type[Any], table: Any) -> Any:
         rows = np.array(self._new.get(kind, []), dtype=np.int64)
@@ -162,6 +171,10 @@ class GraphEdit:
             (pairs & 0xFFFF_FFFF).astype(np.int32),
             num_ops=int(keep.sum()),
         )
+
+
+def _numbers(keep: NDArray[np.bool_]) -> I4:
+    return np.where(keep, np.cumsum(keep) - 1, NONE).astype(np.int32)
 
 
 def first_ranks(graph: Graph, num_ranks: int) -> Graph:

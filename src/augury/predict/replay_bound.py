@@ -46,8 +46,8 @@ class Ways:
     """All ways by which orders of one case are replayed."""
 
     costs: tuple[Costs, ...]
-    beside: TransferCost | None
-    swaps: P2PExchange | None
+    during_compute: TransferCost | None
+    p2p: P2PExchange | None
 
 
 def replay_bound(graph: Graph, problem: Problem, ways: Ways) -> int:
@@ -76,9 +76,9 @@ def _of_rank(graph: Graph, problem: Problem, ways: Ways, steps: Sequence[StepPar
 def _of_step(graph: Graph, problem: Problem, ways: Ways, own: StepParts, after: StepParts) -> float:
     """From the start of one backward to the start of the next."""
     undisturbed = _undisturbed(graph, problem, own, after)
-    networks = [_collectives(graph, own, costs, ways.beside) for costs in ways.costs]
-    if ways.swaps is not None:
-        networks.append(ways.swaps.network)
+    networks = [_collectives(graph, own, costs, ways.during_compute) for costs in ways.costs]
+    if ways.p2p is not None:
+        networks.append(ways.p2p.network)
     return min(lower_bound(replace(undisturbed, network=network)) for network in networks)
 
 
@@ -114,13 +114,13 @@ def _undisturbed(graph: Graph, problem: Problem, own: StepParts, after: StepPart
 
 
 def _collectives(
-    graph: Graph, own: StepParts, costs: Costs, beside: TransferCost | None
+    graph: Graph, own: StepParts, costs: Costs, during_compute: TransferCost | None
 ) -> Network:
     """With ``b`` the slope beyond the last known size, ``a`` is the largest constant for which
     a + b s is nowhere above the cost: that is piecewise linear."""
     carried = carried_by(graph, own)
     cost = costs[OpKind(int(graph.ops.kind[carried[0]]))]
-    factor = recorded_over_model(graph, carried, cost, beside) * (1 - ROUNDING)
+    factor = recorded_over_model(graph, carried, cost, during_compute) * (1 - ROUNDING)
     known = list(zip(cost.sizes_bytes, cost.times_ns, strict=True))
     slope = min([cost.ns_per_byte, *(time_ns / size for size, time_ns in known if size)])
     fixed_ns = min(time_ns - slope * size for size, time_ns in known)

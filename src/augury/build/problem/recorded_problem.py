@@ -33,8 +33,8 @@ def recorded_problem(
     costs: Costs,
     *,
     needs: Mapping[str, float],
-    beside: TransferCost | None = None,
-    swaps: P2PExchange | None = None,
+    during_compute: TransferCost | None = None,
+    p2p: P2PExchange | None = None,
     ledger: Ledger,
 ) -> Problem:
     """``timeline`` is the replay of the recorded graph. Backward is taken as it would go with
@@ -61,9 +61,7 @@ def recorded_problem(
     cost = _as_recorded(graph, costs[kind])
     alone_ns = _middle([one.backward_ns for one in seen])
     rate = (
-        swaps.compute_rate
-        if swaps and swaps.compute_rate
-        else compute_rate_during_communication(graph)
+        p2p.compute_rate if p2p and p2p.compute_rate else compute_rate_during_communication(graph)
     )
     slower = min(1 / rate, 1 + (1 - rate) * cost.ns_per_byte * total_bytes / max(1, alone_ns))
     backward_ns, forward_ns = round(alone_ns * slower), _middle([one.forward_ns for one in seen])
@@ -90,14 +88,14 @@ def recorded_problem(
         backward_ns=backward_ns,
         between_ns=between_ns,
         forward_ns=forward_ns,
-        network=swaps.network
-        if swaps
+        network=p2p.network
+        if p2p
         else fit_link(
             cost,
             total_bytes=total_bytes,
             slowed=_slowed_on(timeline, stream),
-            beside=beside,
-            beside_ns=backward_ns + forward_ns,
+            during_compute=during_compute,
+            compute_ns=backward_ns + forward_ns,
         ),
     )
 

@@ -13,6 +13,9 @@ from augury.core.enums import OpKind, are_communication
 from augury.core.errors import InputError
 from augury.core.graph.graph import NONE, Graph
 
+NO_GRADIENTS = "the graph does not say which gradient travels in which bucket"
+NO_GRADIENTS_REMEDY = "record a job that uses DistributedDataParallel"
+
 _AFTERWARDS = (OpKind.COPY, OpKind.UPDATE)
 
 
@@ -51,10 +54,7 @@ class StepParts:
 def parts_of(graph: Graph) -> dict[tuple[int, int], StepParts]:
     """By rank and step, of those whose gradients are known, in the order of the steps."""
     if not len(graph.gradients):
-        raise InputError(
-            "the graph does not say which gradient travels in which bucket",
-            remedy="record a job that uses DistributedDataParallel",
-        )
+        raise InputError(NO_GRADIENTS, remedy=NO_GRADIENTS_REMEDY)
     rows: dict[tuple[int, int], list[int]] = defaultdict(list)
     gradients = graph.gradients
     for row, place in enumerate(zip(gradients.rank.tolist(), gradients.step.tolist(), strict=True)):
