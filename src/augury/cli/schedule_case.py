@@ -117,9 +117,9 @@ def _layered(graph: Graph, other: OtherNetwork) -> ScheduleCase:
 
 
 def _recorded(folder: Path, changes: Sequence[Change], max_bytes: int) -> ScheduleCase:
-    from augury.build.recorded.as_stock_ddp import build_unplanned, has_pieces
     from augury.build.recorded.forward_needs import forward_needs
     from augury.build.recorded.recorded_graph import build_recorded
+    from augury.build.recorded.without_plan import build_unplanned, has_pieces
     from augury.ingest.open_run import open_run
 
     with working(f"reading {folder}"):
@@ -150,9 +150,9 @@ def _of_graph(
     """``recorded``: what gains are counted from, where that is another graph: orders are put in
     place of stock DDP's buckets, which a run that followed a plan has not."""
     from augury.build.problem.recorded_problem import recorded_order, recorded_problem
-    from augury.build.recorded.recorded_collectives import TRANSFERS_AT_ONCE
     from augury.core.measured_step import measured_step_ns
     from augury.core.plan.plan import is_swapped
+    from augury.core.vocabulary.torch import GLOO_THREADS
     from augury.costs.collective_costs import fit_network
     from augury.costs.p2p_exchange import fit_p2p
     from augury.costs.piece_costs import extra_during_compute, piece_costs
@@ -189,7 +189,7 @@ def _of_graph(
     problem = stock
     if swaps is not None:
         problem = recorded_problem(before, known, needs=needs, p2p=swaps, ledger=Ledger())
-    shared = piece_costs(costs, calibration, Ledger(), at_once=TRANSFERS_AT_ONCE)
+    shared = piece_costs(costs, calibration, Ledger(), at_once=GLOO_THREADS)
 
     def rewritten(order: Order) -> Graph:
         """Buckets of stock DDP share the link, pieces of a plan as it says; two ranks swap them."""
@@ -199,7 +199,7 @@ def _of_graph(
                 problem=problem, order=order, costs=known, p2p=swaps, overhead=RuntimeOverhead()
             )
         else:
-            concurrent = TRANSFERS_AT_ONCE if is_stock else order.lanes
+            concurrent = GLOO_THREADS if is_stock else order.lanes
             pieces = OrderedPieces(
                 problem=stock,
                 order=order,

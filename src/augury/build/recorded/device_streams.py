@@ -12,7 +12,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from augury.build.recorded.recorded_collectives import RecordedCollective, exchanges_of
+from augury.build.recorded.recorded_collectives import RecordedCollective, collectives_of
 from augury.core.columns import I8
 from augury.core.enums import OpKind, ResourceKind, StepState, StreamKind
 from augury.core.graph.builder import GraphBuilder
@@ -52,9 +52,9 @@ class _DeviceRun:
         self._begin_ns = min(self._origin.values())
         self._steps = set(steps.step[watched].tolist())
         self._watched = watched
-        self._exchanges = exchanges_of(trace, self._steps, set(self._ranks))
-        self._exchange_of = {
-            row: key for key, own in enumerate(self._exchanges) for row in own.rows.values()
+        self._collectives = collectives_of(trace, self._steps, set(self._ranks))
+        self._collective_of = {
+            row: key for key, own in enumerate(self._collectives) for row in own.rows.values()
         }
         self._builder = GraphBuilder(meta={"source": "recorded on devices"})
         self._op_of: dict[int, int] = {}
@@ -266,19 +266,19 @@ class _DeviceRun:
             start_ns = int(events.start_ns[row])
             if not after:
                 after.append(self._delay(rank, max(0, start_ns - self._begin_ns)))
-            exchange = self._exchange_of.get(row)
+            collective = self._collective_of.get(row)
             work_ns = int(events.dur_ns[row])
-            if exchange is not None:
-                work_ns = self._transfer_ns(self._exchanges[exchange])
+            if collective is not None:
+                work_ns = self._transfer_ns(self._collectives[collective])
             self._op_of[row] = builder.op(
                 self._trace.name(row),
                 kind=self._kind(row),
                 rank=self._row_of[rank],
                 resource=resource if work_ns else NONE,
                 work_ns=work_ns,
-                size_bytes=max(0, self._size(row, exchange)),
+                size_bytes=max(0, self._size(row, collective)),
                 layer=self._trace.strings[int(events.layer[row])] or None,
-                gang=self._gang(exchange),
+                gang=self._gang(collective),
                 step=int(events.step[row]),
                 after=after,
             )
@@ -305,21 +305,21 @@ class _DeviceRun:
                 return
             place -= 1
 
-    def _gang(self, exchange: int | None) -> int:
-        if exchange is None or len(self._exchanges[exchange].rows) < 2:
+    def _gang(self, collective: int | None) -> int:
+        if collective is None or len(self._collectives[collective].rows) < 2:
             return NONE
-        if exchange not in self._gangs:
-            self._gangs[exchange] = self._builder.gang()
-        return self._gangs[exchange]
+        if collective not in self._gangs:
+            self._gangs[collective] = self._builder.gang()
+        return self._gangs[collective]
 
-    def _transfer_ns(self, exchange: RecordedCollective) -> int:
+    def _transfer_ns(self, collective: RecordedCollective) -> int:
         """Returns the duration of the shortest kernel: longer ones include the wait for the last
         rank."""
-        return min(exchange.end_ns[rank] - exchange.start_ns[rank] for rank in exchange.rows)
+        return min(collective.end_ns[rank] - collective.start_ns[rank] for rank in collective.rows)
 
-    def _size(self, row: int, exchange: int | None) -> int:
-        if exchange is not None:
-            return self._exchanges[exchange].size_bytes
+    def _size(self, row: int, collective: int | None) -> int:
+        if collective is not None:
+            return self._collectives[collective].size_bytes
         return int(self._trace.events.size_bytes[row])
 
     def _stream_name(self, stream: int) -> str:
