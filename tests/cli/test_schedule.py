@@ -254,7 +254,7 @@ def test_what_people_see(run: Runner, folder: Path) -> None:
     for words in ("Policies", "lower bound for any order", "Released and arrived", "best: "):
         assert words in shown
     # Nobody recorded modules, nor measured the network.
-    assert "no detailed step tells" in shown
+    assert "no detailed step shows" in shown
     assert "next: augury schedule" in shown
 
 

@@ -92,7 +92,7 @@ def test_every_byte_of_the_algorithm_is_sent() -> None:
     assert sent == 3 * 2 * 3 * SIZE
 
 
-def test_one_slow_link_is_foretold() -> None:
+def test_one_slow_link_is_predicted() -> None:
     graph, links = training(4), equal_links(4)
     before = replay(expand(graph, links)).step_ns
     one = replay(expand(graph, links, links=links.faster(1, 0.5))).step_ns

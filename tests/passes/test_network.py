@@ -88,7 +88,7 @@ def test_the_rate_of_links() -> None:
 
 
 def test_one_rank_has_no_link() -> None:
-    with pytest.raises(InputError, match="how fast its links are"):
+    with pytest.raises(InputError, match="bandwidth of the graph's links is unknown"):
         link_rate(*recorded(num_ranks=1))
 
 

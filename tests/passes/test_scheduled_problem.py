@@ -286,7 +286,7 @@ def test_graphs_that_do_not_tell() -> None:
     with pytest.raises(InputError, match="as a whole"):
         layer_problem(synthesize(SyntheticJob(cluster=CLUSTER, algorithm="ring")))
     graph, _ = recorded()
-    with pytest.raises(InputError, match="parameters are"):
+    with pytest.raises(InputError, match="parameters of its layers"):
         layer_problem(graph)
     pipeline = SyntheticJob(cluster=CLUSTER, num_stages=2, num_micro_batches=2)
     with pytest.raises(InputError, match=r"no rank runs every layer|as a whole"):

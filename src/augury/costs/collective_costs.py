@@ -17,14 +17,14 @@ Costs = dict[OpKind, TransferCost]
 
 
 def fit_network(graph: Graph, calibration: Sequence[Calibration] = ()) -> Costs:
-    """From the graph's own collectives and what the recorder measured beside them."""
+    """Fits costs to the collectives of a graph and to calibration."""
     ops = graph.ops
     costs: Costs = {}
     alone = _calibrated(calibration)
     for kind in sorted({*ops.kind.tolist(), *alone}):
         if not OpKind(kind).is_communication:
             continue
-        # One member stands for its gang.
+        # One member represents its gang.
         rows = np.flatnonzero(ops.kind == kind)
         first = np.unique(np.where(ops.gang[rows] == NONE, -1 - rows, ops.gang[rows]), True)[1]
         own: list[Sample] = [
@@ -48,13 +48,13 @@ def _calibrated(calibration: Sequence[Calibration]) -> dict[OpKind, list[Sample]
 
 
 def link_rate(graph: Graph, costs: Costs) -> float:
-    """Bytes a second that one rank sends while it reduces, as far as the times tell."""
+    """Returns the bytes per second that one rank sends during an all-reduce."""
     num_ranks = graph.num_ranks
-    swapped = costs.get(OpKind.SEND) if num_ranks == 2 else None
-    cost = costs.get(OpKind.ALL_REDUCE, swapped)
+    exchanged = costs.get(OpKind.SEND) if num_ranks == 2 else None
+    cost = costs.get(OpKind.ALL_REDUCE, exchanged)
     if cost is None or cost.ns_per_byte <= 0 or num_ranks < 2:
         raise InputError(
-            "the graph does not tell how fast its links are",
-            remedy="give the bandwidth as a share of what it is: 0.5x",
+            "the bandwidth of the graph's links is unknown",
+            remedy="give the bandwidth as a factor on the present one: 0.5x",
         )
     return 2 * (num_ranks - 1) / num_ranks / cost.ns_per_byte * 1e9

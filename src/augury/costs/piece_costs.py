@@ -1,9 +1,9 @@
-"""What a piece costs that others precede and follow: not what a collective takes alone.
+"""Cost of a piece in a sequence of pieces, as opposed to a collective alone.
 
-Stock DDP's buckets are under way two at a time, so what a collective takes beyond its bytes is
-partly hidden behind its neighbours; the pieces of a plan go one at a time. And where ranks have
-few processors to themselves, communication that runs beside compute waits for them, round by
-round: that is measured (``--calibrate``), and charged to pieces only while their rank computes.
+Two buckets of stock DDP are in flight at a time, so that part of the constant cost of a collective
+is hidden behind its neighbour; pieces of a plan go one at a time. Where ranks have few processors,
+each round of communication during compute waits for a core. That is measured (``--calibrate``) and
+charged to pieces only while their rank computes.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from augury.costs.collective_costs import Costs
 from augury.costs.transfer_times import TransferCost
 
 ASSUMED_OVERHEAD_NS = 300_000
-"""Of a collective among a few hosts over TCP. A run whose buckets are all of one size cannot tell
-what a small piece costs; taken to cost nothing, the smallest would always be best."""
+"""Constant cost of a collective over TCP between a few hosts. A run with buckets of one size does
+not show it; without it the smallest pieces would always be best."""
 
-SHOWN = 2 / 3
-"""What is left of a small collective's time where another one is under way beside it."""
+VISIBLE_SHARE = 2 / 3
+"""Share of a small collective's time that is not hidden while another one is in flight."""
 
 
 def piece_costs(
     costs: Costs, calibration: Sequence[Calibration], ledger: Ledger, *, at_once: int = 1
 ) -> Costs:
-    """How long pieces hold the link while no rank computes, so many ``at_once``. No more bytes in
-    a second than large ones have, whatever a rate limit lets through after a rest. Where nobody
-    measured what small ones cost, something is assumed."""
+    """Returns the time that a piece occupies the link while no rank computes, with ``at_once`` in
+    flight. Small pieces are no faster per byte than large ones: a burst that a rate limiter lets
+    through after a pause does not recur. Without calibration a constant cost is assumed."""
     if calibration:
-        shown = SHOWN if at_once > 1 else 1.0
+        shown = VISIBLE_SHARE if at_once > 1 else 1.0
         return {kind: _at_least(cost, shown=shown) for kind, cost in costs.items()}
     cheap = [kind for kind, cost in costs.items() if min(cost.times_ns) < ASSUMED_OVERHEAD_NS]
     ledger.note(
         "overhead-assumed",
-        "the run does not tell what a small piece costs: 0.3 ms are assumed for each",
+        "the run does not show the cost of a small piece: 0.3 ms are assumed for each",
         severity=Severity.WARNING,
         count=min(1, len(cheap)),
         remedy="record with --calibrate",
@@ -59,28 +59,32 @@ def _at_least(cost: TransferCost, *, shown: float = 1.0, least_ns: float = 0.0) 
 def extra_during_compute(
     graph: Graph, costs: Costs, calibration: Sequence[Calibration]
 ) -> TransferCost | None:
-    """What a piece takes longer while its rank computes, beyond what the graph's interference says
-    of long transfers. ``costs`` are those of pieces."""
+    """Returns the extra time of a piece while its rank computes, beyond the interference in the
+    graph, which holds for long transfers. ``costs`` are those of pieces."""
     cost = costs.get(OpKind.ALL_REDUCE)
     found: dict[int, float] = {}
     for row in calibration:
-        is_beside = row.concurrent == 1 and row.beside_compute and bool(row.durations_ns)
-        if cost is not None and is_beside and row.collective.upper() == OpKind.ALL_REDUCE.name:
+        is_during_compute = row.concurrent == 1 and row.beside_compute and bool(row.durations_ns)
+        if (
+            cost is not None
+            and is_during_compute
+            and row.collective.upper() == OpKind.ALL_REDUCE.name
+        ):
             took_ns = float(np.median(row.durations_ns))
-            known_ns = cost.time_ns(row.size_bytes) / _rate_beside(graph)
+            known_ns = cost.time_ns(row.size_bytes) / _transfer_rate_during_compute(graph)
             found[row.size_bytes] = max(0.0, took_ns - known_ns)
     if not any(found.values()):
         return None
     sizes = sorted(found)
-    # What is hidden behind many bytes is not there again behind more of them.
+    # The extra time does not grow with size.
     times = np.minimum.accumulate([found[size] for size in sizes])
     return TransferCost(
         sizes_bytes=tuple(sizes), times_ns=tuple(times.tolist()), ns_per_byte=0.0, residual=0.0
     )
 
 
-def _rate_beside(graph: Graph) -> float:
-    """At which collectives progress while their rank computes."""
+def _transfer_rate_during_compute(graph: Graph) -> float:
+    """Returns the rate of collectives while their rank computes."""
     rules, kinds = graph.interference, graph.resources.kind
     slowed = (kinds[rules.victim] == ResourceKind.COMMUNICATION) & (
         kinds[rules.aggressor] == ResourceKind.COMPUTE
@@ -89,7 +93,7 @@ def _rate_beside(graph: Graph) -> float:
 
 
 def compute_rate_during_communication(graph: Graph) -> float:
-    """At which compute goes on with communication beside it."""
+    """Returns the rate of compute while its rank communicates."""
     rules, kinds = graph.interference, graph.resources.kind
     slowed = (kinds[rules.victim] == ResourceKind.COMPUTE) & (
         kinds[rules.aggressor] == ResourceKind.COMMUNICATION

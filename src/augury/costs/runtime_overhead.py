@@ -1,4 +1,4 @@
-"""What following an order takes besides what the order says: stock DDP's C++ has no part of it."""
+"""Runtime overhead of following an order, compared with stock DDP."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from augury.core.plan.plan import HALF_MESSAGE_BYTES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeOverhead:
-    """On the main thread, in Python, measured where a rank has one core to itself and its caches
-    hold layers rather than the interpreter."""
+    """Time of the main thread in Python, measured with one core per rank and caches full of layers
+    rather than the interpreter."""
 
     per_gradient_ns: int = 20_000
-    """Told of it, and putting it into its pieces, without the copy."""
+    """Time of the hook that assigns a gradient to its pieces, without the copy."""
     per_piece_ns: int = 100_000
-    """Sending, waiting, and another call of the optimizer."""
+    """Time to send a piece, wait for it, and call the optimizer once more."""
     half_message_bytes: int | None = HALF_MESSAGE_BYTES
-    """Exchanges in halves go in messages of this size."""
+    """Size of messages of reduce-scatters and all-gathers; None means whole pieces."""
 
     def messages(self, size_bytes: int) -> list[int]:
-        """In which a half goes."""
+        """Returns the sizes of the messages of one reduce-scatter or all-gather."""
         if self.half_message_bytes is None:
             return [size_bytes]
         whole, rest = divmod(size_bytes, self.half_message_bytes)
@@ -28,4 +28,4 @@ class RuntimeOverhead:
 
 
 NO_OVERHEAD = RuntimeOverhead(per_gradient_ns=0, per_piece_ns=0, half_message_bytes=None)
-"""Of stock DDP."""
+"""Overhead of stock DDP."""

@@ -1,4 +1,4 @@
-"""Gradients in other buckets, as PyTorch's DDP would make them."""
+"""Pass: gradients in buckets of other capacities."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class _Rebucketing:
         if any(other != first for other in sizes.values()):
             raise InputError(
                 "ranks make their gradients in different orders",
-                remedy="buckets cannot be foretold for such a job",
+                remedy="buckets cannot be predicted for such a job",
             )
         residual = self._residual(of_rank)
         buckets = fill_buckets(first, self._caps)
@@ -133,7 +133,7 @@ class _Rebucketing:
                 self._edit.edge(before[0], op)
 
     def _residual(self, of_rank: dict[int, list[int]]) -> float:
-        """How this step's collectives differed from what the model says of their sizes."""
+        """Returns the ratio of recorded to modelled time of one step's collectives."""
         ops, gradients = self._graph.ops, self._graph.gradients
         rows = next(iter(of_rank.values()))
         carried = list(dict.fromkeys(gradients.carried_by[rows].tolist()))
@@ -143,7 +143,7 @@ class _Rebucketing:
         return real / said if said else 1.0
 
     def _copy_cost(self, rows: list[int]) -> list[float]:
-        """Of every gradient its share of the copy of its bucket."""
+        """Returns each gradient's share of the time of its bucket's copy."""
         gradients, ops = self._graph.gradients, self._graph.ops
         held: dict[int, int] = defaultdict(int)
         for row in rows:
@@ -156,8 +156,8 @@ class _Rebucketing:
         ]
 
     def _take_out(self, copies: list[int], carried: list[int]) -> tuple[list[int], list[int]]:
-        """Removes the recorded buckets; what stood before and after their copies on the thread is
-        returned, and whatever stood between them follows what stood before."""
+        """Removes the recorded buckets of a rank's step. Returns the operations before and after
+        their copies on the thread; operations between the copies follow the one before."""
         graph, edit = self._graph, self._edit
         gone = {*copies, *carried}
         for op in gone:

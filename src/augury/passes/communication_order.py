@@ -1,4 +1,4 @@
-"""A recorded run whose gradients are exchanged as an Order says."""
+"""Pass: gradients communicated as the pieces of an order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from augury.passes.protocol import Changed, ErrorModel, Scene, changed
 from augury.passes.scale_collectives import keep_processor_time
 
 FEW_STEPS = 3
-"""With fewer the window is joined to itself: no step in its middle would be a steady one."""
+"""Number of steps below which a window is joined to itself: it contains no steady step."""
 
 Place = tuple[int, int]
 """Rank and step."""
@@ -99,7 +99,7 @@ class _Scheduling:
         self._exchange = PieceExchange(graph, self._edit, pieces)
         self._updates = MovedUpdates(graph, self._edit, pieces)
         self._work_ns = pieces.overhead.per_gradient_ns * len(problem.gradients)
-        """What following takes of backward, at whose end it is put."""
+        """Overhead of the runtime in backward, added at its end."""
 
     def graph(self) -> Graph:
         of_step: dict[int, list[StepParts]] = defaultdict(list)
@@ -121,12 +121,12 @@ class _Scheduling:
         return {place: int(made_by[row]) for place, row in self._rows_by_place(parts).items()}
 
     def _step_of(self, parts: StepParts) -> int:
-        """The one that its pieces count with."""
+        """Returns the step that the pieces of a step count with."""
         following = self._following.get((parts.rank, parts.step))
         return max(parts.step, following[1]) if following else parts.step
 
     def _find_following(self) -> dict[Place, Place]:
-        """Of every step whose updates move into the next one: that one."""
+        """Returns the next step of each step whose updates move there."""
         if self._order.has_barrier:
             return {}
         is_joined = self._old.num_steps < FEW_STEPS
@@ -140,7 +140,8 @@ class _Scheduling:
         return found
 
     def _with_less_work(self) -> Graph:
-        """Optimizers whose updates move do nothing, and what is cut keeps its last part."""
+        """Returns the graph without the work of moved updates; split operations keep the work of
+        their last part."""
         ops = self._old.ops
         work_ns, resource = ops.work_ns.copy(), ops.resource.copy()
         for parts in self._parts.values():
@@ -149,7 +150,7 @@ class _Scheduling:
         for cuts in self._cuts.values():
             for op, own in by_op(cuts).items():
                 work_ns[op] = work_of_parts(own, int(ops.work_ns[op]))[-1]
-        # What takes no time holds no place.
+        # Operations without work occupy no resource.
         resource[(work_ns == 0) & (ops.gang == NONE)] = NONE
         columns = dict(ops.columns()) | {"work_ns": work_ns, "resource": resource}
         return self._old.evolve(ops=type(ops)(**columns))
@@ -178,7 +179,7 @@ class _Scheduling:
         elif self._order.has_barrier:
             used_by = self._copy_back(parts, arrived)
         else:
-            return  # the window ends before anybody uses them
+            return  # the window ends before the gradients are used
         last_piece = {
             part.gradient: number
             for number, piece in enumerate(self._order.pieces)
@@ -209,7 +210,7 @@ class _Scheduling:
         )
 
     def _rows_by_place(self, parts: StepParts) -> dict[int, int]:
-        """Rows of the graph's gradients, by the gradient's place in the problem."""
+        """Returns the rows of the graph's gradients by their index in the problem."""
         place_of = {gradient.name: i for i, gradient in enumerate(self._problem.gradients)}
         names = self._old.gradients.name[parts.rows].tolist()
         row_of = {
@@ -224,8 +225,8 @@ class _Scheduling:
         return row_of
 
     def _copy_back(self, parts: StepParts, arrived: Sequence[int]) -> dict[int, int]:
-        """After backward the thread waits for piece after piece and copies each back; only then
-        come the optimizer and the next step."""
+        """Adds the copies of pieces after backward, each when its piece has arrived. The optimizer
+        and the next step follow. Returns the copy of each gradient."""
         copy_ns, gradients = copy_ns_of(self._old, parts), self._problem.gradients
         before = parts.backward[-1]
         used_by: dict[int, int] = {}

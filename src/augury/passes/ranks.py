@@ -1,4 +1,4 @@
-"""More or fewer ranks of the same data-parallel job, each with the same batch."""
+"""Pass: more or fewer ranks of a data-parallel job, each with the same batch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from augury.passes.protocol import Changed, ErrorModel, Scene, changed, unchange
 from augury.passes.scale_collectives import with_costs
 
 MAX_OPS = 1 << 24
-"""That a graph may grow to: some gigabytes."""
+"""Largest number of operations of a graph with more ranks: some gigabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,8 @@ def _refusals(graph: Graph) -> Iterator[InputError]:
         return
     if graph.num_ranks == 1:
         yield InputError(
-            "one rank does not tell what communication takes", remedy="record at least 2 ranks"
+            "a run of one rank does not show the cost of communication",
+            remedy="record at least 2 ranks",
         )
         return
     sizes = np.diff(graph.gang_members.first)
@@ -151,7 +152,7 @@ class _More:
         self._is_on_thread = are_on_threads(graph)
 
     def _gangs_of_steps(self) -> dict[int, list[int]]:
-        """Gangs of each step in their order on the first rank."""
+        """Returns the gangs of each step in their order on the first rank."""
         ops = self._graph.ops
         found: dict[int, list[int]] = defaultdict(list)
         for op in np.flatnonzero((ops.rank == 0) & (ops.gang != NONE)).tolist():
@@ -160,19 +161,19 @@ class _More:
 
     def grown(self) -> tuple[Graph, I4]:
         was = self._graph.num_ranks
-        # Steps of a steady state are all alike, and joined in ways of their own.
+        # The steps of a steady state are all alike and joined by carries.
         away = 0 if len(self._graph.carries) else _stride(len(self._steps))
         for new in range(was, self._num_ranks):
             self._copy_rank(new % was, shift=(new // was) * away)
         return self._edit.graph(), self._edit.new_op_of()
 
     def _source_step(self, step: int, shift: int) -> int:
-        """Another step of the same make; its own where that does not exist."""
+        """Returns another step with the same collectives; the step itself if there is none."""
         steps = self._steps
         other = steps[(steps.index(step) + shift) % len(steps)]
-        return other if self._make(other) == self._make(step) else step
+        return other if self._collectives_of(other) == self._collectives_of(step) else step
 
-    def _make(self, step: int) -> list[tuple[int, int]]:
+    def _collectives_of(self, step: int) -> list[tuple[int, int]]:
         ops = self._graph.ops
         members = self._graph.gang_members
         first = [int(members.of(gang)[0]) for gang in self._gangs[step]]
@@ -198,7 +199,7 @@ class _More:
                 row[1] = rank
                 row[2] = resources.get(row[2], row[2])
                 if row[6] != NONE:
-                    # What all members do together takes them the same time.
+                    # All members of a gang have the same work.
                     row[6] = gangs[row[6]]
                     row[3] = int(graph.ops.work_ns[graph.gang_members.of(row[6])[0]])
                 row[8] = step
@@ -208,7 +209,7 @@ class _More:
                 for after in graph.edges.of(op).tolist():
                     if after in inside:
                         edit.edge(copy_of[op], copy_of[after])
-            # The thread goes on from step to step.
+            # The main thread continues from step to step.
             if shift and last is not None:
                 for op in of_step[there]:
                     if not inside.intersection(graph.predecessors.of(op).tolist()):
@@ -276,5 +277,5 @@ class _More:
 
 
 def _stride(num_steps: int) -> int:
-    """Some steps away, where what disturbs a few in a row is over; leads through all steps."""
+    """Returns a stride that visits all steps and is longer than disturbances of a few steps."""
     return next(stride for stride in range(7, 8 + num_steps) if gcd(stride, num_steps) == 1)

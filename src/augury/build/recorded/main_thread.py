@@ -50,7 +50,7 @@ def thread_step(
     events = _number_gradients(_without_updates_inside(trace, rank, top), len(buckets.names))
     own = {key: one for key, one in collectives.items() if key not in reductions}
     waits, ends_ns = _waits_of_program(trace, rank, own, awaited, start_ns, end_ns)
-    last = max((i for i, piece in enumerate(events) if piece.gradient >= 0), default=None)
+    last = max((i for i, segment in enumerate(events) if segment.gradient >= 0), default=None)
     if reductions and last is not None:
         until_ns = events[last + 1].start_ns if last + 1 < len(events) else end_ns
         prepared_ns = events[last].end_ns + (detail.prepare_ns[-1] if detail.prepare_ns else 0)
@@ -65,8 +65,8 @@ def thread_step(
             start_ns=min(prepared_ns, until_ns),
             end_ns=until_ns,
         )
-        events[last + 1 : last + 1] = [piece for piece in copies if piece.kind != OpKind.SYNC]
-        waits += [piece for piece in copies if piece.kind == OpKind.SYNC]
+        events[last + 1 : last + 1] = [segment for segment in copies if segment.kind != OpKind.SYNC]
+        waits += [segment for segment in copies if segment.kind == OpKind.SYNC]
     share = _share_of_gaps(events, waits, start_ns, end_ns, detail.unexplained)
     tiles = tile(lay(events, waits), start_ns=start_ns, end_ns=end_ns, unexplained=share)
     return ThreadStep(segments=list(without_waits(tiles)), end_ns=ends_ns)
@@ -142,22 +142,22 @@ def _without_updates_inside(trace: Trace, rank: int, top: I4) -> list[ThreadSegm
         np.flatnonzero(is_update & (events.kind[own] == OpKind.UPDATE)) + own.start
     ).tolist():
         inside[int(events.parent[row])].append(row)
-    pieces: list[ThreadSegment] = []
+    segments: list[ThreadSegment] = []
     for event in top.tolist():
         left = _segment(trace, event)
         updates = inside[event] if events.phase[event] == Phase.FORWARD else []
         for row in updates:
             update = _segment(trace, row)
             if left.start_ns <= update.start_ns and update.end_ns <= left.end_ns:
-                pieces += [replace(left, end_ns=update.start_ns), update]
+                segments += [replace(left, end_ns=update.start_ns), update]
                 left = replace(left, start_ns=update.end_ns)
-        pieces.append(left)
-    return pieces
+        segments.append(left)
+    return segments
 
 
 def _number_gradients(events: list[ThreadSegment], count: int) -> list[ThreadSegment]:
     """Numbers the gradients of the last backward of a step: those are communicated."""
-    places = [i for i, piece in enumerate(events) if piece.name == ACCUMULATES_GRADIENT]
+    places = [i for i, segment in enumerate(events) if segment.name == ACCUMULATES_GRADIENT]
     if not count or len(places) < count:
         return events
     numbered = list(events)
@@ -184,16 +184,16 @@ def _copies_back(
     """Returns the waits and copies after backward: DDP waits for one bucket after the other and
     copies each back into gradients. Copy times come from detailed steps, and are shortened if they
     do not fit the recorded time."""
-    pieces: list[ThreadSegment] = []
+    segments: list[ThreadSegment] = []
     for scale in (1.0, 0.75, 0.5, 0.25, 0.0):
-        pieces, at_ns = [], start_ns
+        segments, at_ns = [], start_ns
         for (key, arrived_ns, size_bytes), cost in zip(arrivals, costs, strict=True):
             ready_ns = min(arrived_ns, end_ns)
             if ready_ns > at_ns:
-                pieces.append(waiting(at_ns, ready_ns, key))
+                segments.append(waiting(at_ns, ready_ns, key))
                 at_ns = ready_ns
             done_ns = at_ns + round(cost * scale)
-            pieces.append(
+            segments.append(
                 ThreadSegment(
                     kind=OpKind.COPY,
                     name=COPY_BUCKET,
@@ -206,7 +206,7 @@ def _copies_back(
             at_ns = done_ns
         if at_ns <= end_ns:
             break
-    return pieces
+    return segments
 
 
 def _share_of_gaps(
@@ -221,7 +221,7 @@ def _share_of_gaps(
         return 1.0
     begin, end = np.array([start_ns]), np.array([end_ns])
     waited = [(wait.start_ns, wait.end_ns) for wait in waits]
-    worked = [(piece.start_ns, piece.end_ns) for piece in events]
+    worked = [(segment.start_ns, segment.end_ns) for segment in events]
     waited_ns = float(Busy(waited).within(begin, end)[0])
     known_ns = float(Busy([*waited, *worked]).within(begin, end)[0])
     gaps_ns = end_ns - start_ns - known_ns

@@ -1,5 +1,4 @@
-"""One job recorded and changed as a graph; the same job simulated with the change made: the step
-that was foretold is the one that came."""
+"""Predictions agree with a simulation of the same job with the change made."""
 
 from __future__ import annotations
 
