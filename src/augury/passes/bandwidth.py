@@ -1,4 +1,4 @@
-"""Pass: another bandwidth, of all links or of the link of one rank."""
+"""Pass for another bandwidth, of all links or of the link of one rank."""
 
 from __future__ import annotations
 

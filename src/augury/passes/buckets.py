@@ -1,4 +1,4 @@
-"""Pass: gradients in buckets of other capacities."""
+"""Pass for gradients in buckets of other capacities."""
 
 from __future__ import annotations
 

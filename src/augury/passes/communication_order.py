@@ -1,4 +1,4 @@
-"""Pass: gradients communicated as the pieces of an order."""
+"""Pass that sends gradients as the pieces of an order."""
 
 from __future__ import annotations
 

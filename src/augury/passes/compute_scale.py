@@ -1,4 +1,4 @@
-"""Pass: faster or slower compute, on all ranks or on some."""
+"""Pass for faster or slower compute, on all ranks or on some."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pass: all-reduces expanded into sends and receives on links.
+"""Pass that expands all-reduces into sends and receives on links.
 
 The ratio of the recorded time of an all-reduce to the time of its sends on the recorded links (busy
 processors, stalled links) is kept as a factor on its sends under any change.

@@ -1,4 +1,4 @@
-"""Pass: another latency of all links."""
+"""Pass for another latency of all links."""
 
 from __future__ import annotations
 

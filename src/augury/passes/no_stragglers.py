@@ -1,4 +1,4 @@
-"""Pass: all ranks compute as fast as the fastest one."""
+"""Pass for compute of all ranks at the speed of the fastest one."""
 
 from __future__ import annotations
 

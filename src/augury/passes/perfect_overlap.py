@@ -1,4 +1,4 @@
-"""Pass: no compute waits for communication."""
+"""Pass for perfect overlap, where no compute waits for communication."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pass: more or fewer ranks of a data-parallel job, each with the same batch."""
+"""Pass for more or fewer ranks of a data-parallel job, each with the same batch."""
 
 from __future__ import annotations
 

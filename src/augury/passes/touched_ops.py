@@ -1,4 +1,4 @@
-"""Operations at which two graphs begin to differ, for partial replays."""
+"""Operations with which two graphs begin to differ: the start of partial replays."""
 
 from __future__ import annotations
 

@@ -47,9 +47,9 @@ def compute_rate(
     rate = (cores - used * transfer_rate) / min(1.0, cores)
     counted = (steps.rank == rank) & (steps.state == StepState.TIMED) & (steps.delay_ns >= 0)
     table = np.array(computing, dtype=np.int64).reshape(-1, 2)
-    beside_ns = float(Busy(communicating).within(table[:, 0], table[:, 1]).sum())
-    if counted.any() and beside_ns > 0:
-        rate = max(rate, 1 - float(steps.delay_ns[counted].sum()) / beside_ns)
+    overlap_ns = float(Busy(communicating).within(table[:, 0], table[:, 1]).sum())
+    if counted.any() and overlap_ns > 0:
+        rate = max(rate, 1 - float(steps.delay_ns[counted].sum()) / overlap_ns)
     return float(np.clip(rate, SLOWEST_RATE, 1.0))
 
 
@@ -93,19 +93,19 @@ def _collectives(trace: Trace) -> list[Calibration]:
 def transfer_rate(trace: Trace) -> float:
     """Returns the rate of communication during compute, from calibration; 1 without it."""
     alone: dict[tuple[str, int], float] = {}
-    beside: dict[tuple[str, int], float] = {}
+    overlapped: dict[tuple[str, int], float] = {}
     for row in _collectives(trace):
         if row.concurrent == 1 and row.size_bytes >= LARGE_BYTES and row.durations_ns:
-            where = beside if row.beside_compute else alone
+            where = overlapped if row.beside_compute else alone
             where[row.collective, row.size_bytes] = float(np.median(row.durations_ns))
-    ratios = [alone[key] / beside[key] for key in alone if beside.get(key)]
+    ratios = [alone[key] / overlapped[key] for key in alone if overlapped.get(key)]
     return float(np.clip(np.median(ratios), SLOWEST_RATE, 1.0)) if ratios else 1.0
 
 
 def compute_work_ns(start_ns: I8, end_ns: I8, communicating: Busy, rate: float) -> I8:
     """Returns the work of compute: its duration with interference divided out."""
-    beside = communicating.within(start_ns, end_ns)
-    work_ns = np.rint((end_ns - start_ns) - beside * (1 - rate)).astype(np.int64)
+    overlapped = communicating.within(start_ns, end_ns)
+    work_ns = np.rint((end_ns - start_ns) - overlapped * (1 - rate)).astype(np.int64)
     return np.maximum(work_ns, 0)
 
 
@@ -120,8 +120,8 @@ def transfer_work_ns(
     for begin, end in spans:
         count[np.searchsorted(times, begin) : np.searchsorted(times, end)] += 1
     share = np.minimum(1.0, at_once / np.maximum(count, 1))
-    beside = computing.within(middle_begin, middle_end)
-    progress = ((middle_end - middle_begin) - beside * (1 - rate)) * share
+    overlapped = computing.within(middle_begin, middle_end)
+    progress = ((middle_end - middle_begin) - overlapped * (1 - rate)) * share
     spent = np.concatenate([[0.0], np.cumsum(progress)])
     return [
         max(1, round(spent[np.searchsorted(times, end)] - spent[np.searchsorted(times, begin)]))
