@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from augury.build.recorded.detail_window import COPIES_GRADIENT, PREPARES_GRADIENT
-from augury.build.recorded.main_thread import ACCUMULATES
 from augury.core.columns import Table
 from augury.core.enums import OpKind, Phase, StepState, StreamKind
 from augury.core.graph.graph import NONE
@@ -23,6 +21,7 @@ from augury.core.trace.trace import (
     Streams,
     Trace,
 )
+from augury.core.vocabulary.torch import ACCUMULATES_GRADIENT, COPIES_GRADIENT, PREPARES_GRADIENT
 
 AT_ONCE = 2
 MS = 1_000_000
@@ -342,7 +341,7 @@ def ddp_step(
         for gradient, ns in enumerate(backward):
             items += [
                 Run(ns - ns // 8, "autograd::engine::evaluate_function: Mm", Phase.BACKWARD),
-                Run(ns // 8, ACCUMULATES, Phase.BACKWARD),
+                Run(ns // 8, ACCUMULATES_GRADIENT, Phase.BACKWARD),
             ]
             if detailed:
                 items.append(Run(1, PREPARES_GRADIENT, Phase.BACKWARD))

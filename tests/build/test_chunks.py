@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from augury.build.collectives.chunks import capped_chunks, even_chunks
 from augury.build.collectives.placement import Placement, place
 from augury.build.pipeline_order import PipelineSchedule, cut_stages, stage_tasks
-from augury.build.synthetic.buckets import close_buckets
+from augury.schedule.order_parts import fill_buckets
 
 sizes = st.lists(st.integers(0, 1_000), min_size=1, max_size=30)
 
@@ -34,14 +34,13 @@ def test_capped_chunks_fill_up(size, cap):
 @given(sizes=sizes, cap=st.integers(0, 2_000))
 @settings(deadline=None)
 def test_buckets_close_at_the_cap(sizes, cap):
-    buckets = close_buckets(sizes, cap)
-    in_order = [position for bucket in buckets for position in reversed(bucket)]
-    assert in_order == list(reversed(range(len(sizes))))
+    buckets = fill_buckets(sizes, [cap])
+    assert [position for bucket in buckets for position in bucket] == list(range(len(sizes)))
     for bucket in buckets[:-1]:
         assert sum(sizes[i] for i in bucket) >= cap
     for bucket in buckets:
         # It closed as soon as it could: without its last gradient it was below the cap.
-        assert len(bucket) == 1 or sum(sizes[i] for i in bucket[1:]) < cap
+        assert len(bucket) == 1 or sum(sizes[i] for i in bucket[:-1]) < cap
 
 
 @given(sizes=sizes, num_servers=st.integers(1, 5), placement=st.sampled_from(Placement))

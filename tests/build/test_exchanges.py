@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from augury.build.recorded.recorded_collectives import RecordedCollective, transfers_at_once
+from augury.build.recorded.recorded_collectives import RecordedCollective, concurrent_transfers
 from augury.core.enums import OpKind
 
 
@@ -36,11 +36,11 @@ def exchange(
     ],
 )
 def test_whether_a_group_has_one_thread(spans: list[tuple[int, int, int]], at_once: int) -> None:
-    found = transfers_at_once([exchange(n, *span) for n, span in enumerate(spans)])
+    found = concurrent_transfers([exchange(n, *span) for n, span in enumerate(spans)])
     assert found == {0: at_once}
 
 
 def test_every_group_by_itself() -> None:
     one = [exchange(0, 0, 0, 100), exchange(1, 10, 100, 200)]
     other = [exchange(0, 0, 50, 150, group=1), exchange(1, 60, 60, 160, group=1)]
-    assert transfers_at_once([*one, *other]) == {0: 1, 1: 2}
+    assert concurrent_transfers([*one, *other]) == {0: 1, 1: 2}

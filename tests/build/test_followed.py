@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from augury.build.recorded.as_stock_ddp import build_unplanned, has_pieces
-from augury.build.recorded.main_thread import ACCUMULATES
 from augury.build.recorded.recorded_graph import build_recorded
+from augury.build.recorded.without_plan import build_unplanned, has_pieces
 from augury.core.enums import OpKind, Phase, StepState
 from augury.core.graph.graph import Graph
 from augury.core.trace.trace import Events, GradientEvents, Trace
-from augury.passes.network import change_bandwidth, fit_network
+from augury.core.vocabulary.torch import ACCUMULATES_GRADIENT
+from augury.costs.collective_costs import fit_network
 from augury.replay.run import replay
 from tests.build.recorded_runs import MS, Item, Job, Run, Send, Transfer, Wait, trace_of
+from tests.passes.applied import change_bandwidth
 
 SIZES = (4_000_000, 1_000_000)
 STEPS = 8
@@ -42,7 +43,7 @@ def followed(num_ranks: int = 3, *, untimed: tuple[int, ...] = (), work_ns: int 
                 node = "autograd::engine::evaluate_function: Mm"
                 items += [
                     Run(round(3 * MS * scale), node, Phase.BACKWARD),
-                    Run(100_000, ACCUMULATES, Phase.BACKWARD),
+                    Run(100_000, ACCUMULATES_GRADIENT, Phase.BACKWARD),
                     Send(key + place),
                 ]
             items.append(Run(1_000, "Optimizer.step#SGD.step", Phase.UPDATE))

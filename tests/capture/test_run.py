@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from augury.capture.launcher.run_summary import summarize_run
-from augury.capture.settings import parse_ranks
 from augury.core.errors import UsageError
 from augury.core.ledger import Ledger
+from augury.core.units import parse_ranks
 from tests.capture.jobs import can_unshare, record, start, torchrun, write_training
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")

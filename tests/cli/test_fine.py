@@ -86,7 +86,7 @@ def test_what_only_links_can_answer(run: Runner, recorded: Path) -> None:
         (["--link-bandwidth", "7:0.5x"], "no rank 7"),
         (["--link-bandwidth", "one:0.5x"], "names no link"),
         (["--link-bandwidth", "1.up:0.5x"], "names no link"),
-        (["--link-bandwidth", "1:0x"], "nothing ends"),
+        (["--link-bandwidth", "1:0x"], "bandwidth must be positive"),
         (["--algorithm", "magic"], "no algorithm 'magic'"),
         (["--ring-order", "0,0"], "no order of the ranks"),
         (["--ring-order", "a"], "no order of ranks"),

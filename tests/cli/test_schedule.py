@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,15 @@ import pytest
 from msgspec.structs import replace as changed
 
 from augury.build.recorded.recorded_graph import build_recorded
-from augury.core.graph.graph import Graph
 from augury.core.graph.graph_file import save_graph
-from augury.core.plan.plan import Mode, Order, communication_of
+from augury.core.plan.plan import Mode, communication_of
 from augury.core.plan.plan_file import load_plan
 from augury.core.results import schedule
 from augury.core.trace.trace_file import write_trace
 from augury.ingest.run_files import run_digest
-from augury.predict import schedule_case
+from augury.passes.communication_order import CommunicationOrder
+from augury.passes.pieces.piece_exchange import OrderedPieces
+from augury.passes.protocol import Changed, Scene
 from augury.schedule.policies.registry import POLICIES
 from augury.schedule.problem_file import load_problem
 from tests.build.recorded_runs import ddp_run
@@ -153,13 +155,15 @@ def test_no_plan_is_written_where_none_can_pay(
 def test_a_policy_that_cannot_be_replayed_is_marked(
     run: Runner, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = schedule_case.apply_order
+    whole = CommunicationOrder.apply
 
-    def broken(graph: Graph, costs: Any, problem: Any, order: Order, **options: Any) -> Graph:
-        changed = whole(graph, costs, problem, order, **options)
-        return crossed(["AB", "BA"]) if order.policy in ("p3", "prophet") else changed
+    def broken(self: CommunicationOrder, scene: Scene, pieces: OrderedPieces) -> Changed:
+        changed = whole(self, scene, pieces)
+        if pieces.order.policy not in ("p3", "prophet"):
+            return changed
+        return replace(changed, scene=replace(changed.scene, graph=crossed(["AB", "BA"])))
 
-    monkeypatch.setattr(schedule_case, "apply_order", broken)
+    monkeypatch.setattr(CommunicationOrder, "apply", broken)
     document = asked(run, folder, "--policy", "ddp,p3,augury")
     trouble = {one["policy"]: one["trouble"] for one in document["policies"]}
     assert trouble["ddp"] is trouble["augury"] is None
@@ -254,7 +258,7 @@ def test_what_people_see(run: Runner, folder: Path) -> None:
     for words in ("Policies", "lower bound for any order", "Released and arrived", "best: "):
         assert words in shown
     # Nobody recorded modules, nor measured the network.
-    assert "no detailed step tells" in shown
+    assert "no detailed step shows" in shown
     assert "next: augury schedule" in shown
 
 

@@ -11,6 +11,7 @@ import pytest
 from augury.build.recorded.recorded_graph import build_recorded
 from augury.core.graph.graph_file import save_graph
 from augury.core.trace.trace_file import write_trace
+from augury.passes.protocol import Scene, unchanged
 from augury.predict import changes
 from tests.build.recorded_runs import ddp_run
 from tests.cli.conftest import Runner
@@ -225,7 +226,8 @@ def test_a_deadlock_of_our_making_is_not_blamed_on_the_program(
         assert "the graph that Augury built from this run deadlocks: 'A'" in built.err
         assert "a defect of Augury, not of the program" in built.err
     save_graph(build_recorded(RUN), tmp_path / "recorded.augury")
-    monkeypatch.setattr(changes, "make_all", lambda *_: crossed(["AB", "BA"]))
+    broken = unchanged(Scene(graph=crossed(["AB", "BA"]), costs={}))
+    monkeypatch.setattr(changes, "apply_all", lambda *_: broken)
     changed = run("whatif", "recorded.augury", "--ranks", "4")
     assert changed.code == 1
     assert "the changed graph, which Augury made, deadlocks: 'A'" in changed.err

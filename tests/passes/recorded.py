@@ -9,7 +9,7 @@ import numpy as np
 from augury.build.recorded.recorded_graph import build_recorded
 from augury.core.enums import OpKind
 from augury.core.graph.graph import Graph
-from augury.passes.network import Costs, fit_network
+from augury.costs.collective_costs import Costs, fit_network
 from tests.build.recorded_runs import ddp_run
 
 

@@ -11,11 +11,11 @@ from augury.core.enums import OpKind
 from augury.core.errors import InputError
 from augury.core.graph.graph import Graph
 from augury.core.graph.graph_spec import verify
-from augury.passes.buckets import change_buckets
-from augury.passes.network import fit_network
+from augury.costs.collective_costs import fit_network
 from augury.replay.run import replay
 from augury.schedule.order_parts import fill_buckets
 from tests.build.recorded_runs import MS, ddp_run
+from tests.passes.applied import change_buckets
 from tests.passes.recorded import recorded
 
 KILO = 1_000
@@ -94,9 +94,9 @@ def test_other_buckets_take_the_time_that_they_really_take(
     sizes = (4_000_000, 1_000_000, 2_000_000, 3_000_000)
     network = {"sizes": sizes, "ns_per_byte": ns_per_byte, "latency_ns": latency_ns}
     graph, costs = recorded(buckets=((0,), (1, 2, 3)), detailed=[2], **network)
-    foretold = replay(change_buckets(graph, costs, caps)).step_ns
+    predicted = replay(change_buckets(graph, costs, caps)).step_ns
     real = ddp_run(buckets=fill_buckets(sizes, caps), **network).trace()
-    assert foretold == pytest.approx(replay(build_recorded(real)).step_ns, rel=0.01)
+    assert predicted == pytest.approx(replay(build_recorded(real)).step_ns, rel=0.01)
 
 
 def test_changes_of_buckets_follow_each_other() -> None:

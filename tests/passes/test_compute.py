@@ -11,10 +11,9 @@ from augury.build.recorded.recorded_graph import build_recorded
 from augury.core.enums import ResourceKind
 from augury.core.graph.graph import RATE_ONE
 from augury.core.graph.graph_spec import verify
-from augury.passes.compute import scale_compute, without_stragglers
-from augury.passes.perfect_overlap import perfect_overlap
 from augury.replay.run import replay
 from tests.build.recorded_runs import ddp_run
+from tests.passes.applied import perfect_overlap, scale_compute, without_stragglers
 from tests.passes.recorded import is_communication, recorded
 
 

@@ -10,9 +10,10 @@ from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import Graph
 from augury.costs.collective_steps import ring
 from augury.costs.links import Links
-from augury.passes.expand_collectives import Topology, expand
+from augury.passes.expand_collectives import Topology
 from augury.replay.run import replay
 from tests.costs.test_links import MIB, equal_links
+from tests.passes.applied import expand
 
 SIZE = 16 * MIB
 
@@ -91,7 +92,7 @@ def test_every_byte_of_the_algorithm_is_sent() -> None:
     assert sent == 3 * 2 * 3 * SIZE
 
 
-def test_one_slow_link_is_foretold() -> None:
+def test_one_slow_link_is_predicted() -> None:
     graph, links = training(4), equal_links(4)
     before = replay(expand(graph, links)).step_ns
     one = replay(expand(graph, links, links=links.faster(1, 0.5))).step_ns

@@ -11,8 +11,9 @@ from augury.core.enums import OpKind
 from augury.core.errors import InputError
 from augury.core.graph.graph import RATE_ONE
 from augury.core.trace.trace import Calibration
-from augury.passes.network import change_bandwidth, change_latency, fit_network, link_rate
+from augury.costs.collective_costs import fit_network, link_rate
 from augury.replay.run import replay
+from tests.passes.applied import change_bandwidth, change_latency
 from tests.passes.recorded import is_communication, recorded, reduced_ns
 
 
@@ -87,7 +88,7 @@ def test_the_rate_of_links() -> None:
 
 
 def test_one_rank_has_no_link() -> None:
-    with pytest.raises(InputError, match="how fast its links are"):
+    with pytest.raises(InputError, match="bandwidth of the graph's links is unknown"):
         link_rate(*recorded(num_ranks=1))
 
 

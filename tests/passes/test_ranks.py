@@ -16,12 +16,11 @@ from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import Graph
 from augury.core.graph.graph_spec import verify
 from augury.core.trace.trace import Events, MemoryUse
+from augury.costs.collective_costs import fit_network, link_rate
 from augury.costs.transfer_times import TransferCost
-from augury.passes.buckets import change_buckets
-from augury.passes.network import fit_network, link_rate
-from augury.passes.ranks import change_ranks
 from augury.replay.run import replay
 from tests.build.recorded_runs import ddp_run
+from tests.passes.applied import change_buckets, change_ranks
 from tests.passes.recorded import recorded, reduced_ns
 
 

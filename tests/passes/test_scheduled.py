@@ -12,6 +12,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from augury.build.problem.recorded_problem import recorded_order, recorded_problem
 from augury.core.enums import OpKind
 from augury.core.errors import InputError
 from augury.core.graph.graph import NONE, Graph
@@ -19,18 +20,16 @@ from augury.core.graph.graph_spec import verify
 from augury.core.ledger import Ledger
 from augury.core.plan.plan import Order, Piece, Slice, is_swapped
 from augury.core.plan.problem import Problem
+from augury.costs.collective_costs import Costs
+from augury.costs.p2p_exchange import P2PExchange
+from augury.costs.runtime_overhead import RuntimeOverhead
 from augury.costs.transfer_times import TransferCost
-from augury.passes.buckets import change_buckets
-from augury.passes.communication_order import apply_order
-from augury.passes.network import Costs
-from augury.passes.p2p_exchange import Swaps
-from augury.passes.recorded_problem import recorded_order, recorded_problem
-from augury.passes.runtime_overhead import Following
 from augury.replay.run import replay
 from augury.schedule.evaluate import step_ns
 from augury.schedule.policies.registry import POLICIES
 from tests.build import recorded_runs
 from tests.build.recorded_runs import MS
+from tests.passes.applied import apply_order, change_buckets
 from tests.passes.recorded import recorded
 
 SIZES = (4_000_000, 1_000_000, 2_000_000, 3_000_000)
@@ -100,7 +99,7 @@ def test_replay_and_evaluator_agree(
     assert replay(changed).step_ns == pytest.approx(step_ns(problem, order), rel=0.015)
 
 
-SWAPS = Swaps(
+SWAPS = P2PExchange(
     cost=TransferCost(sizes_bytes=(0,), times_ns=(80_000.0,), ns_per_byte=2.0, residual=0.0),
     latency_ns=200_000,
 )
@@ -112,10 +111,10 @@ def test_replay_and_evaluator_agree_where_two_swap(
     data: st.DataObject, broadcast: bool, unseen: int
 ) -> None:
     graph, costs, _ = case(broadcast=broadcast, unseen=unseen)
-    problem = recorded_problem(replay(graph), costs, needs=NEEDS, swaps=SWAPS, ledger=Ledger())
+    problem = recorded_problem(replay(graph), costs, needs=NEEDS, p2p=SWAPS, ledger=Ledger())
     order = replace(data.draw(orders(problem)), window_bytes=None)
     assume(is_swapped(order, 2))
-    changed = apply_order(graph, costs, problem, order, swaps=SWAPS)
+    changed = apply_order(graph, costs, problem, order, p2p=SWAPS)
     verify(changed)
     assert replay(changed).step_ns == pytest.approx(step_ns(problem, order), rel=0.015)
 
@@ -124,7 +123,7 @@ def test_a_rank_takes_in_what_the_other_sends_before_it_sends_itself() -> None:
     """One whose backward is late delays what it sends, not what it gets."""
     graph, costs, problem = case(vary={(1, step): 1.5 for step in range(5)})
     order = next(policy for policy in POLICIES if policy.name == "prophet").compile(problem)
-    changed = apply_order(graph, costs, problem, order, swaps=SWAPS)
+    changed = apply_order(graph, costs, problem, order, p2p=SWAPS)
     ops, timeline = changed.ops, replay(changed)
     sent = [
         np.flatnonzero((ops.kind == OpKind.ALL_REDUCE) & (ops.rank == rank))[0] for rank in (0, 1)
@@ -233,7 +232,7 @@ def test_pieces_at_once_share_the_link() -> None:
     graph, costs, problem = case()
     order = next(one for one in POLICIES if one.name == "fifo").compile(problem)
     alone, shared = (
-        replay(apply_order(graph, costs, problem, order, at_once=number)) for number in (1, 2)
+        replay(apply_order(graph, costs, problem, order, concurrent=number)) for number in (1, 2)
     )
     assert shared.step_ns == pytest.approx(alone.step_ns, rel=0.02)
     ops = shared.graph.ops
@@ -255,7 +254,7 @@ def test_small_pieces_wait_for_cores_only_beside_compute() -> None:
     fifo = next(one for one in POLICIES if one.name == "fifo").compile(problem)
     took = {
         (name, slow): replay(
-            apply_order(graph, costs, problem, order, beside=beside if slow else None)
+            apply_order(graph, costs, problem, order, during_compute=beside if slow else None)
         ).step_ns
         for name, order in (("large", large), ("fifo", fifo))
         for slow in (False, True)
@@ -308,7 +307,9 @@ def test_other_collectives_do_not_queue_among_pieces(
         num_ranks=num_ranks, broadcast=True, num_broadcasts=2, ns_per_byte=4.0, vary=vary
     )
     for policy in POLICIES:
-        changed = apply_order(graph, costs, problem, policy.compile(problem), following=Following())
+        changed = apply_order(
+            graph, costs, problem, policy.compile(problem), overhead=RuntimeOverhead()
+        )
         assert replay(changed).step_ns > 0
         of_pieces = np.isin(changed.ops.kind, (OpKind.ALL_REDUCE, OpKind.REDUCE_SCATTER))
         of_buffers = changed.ops.kind == OpKind.BROADCAST

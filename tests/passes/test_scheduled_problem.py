@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from augury.build.problem.layer_problem import layer_problem
+from augury.build.problem.recorded_problem import recorded_order, recorded_problem
 from augury.build.synthetic.job import PARAMETER_SERVER
 from augury.build.synthetic.layers import ModelSize
 from augury.build.synthetic.training_run import SyntheticJob, synthesize
@@ -17,17 +19,16 @@ from augury.core.errors import InputError
 from augury.core.ledger import Ledger
 from augury.core.plan.problem import Problem, Scheme
 from augury.core.trace.trace import Calibration
+from augury.costs.collective_costs import fit_network
+from augury.costs.link_fit import fit_link
+from augury.costs.p2p_exchange import fit_p2p
+from augury.costs.piece_costs import ASSUMED_OVERHEAD_NS, extra_during_compute, piece_costs
 from augury.costs.transfer_times import TransferCost, fit_transfers
-from augury.passes.layer_problem import layer_problem
-from augury.passes.link_fit import fit_link
-from augury.passes.network import change_bandwidth, fit_network
-from augury.passes.p2p_exchange import swaps_of
-from augury.passes.piece_costs import ASSUMED_OVERHEAD_NS, extra_beside, piece_costs
-from augury.passes.recorded_problem import recorded_order, recorded_problem
 from augury.replay.run import replay
 from augury.schedule.evaluate import step_ns
 from augury.schedule.policies.ddp import order_of_buckets
 from tests.build.recorded_runs import MS
+from tests.passes.applied import change_bandwidth
 from tests.passes.recorded import recorded
 
 NEEDS = {"parameter3": 0.0, "parameter2": 0.25, "parameter1": 0.5, "parameter0": 0.9}
@@ -125,13 +126,15 @@ def test_ranks_whose_gradients_differ_are_refused() -> None:
         recorded_problem(replay(odd), costs, needs=NEEDS, ledger=Ledger())
 
 
-def row(size_bytes: int, ns: int, *, beside: bool = False, concurrent: int = 1) -> Calibration:
+def row(
+    size_bytes: int, ns: int, *, during_compute: bool = False, concurrent: int = 1
+) -> Calibration:
     return Calibration(
         collective="all_reduce",
         group=0,
         size_bytes=size_bytes,
         concurrent=concurrent,
-        beside_compute=beside,
+        beside_compute=during_compute,
         durations_ns=[ns],
     )
 
@@ -180,14 +183,14 @@ def test_messages_between_two_ranks_are_what_they_were_seen_to_be() -> None:
     ]
     graph, _ = recorded()
     costs = fit_network(graph, calibration)
-    found = swaps_of(costs, calibration)
+    found = fit_p2p(costs, calibration)
     assert found is not None
     assert found.network.ns_per_byte == pytest.approx(8)
     assert found.network.overhead_ns == pytest.approx(300_000)
     assert found.network.latency_ns == pytest.approx(700_000)
     assert found.compute_rate == pytest.approx(0.8)
     _, slower = change_bandwidth(graph, costs, 0.5)
-    changed = swaps_of(slower, calibration)
+    changed = fit_p2p(slower, calibration)
     assert changed is not None
     assert changed.network.ns_per_byte == pytest.approx(16)
     assert changed.network.overhead_ns == pytest.approx(300_000)
@@ -198,11 +201,11 @@ def test_messages_between_two_ranks_are_what_they_were_seen_to_be() -> None:
 def test_messages_that_nobody_measured_move_the_bytes_of_an_all_reduce() -> None:
     graph, _ = recorded(ns_per_byte=2.0)
     costs = fit_network(graph, [])
-    found = swaps_of(costs, [])
+    found = fit_p2p(costs, [])
     assert found is not None
     assert found.network.ns_per_byte == costs[OpKind.ALL_REDUCE].ns_per_byte
     assert found.compute_rate is None
-    assert swaps_of({}, []) is None
+    assert fit_p2p({}, []) is None
 
 
 def test_what_nobody_measured_is_assumed_and_said() -> None:
@@ -218,19 +221,19 @@ def test_what_nobody_measured_is_assumed_and_said() -> None:
 def test_what_pieces_take_more_beside_compute() -> None:
     graph, costs = recorded(buckets=((0,), (1, 2, 3)))
     known = costs[OpKind.ALL_REDUCE]
-    assert extra_beside(graph, costs, []) is None
+    assert extra_during_compute(graph, costs, []) is None
     calibration = [
-        row(1 << 20, round(known.time_ns(1 << 20)) + 3 * MS, beside=True),
-        row(4 << 20, round(known.time_ns(4 << 20)) + MS, beside=True),
-        row(16 << 20, round(known.time_ns(16 << 20)), beside=True),
+        row(1 << 20, round(known.time_ns(1 << 20)) + 3 * MS, during_compute=True),
+        row(4 << 20, round(known.time_ns(4 << 20)) + MS, during_compute=True),
+        row(16 << 20, round(known.time_ns(16 << 20)), during_compute=True),
     ]
-    extra = extra_beside(graph, costs, calibration)
+    extra = extra_during_compute(graph, costs, calibration)
     assert extra is not None
     assert extra.time_ns(1 << 18) == pytest.approx(3 * MS, abs=2)
     assert extra.time_ns(4 << 20) == pytest.approx(MS, abs=2)
     assert extra.time_ns(64 << 20) == pytest.approx(0, abs=2)
     alone = fit_link(known, total_bytes=10_000_000)
-    beside = fit_link(known, total_bytes=10_000_000, beside=extra, beside_ns=100 * MS)
+    beside = fit_link(known, total_bytes=10_000_000, during_compute=extra, compute_ns=100 * MS)
     assert beside.overhead_ns > alone.overhead_ns + MS
 
 
@@ -283,7 +286,7 @@ def test_graphs_that_do_not_tell() -> None:
     with pytest.raises(InputError, match="as a whole"):
         layer_problem(synthesize(SyntheticJob(cluster=CLUSTER, algorithm="ring")))
     graph, _ = recorded()
-    with pytest.raises(InputError, match="parameters are"):
+    with pytest.raises(InputError, match="parameters of its layers"):
         layer_problem(graph)
     pipeline = SyntheticJob(cluster=CLUSTER, num_stages=2, num_micro_batches=2)
     with pytest.raises(InputError, match=r"no rank runs every layer|as a whole"):

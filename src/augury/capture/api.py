@@ -13,8 +13,9 @@ from augury.capture.bootstrap import has_trained
 from augury.capture.launcher.in_process import arrange_here, is_rank
 from augury.capture.launcher.run_folder import prepare_folder
 from augury.capture.process_identity import own_rank
-from augury.capture.settings import Settings, parse_ranks, parse_windows
+from augury.capture.settings import Settings, parse_windows
 from augury.core.errors import UsageError
+from augury.core.units import parse_ranks
 
 _is_arranged = False
 

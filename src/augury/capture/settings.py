@@ -69,23 +69,3 @@ def parse_windows(steps: str) -> tuple[tuple[int, int], ...]:
         after = int(last)
         windows.append((int(first), after))
     return tuple(windows)
-
-
-def parse_ranks(ranks: str | None) -> tuple[int, ...] | None:
-    """Parses ``0,3-5``; None means all ranks."""
-    if ranks is None:
-        return None
-    chosen: set[int] = set()
-    for part in ranks.split(","):
-        first, is_range, last = part.partition("-")
-        low, high = _rank(first), _rank(last if is_range else first)
-        if low is None or high is None or low > high:
-            raise UsageError(
-                f"{ranks!r} is not a list of ranks", remedy="write it as 0,3-5, each below 1000000"
-            )
-        chosen.update(range(low, high + 1))
-    return tuple(sorted(chosen))
-
-
-def _rank(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 6 else None

@@ -92,8 +92,9 @@ def run(
     from augury.capture.launcher.launch import as_program, launch
     from augury.capture.launcher.run_folder import prepare_folder
     from augury.capture.process_identity import own_rank
-    from augury.capture.settings import Settings, parse_ranks, parse_windows
+    from augury.capture.settings import Settings, parse_windows
     from augury.capture.wire.preload import become_wired, wire_environment
+    from augury.core.units import parse_ranks
 
     windows, chosen = parse_windows(steps), parse_ranks(ranks)
     _announce(plan, has_trial=not no_trial)

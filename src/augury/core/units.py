@@ -81,6 +81,26 @@ def parse_bandwidth(text: str) -> int:
     return _whole(value, text)
 
 
+def parse_ranks(ranks: str | None) -> tuple[int, ...] | None:
+    """Returns the ranks that a text such as ``0,3-5`` names; None means all ranks."""
+    if ranks is None:
+        return None
+    chosen: set[int] = set()
+    for part in ranks.split(","):
+        first, is_range, last = part.partition("-")
+        low, high = _parse_rank(first), _parse_rank(last if is_range else first)
+        if low is None or high is None or low > high:
+            raise UsageError(
+                f"{ranks!r} does not name ranks", remedy="write them as 0,3-5, each below 1000000"
+            )
+        chosen.update(range(low, high + 1))
+    return tuple(sorted(chosen))
+
+
+def _parse_rank(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 6 else None
+
+
 def _parse(text: str, units: dict[str, int], *, default: str, example: str) -> float:
     match = _QUANTITY.fullmatch(text)
     scale = units.get(match.group(2).lower() or default) if match else None

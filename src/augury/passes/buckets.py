@@ -1,27 +1,54 @@
-"""Gradients in other buckets, as PyTorch's DDP would make them."""
+"""Pass for gradients in buckets of other capacities."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from augury.build.problem.step_parts import NO_GRADIENTS, NO_GRADIENTS_REMEDY
+from augury.core.columns import I4
 from augury.core.enums import OpKind
 from augury.core.errors import InputError
 from augury.core.graph.graph import Graph
+from augury.costs.collective_costs import Costs
 from augury.passes.graph_edit import GraphEdit
-from augury.passes.network import Costs, keep_processor_time
+from augury.passes.protocol import Changed, ErrorModel, Scene, changed
+from augury.passes.scale_collectives import keep_processor_time
 from augury.schedule.order_parts import fill_buckets
 
 
-def change_buckets(graph: Graph, costs: Costs, caps_bytes: Sequence[int]) -> Graph:
-    """Every step's gradients travel in buckets of these sizes instead of the recorded ones."""
-    if not len(graph.gradients):
-        raise InputError(
-            "the graph does not say which gradient travels in which bucket",
-            remedy="record a job that uses DistributedDataParallel",
-        )
-    return _Rebucketing(graph, costs, caps_bytes).graph()
+@dataclass(frozen=True, slots=True)
+class BucketCaps:
+    """Capacities of buckets: of the first, the second, and so on; the last holds for the rest."""
+
+    caps_bytes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """Replaces the recorded buckets of gradients by buckets of other capacities."""
+
+    name = "buckets"
+    plan_section = "communication"
+    advice = ""
+
+    def applies(self, scene: Scene) -> list[str]:
+        return [] if len(scene.graph.gradients) else [NO_GRADIENTS]
+
+    def apply(self, scene: Scene, parameters: BucketCaps) -> Changed:
+        for reason in self.applies(scene):
+            raise InputError(reason, remedy=NO_GRADIENTS_REMEDY)
+        rebucketing = _Rebucketing(scene.graph, scene.costs, parameters.caps_bytes)
+        graph = rebucketing.graph()
+        return changed(scene, replace(scene, graph=graph), rebucketing.new_op_of())
+
+    def error_model(self, _parameters: BucketCaps) -> ErrorModel:
+        return ErrorModel(0.015)
+
+
+BUCKETS = Buckets()
 
 
 class _Rebucketing:
@@ -38,6 +65,9 @@ class _Rebucketing:
             self._rebucket_step(of_rank)
         return keep_processor_time(self._graph, self._edit.graph())
 
+    def new_op_of(self) -> I4:
+        return self._edit.new_op_of()
+
     def _rebucket_step(self, of_rank: dict[int, list[int]]) -> None:
         graph, gradients, ops = self._graph, self._graph.gradients, self._graph.ops
         sizes = {rank: gradients.size_bytes[rows].tolist() for rank, rows in of_rank.items()}
@@ -45,7 +75,7 @@ class _Rebucketing:
         if any(other != first for other in sizes.values()):
             raise InputError(
                 "ranks make their gradients in different orders",
-                remedy="buckets cannot be foretold for such a job",
+                remedy="buckets cannot be predicted for such a job",
             )
         residual = self._residual(of_rank)
         buckets = fill_buckets(first, self._caps)
@@ -103,7 +133,7 @@ class _Rebucketing:
                 self._edit.edge(before[0], op)
 
     def _residual(self, of_rank: dict[int, list[int]]) -> float:
-        """How this step's collectives differed from what the model says of their sizes."""
+        """Returns the ratio of recorded to modelled time of one step's collectives."""
         ops, gradients = self._graph.ops, self._graph.gradients
         rows = next(iter(of_rank.values()))
         carried = list(dict.fromkeys(gradients.carried_by[rows].tolist()))
@@ -113,7 +143,7 @@ class _Rebucketing:
         return real / said if said else 1.0
 
     def _copy_cost(self, rows: list[int]) -> list[float]:
-        """Of every gradient its share of the copy of its bucket."""
+        """Returns each gradient's share of the time of its bucket's copy."""
         gradients, ops = self._graph.gradients, self._graph.ops
         held: dict[int, int] = defaultdict(int)
         for row in rows:
@@ -126,8 +156,8 @@ class _Rebucketing:
         ]
 
     def _take_out(self, copies: list[int], carried: list[int]) -> tuple[list[int], list[int]]:
-        """Removes the recorded buckets; what stood before and after their copies on the thread is
-        returned, and whatever stood between them follows what stood before."""
+        """Removes the recorded buckets of a rank's step. Returns the operations before and after
+        their copies on the thread; operations between the copies follow the one before."""
         graph, edit = self._graph, self._edit
         gone = {*copies, *carried}
         for op in gone:

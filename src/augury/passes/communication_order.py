@@ -1,79 +1,93 @@
-"""A recorded run whose gradients are exchanged as an Order says."""
+"""Pass that sends gradients as the pieces of an order."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from augury.core.enums import OpKind
+import numpy as np
+
+from augury.build.problem.step_parts import (
+    NO_GRADIENTS,
+    NO_GRADIENTS_REMEDY,
+    StepParts,
+    copy_ns_of,
+    parts_of,
+)
+from augury.core.columns import I4
+from augury.core.enums import OpKind, are_communication
 from augury.core.errors import InputError
-from augury.core.graph.graph import NONE, Graph
+from augury.core.graph.graph import NONE, Graph, Interference, Ops, Resources
 from augury.core.plan.plan import LAST_OPS, Order
 from augury.core.plan.plan_spec import verify_order
-from augury.core.plan.problem import Problem, Scheme
-from augury.costs.transfer_times import TransferCost
+from augury.core.plan.problem import Scheme
+from augury.costs.runtime_overhead import NO_OVERHEAD
 from augury.passes.graph_edit import GraphEdit
-from augury.passes.moved_updates import MovedUpdates
-from augury.passes.network import Costs, keep_processor_time
-from augury.passes.p2p_exchange import Swaps
-from augury.passes.piece_exchange import PieceExchange, carried_by
-from augury.passes.piece_streams import others_apart
-from augury.passes.runtime_overhead import NOTHING, Following
-from augury.passes.split_forward import by_op, forward_cuts, work_of_parts
-from augury.passes.step_parts import StepParts, copy_ns_of, parts_of
+from augury.passes.pieces.moved_updates import MovedUpdates
+from augury.passes.pieces.piece_exchange import OrderedPieces, PieceExchange, carried_by
+from augury.passes.pieces.split_forward import by_op, forward_cuts, work_of_parts
+from augury.passes.protocol import Changed, ErrorModel, Scene, changed
+from augury.passes.scale_collectives import keep_processor_time
 
 FEW_STEPS = 3
-"""With fewer the window is joined to itself: no step in its middle would be a steady one."""
+"""Number of steps below which a window is joined to itself: it contains no steady step."""
 
 Place = tuple[int, int]
 """Rank and step."""
 
 
-def apply_order(
-    graph: Graph,
-    costs: Costs,
-    problem: Problem,
-    order: Order,
-    *,
-    beside: TransferCost | None = None,
-    at_once: int = 1,
-    swaps: Swaps | None = None,
-    following: Following = NOTHING,
-) -> Graph:
-    """Pieces take the place of the recorded collectives of gradients, strictly in their order.
-    With a barrier the optimizer follows when all have arrived. Without one every gradient
-    is applied by itself in the next step: when forward waits for it, or earlier, if the thread has
-    nothing else to do. A step then ends with its backward, and what is still under way counts with
-    the next one. Everything else stays as it was recorded. ``costs`` and ``beside`` are what pieces
-    cost (passes/piece_costs.py). Those called for may be under way ``at_once`` and share the
-    link, as gloo's threads do it: the next one comes when the one so many places before it has
-    arrived. With ``swaps``, two ranks do without collectives. ``following``: what that takes."""
-    verify_order(order, problem)
-    if problem.network.scheme is not Scheme.ALL_REDUCE:
-        raise InputError(
-            "recorded ranks reduce gradients among themselves, and the order is for servers",
-            remedy="make the order from the run",
-        )
-    if following is not NOTHING:
-        graph = others_apart(graph)
-    return keep_processor_time(
-        graph, _Scheduling(graph, costs, problem, order, beside, at_once, swaps, following).graph()
-    )
+@dataclass(frozen=True, slots=True)
+class CommunicationOrder:
+    """Replaces the recorded collectives of gradients by the pieces of an order.
+
+    Pieces leave strictly in their order; each starts when the piece ``concurrent`` places before it
+    has arrived. With a barrier the optimizer runs when all pieces have arrived. Without one, each
+    gradient is applied separately in the next step: when forward needs it, or earlier if the thread
+    is idle. A step then ends with its backward, and pieces in flight count with the next step.
+    Everything else stays as recorded."""
+
+    name = "communication-order"
+    plan_section = "communication"
+    advice = ""
+
+    def applies(self, scene: Scene) -> list[str]:
+        if scene.is_expanded:
+            return ["collectives are expanded already"]
+        return [] if len(scene.graph.gradients) else [NO_GRADIENTS]
+
+    def apply(self, scene: Scene, parameters: OrderedPieces) -> Changed:
+        verify_order(parameters.order, parameters.problem)
+        if parameters.problem.network.scheme is not Scheme.ALL_REDUCE:
+            raise InputError(
+                "recorded ranks reduce gradients among themselves, and the order is for servers",
+                remedy="make the order from the run",
+            )
+        for reason in self.applies(scene):
+            raise InputError(reason, remedy=NO_GRADIENTS_REMEDY)
+        graph = scene.graph
+        if parameters.overhead is not NO_OVERHEAD:
+            graph = _with_separate_streams(graph)
+        scheduling = _Scheduling(graph, parameters)
+        ordered = keep_processor_time(graph, scheduling.graph())
+        return changed(scene, replace(scene, graph=ordered), scheduling.new_op_of())
+
+    def error_model(self, parameters: OrderedPieces) -> ErrorModel:
+        return order_error(parameters.order)
+
+
+COMMUNICATION_ORDER = CommunicationOrder()
+
+
+def order_error(order: Order) -> ErrorModel:
+    """Returns the error of a prediction of an order."""
+    return ErrorModel(0.02 if order.has_barrier else 0.03)
 
 
 class _Scheduling:
-    def __init__(
-        self,
-        graph: Graph,
-        costs: Costs,
-        problem: Problem,
-        order: Order,
-        beside: TransferCost | None,
-        at_once: int,
-        swaps: Swaps | None,
-        following: Following,
-    ) -> None:
+    def __init__(self, graph: Graph, pieces: OrderedPieces) -> None:
+        problem, order = pieces.problem, pieces.order
         self._problem, self._order = problem, order
         self._old, self._parts = graph, parts_of(graph)
         self._following = self._find_following()
@@ -82,12 +96,10 @@ class _Scheduling:
             for place in self._following.values()
         }
         self._edit = GraphEdit(self._with_less_work())
-        self._exchange = PieceExchange(
-            graph, self._edit, costs, problem, order, beside, at_once, swaps, following
-        )
-        self._updates = MovedUpdates(graph, self._edit, problem, order, following)
-        self._work_ns = following.per_gradient_ns * len(problem.gradients)
-        """What following takes of backward, at whose end it is put."""
+        self._exchange = PieceExchange(graph, self._edit, pieces)
+        self._updates = MovedUpdates(graph, self._edit, pieces)
+        self._work_ns = pieces.overhead.per_gradient_ns * len(problem.gradients)
+        """Overhead of the runtime in backward, added at its end."""
 
     def graph(self) -> Graph:
         of_step: dict[int, list[StepParts]] = defaultdict(list)
@@ -101,17 +113,20 @@ class _Scheduling:
                 self._rewrite(parts, made_by[parts.rank], arrived[parts.rank])
         return self._edit.graph()
 
+    def new_op_of(self) -> I4:
+        return self._edit.new_op_of()
+
     def _made_by(self, parts: StepParts) -> dict[int, int]:
         made_by = self._old.gradients.made_by
         return {place: int(made_by[row]) for place, row in self._rows_by_place(parts).items()}
 
     def _step_of(self, parts: StepParts) -> int:
-        """The one that its pieces count with."""
+        """Returns the step that the pieces of a step count with."""
         following = self._following.get((parts.rank, parts.step))
         return max(parts.step, following[1]) if following else parts.step
 
     def _find_following(self) -> dict[Place, Place]:
-        """Of every step whose updates move into the next one: that one."""
+        """Returns the next step of each step whose updates move there."""
         if self._order.has_barrier:
             return {}
         is_joined = self._old.num_steps < FEW_STEPS
@@ -125,7 +140,8 @@ class _Scheduling:
         return found
 
     def _with_less_work(self) -> Graph:
-        """Optimizers whose updates move do nothing, and what is cut keeps its last part."""
+        """Returns the graph without the work of moved updates; split operations keep the work of
+        their last part."""
         ops = self._old.ops
         work_ns, resource = ops.work_ns.copy(), ops.resource.copy()
         for parts in self._parts.values():
@@ -134,7 +150,7 @@ class _Scheduling:
         for cuts in self._cuts.values():
             for op, own in by_op(cuts).items():
                 work_ns[op] = work_of_parts(own, int(ops.work_ns[op]))[-1]
-        # What takes no time holds no place.
+        # Operations without work occupy no resource.
         resource[(work_ns == 0) & (ops.gang == NONE)] = NONE
         columns = dict(ops.columns()) | {"work_ns": work_ns, "resource": resource}
         return self._old.evolve(ops=type(ops)(**columns))
@@ -163,7 +179,7 @@ class _Scheduling:
         elif self._order.has_barrier:
             used_by = self._copy_back(parts, arrived)
         else:
-            return  # the window ends before anybody uses them
+            return  # the window ends before the gradients are used
         last_piece = {
             part.gradient: number
             for number, piece in enumerate(self._order.pieces)
@@ -194,7 +210,7 @@ class _Scheduling:
         )
 
     def _rows_by_place(self, parts: StepParts) -> dict[int, int]:
-        """Rows of the graph's gradients, by the gradient's place in the problem."""
+        """Returns the rows of the graph's gradients by their index in the problem."""
         place_of = {gradient.name: i for i, gradient in enumerate(self._problem.gradients)}
         names = self._old.gradients.name[parts.rows].tolist()
         row_of = {
@@ -209,8 +225,8 @@ class _Scheduling:
         return row_of
 
     def _copy_back(self, parts: StepParts, arrived: Sequence[int]) -> dict[int, int]:
-        """After backward the thread waits for piece after piece and copies each back; only then
-        come the optimizer and the next step."""
+        """Adds the copies of pieces after backward, each when its piece has arrived. The optimizer
+        and the next step follow. Returns the copy of each gradient."""
         copy_ns, gradients = copy_ns_of(self._old, parts), self._problem.gradients
         before = parts.backward[-1]
         used_by: dict[int, int] = {}
@@ -234,3 +250,36 @@ class _Scheduling:
         if after != NONE:
             self._edit.edge(before, after)
         return used_by
+
+
+def _with_separate_streams(graph: Graph) -> Graph:
+    """Moves collectives that carry no gradients, such as broadcasts of buffers, to streams of their
+    own: pieces of a plan have a process group of their own and do not queue with them. The new
+    streams interfere with compute as the streams of gradients do."""
+    ops, resources, rules = graph.ops, graph.resources, graph.interference
+    carrying = np.zeros(graph.num_ops, dtype=bool)
+    carrying[graph.gradients.carried_by] = True
+    others = are_communication(ops.kind) & ~carrying
+    others &= np.isin(ops.resource, ops.resource[carrying])
+    streams = np.unique(ops.resource[others])
+    if not len(streams):
+        return graph
+    number = np.arange(len(resources))
+    number[streams] = len(resources) + np.arange(len(streams))
+    resource = ops.resource.copy()
+    resource[others] = number[resource[others]]
+    copied = np.isin(rules.victim, streams) | np.isin(rules.aggressor, streams)
+    return graph.evolve(
+        ops=Ops(**(dict(ops.columns()) | {"resource": resource})),
+        resources=Resources(
+            **{
+                name: np.concatenate([values, values[streams]])
+                for name, values in resources.columns()
+            }
+        ),
+        interference=Interference(
+            victim=np.concatenate([rules.victim, number[rules.victim[copied]]]),
+            aggressor=np.concatenate([rules.aggressor, number[rules.aggressor[copied]]]),
+            rate=np.concatenate([rules.rate, rules.rate[copied]]),
+        ),
+    )

@@ -1,52 +1,76 @@
-"""All-reduces as what they are made of: sends and receives on links, one way each.
+"""Pass that expands all-reduces into sends and receives on links.
 
-What an all-reduce took beyond what its sends would take alone on the links it was recorded with
-(processors that were busy, links that stalled) stays with them as a factor, whatever then changes.
+The ratio of the recorded time of an all-reduce to the time of its sends on the recorded links (busy
+processors, stalled links) is kept as a factor on its sends under any change.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from augury.core.columns import I4
 from augury.core.enums import Discipline, OpKind, ResourceKind
-from augury.core.errors import UsageError
+from augury.core.errors import InputError, UsageError
 from augury.core.graph.graph import NONE, RATE_ONE, Graph
 from augury.costs.collective_steps import ALGORITHMS, Send
 from augury.costs.links import Links
 from augury.passes.graph_edit import GraphEdit
-from augury.passes.network import keep_processor_time
+from augury.passes.protocol import Changed, ErrorModel, Scene, changed
+from augury.passes.scale_collectives import keep_processor_time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
-    """How collectives use the links. ``ring_order``: ranks in the order of the ring; as they count
-    if None. ``half_duplex``: a rank sends or receives, not both at once."""
+    """Use of links by collectives."""
 
     algorithm: str = "ring"
     ring_order: tuple[int, ...] | None = None
+    """Ranks in the order of the ring; None means in the order of their numbers."""
     half_duplex: bool = False
+    """Whether a rank either sends or receives at a time, not both."""
 
 
 RECORDED = Topology()
 
 
-def expand(
-    graph: Graph,
-    recorded: Links,
-    *,
-    links: Links | None = None,
-    topology: Topology = RECORDED,
-) -> Graph:
-    """``recorded``: the links behind the times in ``graph``; ``links``: those to replay it on."""
-    base = _Expansion(graph, recorded, recorded, RECORDED).graph()
-    if links is None and topology == RECORDED:
-        return base
-    changed = _Expansion(graph, recorded, links or recorded, topology).graph()
-    return keep_processor_time(base, changed)
+@dataclass(frozen=True, slots=True)
+class ExpandCollectives:
+    """Replaces all-reduces by their sends and receives, on the links of the scene. The parameter is
+    None where collectives use the links as recorded."""
+
+    name = "expand-collectives"
+    plan_section = None
+    advice = "Configure the communication library for this algorithm and ring order."
+
+    def applies(self, scene: Scene) -> list[str]:
+        if scene.is_expanded:
+            return ["collectives are expanded already"]
+        return [] if scene.links is not None else ["links between ranks are not known"]
+
+    def apply(self, scene: Scene, parameters: Topology | None = None) -> Changed:
+        for reason in self.applies(scene):
+            raise InputError(reason, remedy="give a run recorded with `augury run --wire`")
+        recorded, links = scene.recorded_links, scene.links
+        assert recorded is not None
+        assert links is not None
+        topology = parameters or RECORDED
+        base = _Expansion(scene.graph, recorded, recorded, RECORDED)
+        graph, new_op_of = base.graph(), base.new_op_of()
+        if links is not recorded or topology != RECORDED:
+            expansion = _Expansion(scene.graph, recorded, links, topology)
+            graph = keep_processor_time(graph, expansion.graph())
+            new_op_of = expansion.new_op_of()
+        return changed(scene, replace(scene, graph=graph, is_expanded=True), new_op_of)
+
+    def error_model(self, parameters: Topology | None = None) -> ErrorModel:
+        return ErrorModel(0.0 if parameters is None else 0.03)
+
+
+EXPAND_COLLECTIVES = ExpandCollectives()
 
 
 @dataclass(slots=True)
@@ -56,8 +80,9 @@ class _Ports:
 
 
 @dataclass(slots=True)
-class _Plan:
-    """Of one size: what was sent and is to be sent, and what the former took alone."""
+class _Sends:
+    """Sends of an all-reduce of one size: as recorded and as replayed, and the time of the former
+    on idle links."""
 
     recorded: list[Send]
     sends: list[Send]
@@ -69,11 +94,12 @@ class _Expansion:
         self._graph, self._recorded, self._links = graph, recorded, links
         self._topology = topology
         self._edit = GraphEdit(graph)
-        self._plans: dict[tuple[int, tuple[int, ...]], _Plan] = {}
+        self._plans: dict[tuple[int, tuple[int, ...]], _Sends] = {}
         self._ports: dict[int, _Ports] = {}
         self._running: dict[int, list[int]] = defaultdict(list)
         self._whole_ns: dict[int, int] = defaultdict(int)
-        """Of each rank's collectives, as long as they were whole; and of its links now."""
+        """Total time of each rank's collectives before expansion; ``_busy_ns`` that of its links
+        after it."""
         self._busy_ns: dict[int, int] = defaultdict(int)
         if topology.algorithm not in ALGORITHMS:
             raise UsageError(
@@ -90,8 +116,11 @@ class _Expansion:
         self._move_interference()
         return self._edit.graph()
 
+    def new_op_of(self) -> I4:
+        return self._edit.new_op_of()
+
     def _gangs(self) -> list[list[int]]:
-        """All-reduces of two ranks or more, in the order in which they were called."""
+        """Returns the all-reduces of two or more ranks, in the order of their calls."""
         ops = self._graph.ops
         rows = np.flatnonzero((ops.kind == OpKind.ALL_REDUCE) & (ops.gang != NONE))
         of_gang: dict[int, list[int]] = defaultdict(list)
@@ -198,24 +227,24 @@ class _Expansion:
             return ranks
         return wanted
 
-    def _plan(self, size_bytes: int, ranks: tuple[int, ...]) -> _Plan:
+    def _plan(self, size_bytes: int, ranks: tuple[int, ...]) -> _Sends:
         key = size_bytes, ranks
         if key not in self._plans:
             was = ALGORITHMS[RECORDED.algorithm](size_bytes, len(ranks))
             now = ALGORITHMS[self._topology.algorithm](size_bytes, len(ranks))
-            self._plans[key] = _Plan(was, now, self._recorded.alone_ns(was, ranks))
+            self._plans[key] = _Sends(was, now, self._recorded.alone_ns(was, ranks))
         return self._plans[key]
 
-    def _factors(self, plan: _Plan, ranks: tuple[int, ...], work_ns: int) -> tuple[float, float]:
-        """On sends and on all, so that what was recorded takes what it took. Links have one message
-        at a time: what sends take more, other collectives have to wait for, as they did."""
+    def _factors(self, plan: _Sends, ranks: tuple[int, ...], work_ns: int) -> tuple[float, float]:
+        """Returns factors on sends and on everything that reproduce the recorded time. Longer sends
+        delay other collectives, as they did in the run: a link carries one message at a time."""
         if work_ns < plan.recorded_ns:
             return 1.0, work_ns / plan.recorded_ns
         return self._recorded.stretch_for(plan.recorded, ranks, work_ns), 1.0
 
     def _free_thread(self, stream: int) -> list[int]:
-        """So many collectives at once as the library has threads: the next one begins when the
-        one before those has ended."""
+        """Returns the collective that must end before the next one gets a thread of the library;
+        none while threads are free."""
         if stream == NONE:
             return []
         width = int(self._graph.resources.width[stream])
@@ -223,7 +252,8 @@ class _Expansion:
         return running[-width:][:1] if len(running) >= width else []
 
     def _open_ports(self, ranks: Sequence[int]) -> dict[int, _Ports]:
-        """In the same order whatever the topology: the same link has the same number."""
+        """Adds the links of ranks, in the same order for all topologies, so that a link always has
+        the same index."""
         half = self._topology.half_duplex
         ports: dict[int, _Ports] = {}
         for rank in ranks:
@@ -237,8 +267,8 @@ class _Expansion:
         return ports
 
     def _move_interference(self) -> None:
-        """What a rank's communication did to its compute, and the other way, its links do now: the
-        same processor time in all, however long they are busy."""
+        """Moves interference between communication and compute of a rank to its links. They take
+        the same processor time in total, however long they are busy."""
         rules, resources = self._graph.interference, self._graph.resources
         seen: set[tuple[int, int]] = set()
         for victim, aggressor, rate in zip(
@@ -260,7 +290,7 @@ class _Expansion:
             self._edit.interfere((victim, aggressor, rate))
 
     def _links_of(self, resource: int) -> list[int]:
-        """Of the rank whose communication it is."""
+        """Returns the links of the rank that a communication stream belongs to."""
         resources = self._graph.resources
         ports = self._ports.get(int(resources.rank[resource]))
         if ports is None or resources.kind[resource] != ResourceKind.COMMUNICATION:

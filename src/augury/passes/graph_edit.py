@@ -1,4 +1,4 @@
-"""Changing a Graph: operations taken out, put in and rewired; the rest stays as it is."""
+"""Edits of a graph: operations removed, added and rewired."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from augury.core.columns import Table
+from augury.core.columns import I4, Table
 from augury.core.enums import Discipline, OpKind, ResourceKind
 from augury.core.graph.graph import (
     NONE,
@@ -27,7 +27,7 @@ from augury.core.string_table import StringTable
 
 
 class GraphEdit:
-    """New operations are numbered on from the graph's own; ``graph`` closes the gaps."""
+    """Collects edits. New operations are numbered after the graph's; ``graph`` renumbers all."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -40,7 +40,7 @@ class GraphEdit:
         self._num_resources = len(graph.resources)
 
     def remove(self, op: int) -> None:
-        """With all its edges."""
+        """Removes an operation with all its edges."""
         self._removed.add(op)
 
     def edge(self, src: int, dst: int) -> None:
@@ -74,13 +74,13 @@ class GraphEdit:
         )
 
     def _number_of(self, name: str) -> int:
-        """Behind the graph's own strings, whose numbers stand in all its tables."""
+        """Returns the index of a new string, after the graph's own."""
         if name not in self._names:
             self._names.append(name)
         return len(self._graph.strings) + self._names.index(name)
 
     def copy_op(self, row: tuple[int, ...], name: int, *, after: Iterable[int] = ()) -> int:
-        """``row``: all columns of Ops but the name, which comes last."""
+        """Adds an operation by its columns. ``row`` has all columns of Ops but the name."""
         self._add(Ops, (*row, name))
         self._num_ops += 1
         self._edges += [(before, self._num_ops - 1) for before in after]
@@ -94,7 +94,7 @@ class GraphEdit:
     def named_resource(
         self, name: str, *, kind: ResourceKind, rank: int, width: int, discipline: Discipline
     ) -> int:
-        """An exclusive one."""
+        """Adds an exclusive resource."""
         return self.resource((kind, rank, width, 0, discipline, self._number_of(name)))
 
     def interfere(self, row: tuple[int, ...]) -> None:
@@ -114,11 +114,11 @@ class GraphEdit:
         self._new.setdefault(table, []).append(row)
 
     def graph(self, *, num_ranks: int | None = None) -> Graph:
-        """``num_ranks``: those beyond it, whose operations must be gone, go too."""
+        """Returns the edited graph, verified. Ranks from ``num_ranks`` on, whose operations must
+        have been removed, are removed as well."""
         old = self._graph if num_ranks is None else first_ranks(self._graph, num_ranks)
-        keep = np.ones(self._num_ops, dtype=bool)
-        keep[list(self._removed)] = False
-        number = np.where(keep, np.cumsum(keep) - 1, NONE).astype(np.int32)
+        keep = self._kept()
+        number = _numbers(keep)
         ops = self._grown(Ops, old.ops)
         columns = {name: values[keep] for name, values in ops.columns()}
         columns["gang"] = _renumbered(columns["gang"])
@@ -139,6 +139,16 @@ class GraphEdit:
         )
         verify(changed)
         return changed
+
+    def new_op_of(self) -> I4:
+        """Returns the index in the edited graph of each operation of the old one; NONE if it was
+        removed."""
+        return _numbers(self._kept())[: self._graph.num_ops]
+
+    def _kept(self) -> NDArray[np.bool_]:
+        keep = np.ones(self._num_ops, dtype=bool)
+        keep[list(self._removed)] = False
+        return keep
 
     def _grown(self, kind: type[Any], table: Any) -> Any:
         rows = np.array(self._new.get(kind, []), dtype=np.int64)
@@ -164,8 +174,12 @@ class GraphEdit:
         )
 
 
+def _numbers(keep: NDArray[np.bool_]) -> I4:
+    return np.where(keep, np.cumsum(keep) - 1, NONE).astype(np.int32)
+
+
 def first_ranks(graph: Graph, num_ranks: int) -> Graph:
-    """Without the tables' rows of later ranks; their operations are still there."""
+    """Removes the rows of later ranks from all tables but that of operations."""
     resources = np.where(graph.resources.rank < num_ranks, graph.resources.rank, NONE)
     rules, own = graph.interference, graph.resources.rank < num_ranks
     together = own[rules.victim] & own[rules.aggressor]
@@ -183,14 +197,14 @@ def _rows(table: Any, keep: NDArray[np.bool_]) -> Any:
 
 
 def _renumbered(gang: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Without gaps: a gang's number must be below the number of operations."""
+    """Renumbers gangs without gaps: a gang's index must be below the number of operations."""
     values, number = np.unique(gang, return_inverse=True)
     has_none = bool(len(values)) and values[0] == NONE
     return np.asarray(number - 1 if has_none else number, dtype=np.int32)
 
 
 def _mapped(table: Any, number: NDArray[np.int32], columns: tuple[str, ...]) -> Any:
-    """Follows operations to their new numbers; rows of an operation that is gone go too."""
+    """Renumbers operations in a table. Rows of removed operations are removed."""
     values = dict(table.columns())
     stays = np.ones(len(table), dtype=bool)
     for name in columns:

@@ -1,50 +1,97 @@
-"""More or fewer ranks of the same data-parallel job, each with the same batch."""
+"""Pass for more or fewer ranks of a data-parallel job, each with the same batch."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from math import gcd
 
 import numpy as np
 
+from augury.build.problem.step_parts import are_on_threads
+from augury.core.columns import I4
 from augury.core.enums import OpKind, Role
 from augury.core.errors import InputError, UsageError
 from augury.core.graph.graph import NONE, Graph
 from augury.costs.transfer_times import TransferCost
 from augury.passes.graph_edit import GraphEdit
-from augury.passes.network import Changed, Costs, with_costs
-from augury.passes.step_parts import are_on_threads
+from augury.passes.protocol import Changed, ErrorModel, Scene, changed, unchanged
+from augury.passes.scale_collectives import with_costs
 
 MAX_OPS = 1 << 24
-"""That a graph may grow to: some gigabytes."""
+"""Largest number of operations of a graph with more ranks: some gigabytes."""
 
 
-def change_ranks(graph: Graph, costs: Costs, num_ranks: int) -> Changed:
-    """New ranks do what recorded ones did, but in other steps: so their times vary on their own."""
-    was = graph.num_ranks
-    if num_ranks < 1:
-        raise UsageError(f"there cannot be {num_ranks} ranks", remedy="name 1 or more")
+@dataclass(frozen=True, slots=True)
+class NumRanks:
+    """Number of ranks of a changed job."""
+
+    num_ranks: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRanks:
+    """Adds or removes ranks of a data-parallel job; the batch of a rank stays. A new rank repeats
+    other steps of a recorded one, so that its times vary on their own."""
+
+    name = "ranks"
+    plan_section = None
+    advice = "Start the job with this number of ranks."
+
+    def applies(self, scene: Scene) -> list[str]:
+        return [error.cause for error in _refusals(scene.graph)]
+
+    def apply(self, scene: Scene, parameters: NumRanks) -> Changed:
+        graph, was, num_ranks = scene.graph, scene.graph.num_ranks, parameters.num_ranks
+        if num_ranks < 1:
+            raise UsageError(f"there cannot be {num_ranks} ranks", remedy="name 1 or more")
+        has_servers = (graph.ranks.role != Role.WORKER).any()
+        if num_ranks == was and not has_servers:
+            return unchanged(scene)
+        if graph.num_ops * num_ranks > MAX_OPS * was and not has_servers:
+            raise UsageError(
+                f"{num_ranks:,} ranks have too many operations", remedy="name fewer, or record less"
+            )
+        for error in _refusals(graph):
+            raise error
+        costs = {
+            kind: _changed_cost(kind, cost, was, num_ranks) for kind, cost in scene.costs.items()
+        }
+        scaled = with_costs(graph, scene.costs, costs)
+        new_graph, new_op_of = (
+            _fewer(scaled, num_ranks) if num_ranks < was else _More(scaled, num_ranks).grown()
+        )
+        return changed(
+            scene,
+            replace(
+                scene,
+                graph=new_graph,
+                costs=costs,
+                links=scene.links and scene.links.grown(num_ranks),
+                recorded_links=scene.recorded_links and scene.recorded_links.grown(num_ranks),
+            ),
+            new_op_of,
+        )
+
+    def error_model(self, _parameters: NumRanks) -> ErrorModel:
+        return ErrorModel(0.025)
+
+
+CHANGE_RANKS = ChangeRanks()
+
+
+def _refusals(graph: Graph) -> Iterator[InputError]:
+    """Yields why the ranks of this graph cannot be changed."""
     if (graph.ranks.role != Role.WORKER).any():
-        raise InputError("the graph has servers", remedy="change the ranks of all-reduce jobs only")
-    if num_ranks == was:
-        return graph, costs
-    if graph.num_ops * num_ranks > MAX_OPS * was:
-        raise UsageError(
-            f"{num_ranks:,} ranks have too many operations", remedy="name fewer, or record less"
+        yield InputError("the graph has servers", remedy="change the ranks of all-reduce jobs only")
+        return
+    if graph.num_ranks == 1:
+        yield InputError(
+            "a run of one rank does not show the cost of communication",
+            remedy="record at least 2 ranks",
         )
-    if was == 1:
-        raise InputError(
-            "one rank does not tell what communication takes", remedy="record at least 2 ranks"
-        )
-    _require_data_parallel(graph)
-    changed, costs = with_costs(graph, costs, _growing(was, num_ranks))
-    if num_ranks < was:
-        return _fewer(changed, num_ranks), costs
-    return _More(changed, num_ranks).graph(), costs
-
-
-def _require_data_parallel(graph: Graph) -> None:
+        return
     sizes = np.diff(graph.gang_members.first)
     rank = graph.ops.rank
     links = (
@@ -59,7 +106,7 @@ def _require_data_parallel(graph: Graph) -> None:
         cause = "some operations belong to no step, or to others than their peers"
     else:
         return
-    raise InputError(
+    yield InputError(
         cause,
         remedy="change the ranks of purely data-parallel jobs only; of this job, of a run that was"
         " recorded without its plan",
@@ -72,31 +119,28 @@ def _steps_agree(graph: Graph) -> bool:
     return bool((graph.ops.step[first[members.sources()]] == graph.ops.step[members.dst]).all())
 
 
-def _growing(was: int, now: int) -> Callable[[OpKind, TransferCost], TransferCost]:
-    """With the rounds of a ring or the levels of a tree, and the bytes that one rank sends."""
-
-    def change(kind: OpKind, cost: TransferCost) -> TransferCost:
-        if now == 1:
-            return cost.changed(rest=0, wire=0)
-        if kind in (OpKind.SEND, OpKind.RECV):
-            return cost
-        if kind in (OpKind.BROADCAST, OpKind.REDUCE):
-            return cost.changed(rest=(now - 1).bit_length() / (was - 1).bit_length())
-        rounds = (now - 1) / (was - 1)
-        return cost.changed(rest=rounds, wire=rounds * was / now)
-
-    return change
+def _changed_cost(kind: OpKind, cost: TransferCost, was: int, now: int) -> TransferCost:
+    """Scales the constant part of a cost with the rounds of a ring or the levels of a tree, and its
+    bandwidth part with the bytes that one rank sends."""
+    if now == 1:
+        return cost.changed(rest=0, wire=0)
+    if kind in (OpKind.SEND, OpKind.RECV):
+        return cost
+    if kind in (OpKind.BROADCAST, OpKind.REDUCE):
+        return cost.changed(rest=(now - 1).bit_length() / (was - 1).bit_length())
+    rounds = (now - 1) / (was - 1)
+    return cost.changed(rest=rounds, wire=rounds * was / now)
 
 
-def _fewer(graph: Graph, num_ranks: int) -> Graph:
+def _fewer(graph: Graph, num_ranks: int) -> tuple[Graph, I4]:
     edit = GraphEdit(graph)
     for op in np.flatnonzero(graph.ops.rank >= num_ranks).tolist():
         edit.remove(op)
-    changed = edit.graph(num_ranks=num_ranks)
-    if num_ranks > 1:
-        return changed
-    gang = np.full(changed.num_ops, NONE)
-    return changed.evolve(ops=type(changed.ops)(**(dict(changed.ops.columns()) | {"gang": gang})))
+    smaller = edit.graph(num_ranks=num_ranks)
+    if num_ranks == 1:
+        columns = dict(smaller.ops.columns()) | {"gang": np.full(smaller.num_ops, NONE)}
+        smaller = smaller.evolve(ops=type(smaller.ops)(**columns))
+    return smaller, edit.new_op_of()
 
 
 class _More:
@@ -108,28 +152,28 @@ class _More:
         self._is_on_thread = are_on_threads(graph)
 
     def _gangs_of_steps(self) -> dict[int, list[int]]:
-        """Gangs of each step in their order on the first rank."""
+        """Returns the gangs of each step in their order on the first rank."""
         ops = self._graph.ops
         found: dict[int, list[int]] = defaultdict(list)
         for op in np.flatnonzero((ops.rank == 0) & (ops.gang != NONE)).tolist():
             found[int(ops.step[op])].append(int(ops.gang[op]))
         return found
 
-    def graph(self) -> Graph:
+    def grown(self) -> tuple[Graph, I4]:
         was = self._graph.num_ranks
-        # Steps of a steady state are all alike, and joined in ways of their own.
+        # The steps of a steady state are all alike and joined by carries.
         away = 0 if len(self._graph.carries) else _stride(len(self._steps))
         for new in range(was, self._num_ranks):
             self._copy_rank(new % was, shift=(new // was) * away)
-        return self._edit.graph()
+        return self._edit.graph(), self._edit.new_op_of()
 
     def _source_step(self, step: int, shift: int) -> int:
-        """Another step of the same make; its own where that does not exist."""
+        """Returns another step with the same collectives; the step itself if there is none."""
         steps = self._steps
         other = steps[(steps.index(step) + shift) % len(steps)]
-        return other if self._make(other) == self._make(step) else step
+        return other if self._collectives_of(other) == self._collectives_of(step) else step
 
-    def _make(self, step: int) -> list[tuple[int, int]]:
+    def _collectives_of(self, step: int) -> list[tuple[int, int]]:
         ops = self._graph.ops
         members = self._graph.gang_members
         first = [int(members.of(gang)[0]) for gang in self._gangs[step]]
@@ -155,7 +199,7 @@ class _More:
                 row[1] = rank
                 row[2] = resources.get(row[2], row[2])
                 if row[6] != NONE:
-                    # What all members do together takes them the same time.
+                    # All members of a gang have the same work.
                     row[6] = gangs[row[6]]
                     row[3] = int(graph.ops.work_ns[graph.gang_members.of(row[6])[0]])
                 row[8] = step
@@ -165,7 +209,7 @@ class _More:
                 for after in graph.edges.of(op).tolist():
                     if after in inside:
                         edit.edge(copy_of[op], copy_of[after])
-            # The thread goes on from step to step.
+            # The main thread continues from step to step.
             if shift and last is not None:
                 for op in of_step[there]:
                     if not inside.intersection(graph.predecessors.of(op).tolist()):
@@ -233,5 +277,5 @@ class _More:
 
 
 def _stride(num_steps: int) -> int:
-    """Some steps away, where what disturbs a few in a row is over; leads through all steps."""
+    """Returns a stride that visits all steps and is longer than disturbances of a few steps."""
     return next(stride for stride in range(7, 8 + num_steps) if gcd(stride, num_steps) == 1)

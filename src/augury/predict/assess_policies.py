@@ -13,6 +13,7 @@ from augury.core.plan.plan_spec import verify_order
 from augury.core.results.prediction import Prediction
 from augury.core.results.schedule import Curve, PolicyResult
 from augury.costs.prediction_interval import NINE_OF_TEN
+from augury.passes.communication_order import order_error
 from augury.predict.prediction import predict_step
 from augury.predict.progress import Progress, silent
 from augury.predict.replays import replay_changed
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from augury.schedule.evaluate import Outcome
     from augury.schedule.policies.policy import Policy
 
-MODEL_ERRORS = {True: 0.02, False: 0.03}
-"""Standard error of the prediction of an order, as a share, with and without a barrier."""
 OURS = "augury"
 EQUAL_STEPS = 0.005
 """Predicted steps that differ by a smaller share count as equal."""
@@ -109,7 +108,7 @@ def _assess(case: ScheduleCase, order: Order, progress: Progress) -> AssessedOrd
             timeline,
             case.run,
             baseline_ns=case.baseline_ns,
-            model_error=MODEL_ERRORS[order.has_barrier],
+            model_error=order_error(order).relative,
         )
         device_pct = busy_pct(timeline, ResourceKind.COMPUTE)
         link_pct = busy_pct(timeline, ResourceKind.COMMUNICATION)
@@ -155,7 +154,7 @@ def _replayed(
 
 
 def _evaluated(case: ScheduleCase, order: Order, outcome: Outcome) -> Prediction:
-    model_error = MODEL_ERRORS[order.has_barrier]
+    model_error = order_error(order).relative
     share = NINE_OF_TEN * (model_error**2 + case.noise**2) ** 0.5
     return Prediction(
         predicted_step_ns=outcome.step_ns,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from augury.core.graph.graph import Graph
     from augury.core.trace.trace import Calibration, Trace
     from augury.costs.links import Links
+    from augury.passes.protocol import Scene
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,12 +31,19 @@ class FineRun:
     links: Links
     progress: Progress = field(default=silent, repr=False)
 
+    @property
+    def scene(self) -> Scene:
+        """The recorded graph and its links, which passes change."""
+        from augury.passes.protocol import Scene
+
+        return Scene.recorded(self.graph, self.calibration, links=self.links)
+
     @cached_property
     def expanded(self) -> Graph:
-        from augury.passes.expand_collectives import expand
+        from augury.passes.expand_collectives import EXPAND_COLLECTIVES
 
         with self.progress("expanding collectives"):
-            return expand(self.graph, self.links)
+            return EXPAND_COLLECTIVES.apply(self.scene).scene.graph
 
 
 @dataclass(frozen=True, eq=False)

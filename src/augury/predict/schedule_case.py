@@ -6,29 +6,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from augury.build.recorded.as_stock_ddp import build_unplanned, has_pieces
+from augury.build.problem.layer_problem import layer_problem
+from augury.build.problem.recorded_problem import recorded_order, recorded_problem
 from augury.build.recorded.forward_needs import forward_needs
-from augury.build.recorded.recorded_collectives import TRANSFERS_AT_ONCE
+from augury.build.recorded.without_plan import build_unplanned, has_pieces
 from augury.core.ledger import Ledger
 from augury.core.measured_step import measured_step_ns
 from augury.core.plan.plan import is_swapped
 from augury.core.plan.problem import Problem, Scheme
 from augury.core.units import parse_bandwidth, parse_time_ns
+from augury.core.vocabulary.torch import GLOO_THREADS
+from augury.costs.collective_costs import fit_network
+from augury.costs.p2p_exchange import fit_p2p
+from augury.costs.piece_costs import extra_during_compute, piece_costs
 from augury.costs.prediction_interval import NINE_OF_TEN
+from augury.costs.runtime_overhead import NO_OVERHEAD, RuntimeOverhead
 from augury.ingest.run_files import run_digest
-from augury.passes.communication_order import apply_order
-from augury.passes.layer_problem import layer_problem
-from augury.passes.network import fit_network
-from augury.passes.p2p_exchange import swaps_of
-from augury.passes.piece_costs import extra_beside, piece_costs
-from augury.passes.recorded_problem import recorded_order, recorded_problem
-from augury.passes.replay_bound import Ways, replay_bound
-from augury.passes.runtime_overhead import NOTHING, Following
+from augury.passes.communication_order import COMMUNICATION_ORDER
+from augury.passes.pieces.piece_exchange import OrderedPieces
+from augury.passes.protocol import Scene
 from augury.predict import changes
 from augury.predict.changes import factor_of
 from augury.predict.opened_run import run_cap
 from augury.predict.prediction import representation_of
 from augury.predict.progress import Progress, silent
+from augury.predict.replay_bound import Ways, replay_bound
 from augury.predict.replays import replay_graph
 from augury.schedule.evaluate import step_ns
 from augury.schedule.lower_bound import lower_bound
@@ -40,10 +42,10 @@ if TYPE_CHECKING:
     from augury.core.graph.graph import Graph
     from augury.core.plan.plan import Order
     from augury.core.trace.trace import Calibration, Trace
+    from augury.costs.collective_costs import Costs
+    from augury.costs.p2p_exchange import P2PExchange
     from augury.costs.prediction_interval import Representation
     from augury.costs.transfer_times import TransferCost
-    from augury.passes.network import Costs
-    from augury.passes.p2p_exchange import Swaps
     from augury.predict.changes import Change
     from augury.predict.opened_run import OpenedRun
 
@@ -56,7 +58,7 @@ QUIET_NOISE = 0.01
 class ScheduledGraph:
     """A recorded graph that can be rewritten to follow any order of pieces."""
 
-    graph: Graph
+    scene: Scene
     problem: Problem
     """Costs of the fastest transport for pieces."""
     stock: Problem
@@ -64,29 +66,34 @@ class ScheduledGraph:
     costs: Costs
     shared_costs: Costs
     """Costs of pieces that share the link with others."""
-    beside: TransferCost | None
+    during_compute: TransferCost | None
     """Additional time of a piece while its rank computes."""
-    swaps: Swaps | None
+    p2p: P2PExchange | None
     """Costs of exchanges between two ranks; None where collectives are used."""
 
     def follow(self, order: Order) -> Graph:
         """Buckets of stock DDP share the link; pieces of a plan use it as the plan says, and two
         ranks exchange them without collectives."""
         is_stock = bucket_caps(self.problem, order) is not None
-        if self.swaps and not is_stock and is_swapped(order, self.graph.num_ranks):
-            return apply_order(
-                self.graph, self.costs, self.problem, order, swaps=self.swaps, following=Following()
+        if self.p2p and not is_stock and is_swapped(order, self.scene.graph.num_ranks):
+            pieces = OrderedPieces(
+                problem=self.problem,
+                order=order,
+                costs=self.costs,
+                p2p=self.p2p,
+                overhead=RuntimeOverhead(),
             )
-        at_once = TRANSFERS_AT_ONCE if is_stock else order.lanes
-        return apply_order(
-            self.graph,
-            self.shared_costs if at_once > 1 else self.costs,
-            self.stock,
-            order,
-            beside=self.beside,
-            at_once=at_once,
-            following=NOTHING if is_stock else Following(),
-        )
+        else:
+            concurrent = GLOO_THREADS if is_stock else order.lanes
+            pieces = OrderedPieces(
+                problem=self.stock,
+                order=order,
+                costs=self.shared_costs if concurrent > 1 else self.costs,
+                during_compute=self.during_compute,
+                concurrent=concurrent,
+                overhead=NO_OVERHEAD if is_stock else RuntimeOverhead(),
+            )
+        return COMMUNICATION_ORDER.apply(self.scene, pieces).scene.graph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,30 +233,36 @@ def graph_case(
     orders replace stock DDP's buckets, which a run that followed a plan does not have."""
     ledger = Ledger()
     costs: Costs = fit_network(graph, calibration)
-    beside = extra_beside(graph, piece_costs(costs, calibration, Ledger()), calibration)
+    during_compute = extra_during_compute(
+        graph, piece_costs(costs, calibration, Ledger()), calibration
+    )
     recorded = graph if recorded is None else recorded
     is_same = recorded is graph
     if not is_same:
         # Messages of pieces are measurements of the network, too.
         costs = fit_network(recorded, calibration) | costs
-    own_costs = costs
     measured_ns = measured_step_ns(recorded)
     run = representation_of(replay_graph(recorded, progress=progress))
+    scene = Scene(graph=graph, costs=costs, calibration=tuple(calibration))
+    own = scene if is_same else replace(scene, graph=recorded)
     for change in changes:
-        graph, costs = change.make(graph, costs)
-        recorded, own_costs = (graph, costs) if is_same else change.make(recorded, own_costs)
+        scene = change.apply(scene).scene
+        own = scene if is_same else change.apply(own).scene
         measured_ns = None
+    graph, costs, recorded = scene.graph, scene.costs, own.graph
     known = piece_costs(costs, calibration, ledger)
     before = replay_graph(graph, progress=progress)
     baseline = before if is_same else replay_graph(recorded, progress=progress)
-    stock = recorded_problem(before, known, needs=needs, beside=beside, ledger=ledger)
-    swaps = swaps_of(costs, calibration) if graph.num_ranks == 2 else None
+    stock = recorded_problem(
+        before, known, needs=needs, during_compute=during_compute, ledger=ledger
+    )
+    p2p = fit_p2p(costs, calibration) if graph.num_ranks == 2 else None
     problem = stock
-    if swaps is not None:
-        problem = recorded_problem(before, known, needs=needs, swaps=swaps, ledger=Ledger())
-    shared = piece_costs(costs, calibration, Ledger(), at_once=TRANSFERS_AT_ONCE)
+    if p2p is not None:
+        problem = recorded_problem(before, known, needs=needs, p2p=p2p, ledger=Ledger())
+    shared = piece_costs(costs, calibration, Ledger(), at_once=GLOO_THREADS)
     with progress("computing the lower bound of any order"):
-        ways = Ways(costs=(known, shared), beside=beside, swaps=swaps)
+        ways = Ways(costs=(known, shared), during_compute=during_compute, p2p=p2p)
         bounds_ns = [replay_bound(graph, stock, ways), lower_bound(stock), lower_bound(problem)]
     return ScheduleCase(
         problem=problem,
@@ -263,13 +276,13 @@ def graph_case(
         run=run,
         measured_ns=measured_ns,
         scheduled=ScheduledGraph(
-            graph=graph,
+            scene=scene,
             problem=problem,
             stock=stock,
             costs=known,
             shared_costs=shared,
-            beside=beside,
-            swaps=swaps,
+            during_compute=during_compute,
+            p2p=p2p,
         ),
         ledger=ledger,
     )

@@ -1,1 +1,1 @@
-"""A recorded run as a Graph."""
+"""Graphs of recorded runs."""

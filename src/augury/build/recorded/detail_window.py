@@ -1,4 +1,4 @@
-"""What the detailed steps of a rank tell of its timed ones, which see less."""
+"""Figures of a rank's detailed steps that its timed steps do not show."""
 
 from __future__ import annotations
 
@@ -11,23 +11,25 @@ from augury.core.columns import I4
 from augury.core.enums import OpKind, StepState, StreamKind, are_communication
 from augury.core.graph.graph import NONE
 from augury.core.trace.trace import Trace
-
-PREPARES_GRADIENT = "torch::distributed::reducer::mul_out"
-COPIES_GRADIENT = "torch.distributed.ddp.reducer::copy_bucket_to_grad"
+from augury.core.vocabulary.torch import COPIES_GRADIENT, PREPARES_GRADIENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detail:
-    """``unexplained``: the share of a rank's working time that no recorded operation covers; None
-    where nobody looked. Of every gradient, in the order in which they come: how long it takes to
-    lay it into its bucket, and to take it out again."""
+    """Medians over the detailed steps of one rank."""
 
     unexplained: float | None = None
+    """Share of the rank's working time that no recorded operation covers; None without detailed
+    steps."""
     prepare_ns: Sequence[int] = field(default=())
+    """Time to copy each gradient into its bucket, in the order in which backward makes them."""
     copy_ns: Sequence[int] = field(default=())
+    """Time to copy each gradient out of its bucket, in the same order."""
 
 
 def detail_of(trace: Trace, rank: int, *, num_gradients: int) -> Detail:
+    """Returns the figures of a rank's detailed steps. Steps with another number of copies than
+    gradients are left out of the copy times."""
     steps = trace.steps
     chosen = np.flatnonzero((steps.rank == rank) & (steps.state == StepState.DETAILED))
     shares: list[float] = []
@@ -51,7 +53,7 @@ def detail_of(trace: Trace, rank: int, *, num_gradients: int) -> Detail:
 
 
 def main_thread_events(trace: Trace, rank: int, start_ns: int, end_ns: int) -> I4:
-    """Rows of what the main thread did between two times, outermost events only, in order."""
+    """Returns the outermost events of the main thread between two times, in order, as rows."""
     rows = np.arange(trace.of_rank(rank).start, trace.of_rank(rank).stop, dtype=np.int32)
     events = trace.events
     is_main = trace.streams.kind[events.stream[rows]] == StreamKind.MAIN_THREAD
@@ -65,7 +67,8 @@ def main_thread_events(trace: Trace, rank: int, start_ns: int, end_ns: int) -> I
 
 
 def _unexplained(trace: Trace, rank: int, top: I4, start_ns: int, end_ns: int) -> float:
-    """Of the time in which the thread did not wait for communication."""
+    """Returns the uncovered share of the time in which the thread did not wait for
+    communication."""
     events = trace.events
     begin = np.clip(events.start_ns[top], start_ns, end_ns)
     end = np.clip(events.start_ns[top] + events.dur_ns[top], start_ns, end_ns)
@@ -89,6 +92,7 @@ def _unexplained(trace: Trace, rank: int, top: I4, start_ns: int, end_ns: int) -
 
 
 def _durations(trace: Trace, rank: int, name: str, start_ns: int, end_ns: int) -> list[int]:
+    """Returns the durations of a rank's events of this name between two times, in order."""
     events = trace.events
     rows = np.arange(trace.of_rank(rank).start, trace.of_rank(rank).stop)
     wanted = [number for number, text in enumerate(trace.strings) if text == name]

@@ -1,8 +1,8 @@
-"""Trace -> Graph where devices did the work: threads launch, streams run, some wait for others.
+"""Graphs of runs on devices: threads launch kernels, streams run them, streams wait for streams.
 
-Traces seldom say which stream waited for which. What a kernel waited for is taken from the times:
-its launch, the kernel before it on its stream, or else whatever ended on another stream just
-before it began.
+Traces seldom say which stream waited for which. The dependencies of a kernel are taken from its
+launch, from the kernel before it on its stream, and, if neither explains its start, from the times:
+the kernel that ended on another stream just before.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from augury.build.recorded.recorded_collectives import RecordedCollective, exchanges_of
+from augury.build.recorded.recorded_collectives import RecordedCollective, collectives_of
 from augury.core.columns import I8
 from augury.core.enums import OpKind, ResourceKind, StepState, StreamKind
 from augury.core.graph.builder import GraphBuilder
@@ -21,7 +21,7 @@ from augury.core.time_intervals import IntervalSet
 from augury.core.trace.trace import Trace
 
 NEAR_NS = 30_000
-"""What ended this long before something began may have been what it waited for."""
+"""Longest time between the end of a kernel and the start of one that waited for it."""
 
 _RESOURCE_KIND = {
     StreamKind.MAIN_THREAD: ResourceKind.HOST,
@@ -52,16 +52,16 @@ class _DeviceRun:
         self._begin_ns = min(self._origin.values())
         self._steps = set(steps.step[watched].tolist())
         self._watched = watched
-        self._exchanges = exchanges_of(trace, self._steps, set(self._ranks))
-        self._exchange_of = {
-            row: key for key, own in enumerate(self._exchanges) for row in own.rows.values()
+        self._collectives = collectives_of(trace, self._steps, set(self._ranks))
+        self._collective_of = {
+            row: key for key, own in enumerate(self._collectives) for row in own.rows.values()
         }
         self._builder = GraphBuilder(meta={"source": "recorded on devices"})
         self._op_of: dict[int, int] = {}
         self._unexplained: dict[int, int] = {}
         self._gangs: dict[int, int] = {}
         self._pending: list[tuple[int, int]] = []
-        """Events, and operations that wait for them."""
+        """Pairs of an event and an operation that waits for it."""
 
     def graph(self) -> Graph:
         builder, trace = self._builder, self._trace
@@ -96,8 +96,8 @@ class _DeviceRun:
             self._add_kernels(rank, stream, of_stream[stream], ends)
 
     def _note_unexplained(self, rank: int, rows: I8) -> None:
-        """Time in which nothing at all ran; what a thread does between its recorded operations,
-        while a device works, holds nobody up."""
+        """Notes the time of a rank's steps in which neither a thread nor a device ran anything
+        recorded. Gaps on a thread while a device works delay nothing."""
         events, steps = self._trace.events, self._trace.steps
         ran = IntervalSet(
             zip(
@@ -129,8 +129,8 @@ class _DeviceRun:
     def _add_thread(
         self, rank: int, stream: int, rows: list[int], ends: list[tuple[int, int]], start: int
     ) -> None:
-        """Calls of the device's driver in their order; what lies between them is the program's own
-        time, as far as recorded operations cover it."""
+        """Adds the calls of the device's driver in their order, and between them the time of the
+        program: known as far as recorded operations cover it, unexplained otherwise."""
         events, builder = self._trace.events, self._builder
         calls = [row for row in rows if int(events.kind[row]) in (OpKind.LAUNCH, OpKind.SYNC)]
         if not calls:
@@ -138,15 +138,22 @@ class _DeviceRun:
         resource = builder.resource(
             self._stream_name(stream), rank=self._row_of[rank], kind=ResourceKind.HOST
         )
-        covered = self._covered(rows)
-        before, at_ns = start, self._origin[rank]
-        for row in calls:
-            start_ns, end_ns = max(int(events.start_ns[row]), at_ns), max(self._end(row), at_ns)
-            before = self._add_own_time(rank, row, resource, covered, at_ns, start_ns, before)
+        free_ns, begin_ns, done_ns = self._call_times(rank, np.array(calls))
+        known_ns = self._known_between(rows, free_ns, begin_ns)
+        before = start
+        for row, at_ns, start_ns, end_ns, own_ns in zip(
+            calls,
+            free_ns.tolist(),
+            begin_ns.tolist(),
+            done_ns.tolist(),
+            known_ns.tolist(),
+            strict=True,
+        ):
+            before = self._add_own_time(rank, row, resource, own_ns, start_ns - at_ns, before)
             kernel = self._waited_for(row, ends)
             own_launch = kernel is not None and int(events.cause[kernel]) == row
             if own_launch:
-                # It launches, then waits for what it launched.
+                # The call launches the kernel, then waits for it.
                 until_ns = min(max(int(events.start_ns[kernel]), start_ns), end_ns)
                 before = self._add_call(rank, row, resource, until_ns - start_ns, before)
                 self._op_of[row] = before
@@ -155,7 +162,6 @@ class _DeviceRun:
             self._op_of.setdefault(row, before)
             if kernel is not None:
                 self._pending.append((kernel, before))
-            at_ns = end_ns
 
     def _add_call(self, rank: int, row: int, resource: int, work_ns: int, before: int) -> int:
         return self._builder.op(
@@ -168,42 +174,46 @@ class _DeviceRun:
             after=[before],
         )
 
-    def _covered(self, rows: list[int]) -> tuple[list[int], list[int]]:
-        """Ends of operations at top level, and how much of the time before each is covered."""
+    def _call_times(self, rank: int, calls: I8) -> tuple[I8, I8, I8]:
+        """Returns, for each call of a thread, when the thread was free, when the call began and
+        when it ended. Calls do not overlap: one begins when the one before has ended."""
         events = self._trace.events
-        times, spent, total, reach = [0], [0], 0, 0
-        for row in rows:
-            begin, end = int(events.start_ns[row]), self._end(row)
-            if end <= reach:
-                continue
-            begin = max(begin, reach)
-            times += [begin, end]
-            spent += [total, total + end - begin]
-            total, reach = spent[-1], end
-        return times, spent
+        start_ns = events.start_ns[calls]
+        reached = np.maximum.accumulate(start_ns + events.dur_ns[calls])
+        until_ns = np.maximum(reached, self._origin[rank])
+        free_ns = np.concatenate([[self._origin[rank]], until_ns[:-1]])
+        return free_ns, np.maximum(start_ns, free_ns), until_ns
+
+    def _known_between(self, rows: list[int], begin_ns: I8, end_ns: I8) -> I8:
+        """Returns how much of each time between two others the recorded operations cover."""
+        events = self._trace.events
+        start_ns = events.start_ns[rows]
+        reached = np.maximum.accumulate(start_ns + events.dur_ns[rows])
+        before = np.maximum(np.concatenate([[0], reached[:-1]]), 0)
+        adds = reached > before
+        first, last = np.maximum(start_ns, before)[adds], reached[adds]
+        spent = np.cumsum(last - first)
+        times = np.concatenate([[0], np.column_stack([first, last]).reshape(-1)])
+        covered = np.column_stack([spent - (last - first), spent]).reshape(-1)
+        covered = np.concatenate([[0], covered])
+        within = np.interp(end_ns, times, covered) - np.interp(begin_ns, times, covered)
+        return np.asarray(np.rint(within), dtype=np.int64)
 
     def _add_own_time(
-        self,
-        rank: int,
-        row: int,
-        resource: int,
-        covered: tuple[list[int], list[int]],
-        start_ns: int,
-        end_ns: int,
-        before: int,
+        self, rank: int, row: int, resource: int, known_ns: int, dur_ns: int, before: int
     ) -> int:
-        if end_ns <= start_ns:
+        """Adds the time of the program before a call and returns its last operation."""
+        if dur_ns <= 0:
             return before
-        known = round(float(np.diff(np.interp([start_ns, end_ns], *covered))[0]))
         events = self._trace.events
         parent = int(events.parent[row])
         for name, kind, work_ns in (
             (
                 self._trace.name(parent) if parent != NONE else "program",
                 self._kind(parent if parent != NONE else row),
-                known,
+                known_ns,
             ),
-            ("unexplained", OpKind.UNEXPLAINED, end_ns - start_ns - known),
+            ("unexplained", OpKind.UNEXPLAINED, dur_ns - known_ns),
         ):
             if work_ns <= 0:
                 continue
@@ -223,8 +233,8 @@ class _DeviceRun:
         return OpKind.OTHER if kind in (OpKind.LAUNCH, OpKind.SYNC) else kind
 
     def _waited_for(self, row: int, ends: list[tuple[int, int]]) -> int | None:
-        """The kernel whose end let a blocking call return: any, for one that synchronizes; its own
-        copy, for one that copies and does not return before."""
+        """Returns the kernel whose end let a blocking call return: any kernel for a synchronizing
+        call, its own copy for a blocking copy."""
         name = self._trace.name(row).lower()
         if "memcpy" not in name and "synchronize" not in name:
             return None
@@ -256,19 +266,19 @@ class _DeviceRun:
             start_ns = int(events.start_ns[row])
             if not after:
                 after.append(self._delay(rank, max(0, start_ns - self._begin_ns)))
-            exchange = self._exchange_of.get(row)
+            collective = self._collective_of.get(row)
             work_ns = int(events.dur_ns[row])
-            if exchange is not None:
-                work_ns = self._transfer_ns(self._exchanges[exchange])
+            if collective is not None:
+                work_ns = self._transfer_ns(self._collectives[collective])
             self._op_of[row] = builder.op(
                 self._trace.name(row),
                 kind=self._kind(row),
                 rank=self._row_of[rank],
                 resource=resource if work_ns else NONE,
                 work_ns=work_ns,
-                size_bytes=max(0, self._size(row, exchange)),
+                size_bytes=max(0, self._size(row, collective)),
                 layer=self._trace.strings[int(events.layer[row])] or None,
-                gang=self._gang(exchange),
+                gang=self._gang(collective),
                 step=int(events.step[row]),
                 after=after,
             )
@@ -278,8 +288,8 @@ class _DeviceRun:
     def _find_cause(
         self, row: int, before: int | None, stream: int, ends: list[tuple[int, int]]
     ) -> None:
-        """If neither its launch nor the one before it explains when a kernel began, whatever ended
-        on another stream just then does."""
+        """Adds a dependency on the kernel that ended last on another stream, if neither the launch
+        nor the previous kernel of the stream explains the start."""
         events = self._trace.events
         start_ns = int(events.start_ns[row])
         cause = int(events.cause[row])
@@ -295,20 +305,21 @@ class _DeviceRun:
                 return
             place -= 1
 
-    def _gang(self, exchange: int | None) -> int:
-        if exchange is None or len(self._exchanges[exchange].rows) < 2:
+    def _gang(self, collective: int | None) -> int:
+        if collective is None or len(self._collectives[collective].rows) < 2:
             return NONE
-        if exchange not in self._gangs:
-            self._gangs[exchange] = self._builder.gang()
-        return self._gangs[exchange]
+        if collective not in self._gangs:
+            self._gangs[collective] = self._builder.gang()
+        return self._gangs[collective]
 
-    def _transfer_ns(self, exchange: RecordedCollective) -> int:
-        """The shortest of its kernels: what is more is waiting for the last rank."""
-        return min(exchange.end_ns[rank] - exchange.start_ns[rank] for rank in exchange.rows)
+    def _transfer_ns(self, collective: RecordedCollective) -> int:
+        """Returns the duration of the shortest kernel: longer ones include the wait for the last
+        rank."""
+        return min(collective.end_ns[rank] - collective.start_ns[rank] for rank in collective.rows)
 
-    def _size(self, row: int, exchange: int | None) -> int:
-        if exchange is not None:
-            return self._exchanges[exchange].size_bytes
+    def _size(self, row: int, collective: int | None) -> int:
+        if collective is not None:
+            return self._collectives[collective].size_bytes
         return int(self._trace.events.size_bytes[row])
 
     def _stream_name(self, stream: int) -> str:

@@ -1,7 +1,7 @@
-"""When in a forward each parameter is needed, from steps that were recorded in detail.
+"""Times in forward at which parameters are needed, from detailed steps.
 
-Timed steps see a forward as one event: where its modules begin is carried over from detailed
-steps, as shares of the whole.
+Timed steps record a forward as one event. The starts of its modules are taken from detailed steps,
+as shares of the whole forward.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from augury.core.enums import Phase, StepState, StreamKind
 from augury.core.trace.trace import Trace
 
 Needs = dict[str, float]
-"""By name of the parameter, the share of a forward that goes by before it is needed."""
+"""Share of a forward that passes before a parameter is needed, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Forward:
-    """Of one rank in one step: from its first operation to the backward whose gradients travel."""
+    """Forward of one rank's step: from its first operation to the backward whose gradients are
+    communicated."""
 
     begin_ns: int
     end_ns: int
     start_ns: I8
-    """Of all the events within."""
+    """Starts of all events within."""
     modules: dict[str, int]
-    """When each module was first at work."""
+    """First start of each module."""
 
 
 def forward_needs(trace: Trace) -> Needs:
-    """Empty where no step was recorded in detail. Modules that were not seen begin with the one
-    that they are part of: so do those whose parameters others use, and the insides of compiled
-    ones."""
+    """Returns the needs of a run; empty without detailed steps. A module without events begins with
+    the module that contains it: its parameters may be used elsewhere, or it is compiled."""
     names = sorted({trace.strings[int(name)] for name in trace.gradients.name.tolist()})
     plain_ns = _typical_length_ns(trace)
     seen: dict[str, list[float]] = defaultdict(list)
@@ -56,8 +56,8 @@ def _first_use_ns(forward: _Forward, name: str) -> int:
 
 
 def _share(forward: _Forward, at_ns: int, plain_ns: int | None) -> float:
-    """Every event costs the profiler as much: what a detailed forward takes longer than a plain
-    one is taken out in proportion to the events."""
+    """Returns the share of forward before a time. The profiler costs the same for each event, so
+    the excess of a detailed forward over a plain one is removed in proportion to its events."""
     length_ns, num_events = forward.end_ns - forward.begin_ns, len(forward.start_ns)
     excess_ns = max(0, length_ns - plain_ns) if plain_ns else 0
     before = bisect_left(forward.start_ns, at_ns)
@@ -106,7 +106,7 @@ def _forward(trace: Trace, rank: int, start_ns: int, end_ns: int) -> _Forward | 
 
 
 def _last_backward_ns(trace: Trace, rows: I8) -> int:
-    """When the last backward begins: those before it are of other micro-batches."""
+    """Returns the start of the last backward: earlier ones belong to other micro-batches."""
     phases = trace.events.phase[rows].tolist()
     begins = [
         place
@@ -117,7 +117,7 @@ def _last_backward_ns(trace: Trace, rows: I8) -> int:
 
 
 def _known(phases: list[int]) -> list[int]:
-    """What is neither forward nor backward goes with what was before it."""
+    """Replaces phases other than forward and backward by the phase before."""
     known, before = [], int(Phase.NONE)
     for phase in phases:
         before = phase if phase in (Phase.FORWARD, Phase.BACKWARD) else before

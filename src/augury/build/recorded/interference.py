@@ -1,5 +1,4 @@
-"""How compute and communication of a rank slow each other, seen in the run itself; and with that
-the work behind recorded times: what they would have taken undisturbed."""
+"""Interference between compute and communication of a rank, and work without interference."""
 
 from __future__ import annotations
 
@@ -13,9 +12,9 @@ from augury.core.time_intervals import Interval, IntervalSet
 from augury.core.trace.trace import Calibration, Trace
 
 SLOWEST_RATE = 0.25
-"""No estimate below this is believed."""
+"""Lower limit of estimated rates."""
 LARGE_BYTES = 1 << 20
-"""From here on a transfer is about bandwidth rather than latency."""
+"""Size from which bandwidth dominates the time of a transfer."""
 
 
 def compute_rate(
@@ -27,11 +26,12 @@ def compute_rate(
     transfer_ns: int,
     transfer_rate: float,
 ) -> float:
-    """How fast a rank computes while it communicates, which calibration has measured. Without it:
-    the rank's other threads took processor time for ``transfer_ns`` of communication at full speed;
-    beside compute it goes on at ``transfer_rate``, and takes as much from a main thread that has
-    no core to spare. The kernel also counts how long the main thread was runnable without a core:
-    it cannot have been slowed by more than that."""
+    """Returns the rate of a rank's compute during communication, as calibration has measured it.
+
+    Without calibration it is estimated from processor time: the rank's other threads used some for
+    ``transfer_ns`` of communication at full rate. During compute, communication runs at
+    ``transfer_rate``, and takes that share from a main thread without a spare core. The kernel
+    counts how long the main thread was runnable without a core: interference is at most that."""
     measured = [
         row.compute_rate
         for row in _collectives(trace)
@@ -47,17 +47,17 @@ def compute_rate(
     rate = (cores - used * transfer_rate) / min(1.0, cores)
     counted = (steps.rank == rank) & (steps.state == StepState.TIMED) & (steps.delay_ns >= 0)
     table = np.array(computing, dtype=np.int64).reshape(-1, 2)
-    beside_ns = float(IntervalSet(communicating).within(table[:, 0], table[:, 1]).sum())
-    if counted.any() and beside_ns > 0:
-        rate = max(rate, 1 - float(steps.delay_ns[counted].sum()) / beside_ns)
+    overlap_ns = float(IntervalSet(communicating).within(table[:, 0], table[:, 1]).sum())
+    if counted.any() and overlap_ns > 0:
+        rate = max(rate, 1 - float(steps.delay_ns[counted].sum()) / overlap_ns)
     return float(np.clip(rate, SLOWEST_RATE, 1.0))
 
 
 def overcommitment(
     trace: Trace, rank: int, *, compute: float, transfer: float, transfer_ns: int
 ) -> float:
-    """By how much these rates, side by side, would use more processors than there are; 1, if they
-    do not. What calibration says of the two comes from short runs and need not add up."""
+    """Returns the factor by which compute and communication at these rates would exceed the rank's
+    processors; 1 if they do not. Calibration measures both in short runs, and may not add up."""
     used = _processors_used(trace, rank, transfer_ns)
     if used is None or not trace.calibration:
         return 1.0
@@ -66,7 +66,8 @@ def overcommitment(
 
 
 def _processors_used(trace: Trace, rank: int, transfer_ns: int) -> float | None:
-    """By the rank's other threads while it communicates at full speed; None: nobody looked."""
+    """Returns the processors that the rank's other threads use during communication at full rate;
+    None if it was not recorded."""
     steps = trace.steps
     seen = (steps.rank == rank) & (steps.state == StepState.TIMED) & (steps.helper_cpu_ns >= 0)
     if not seen.any() or transfer_ns <= 0:
@@ -75,51 +76,52 @@ def _processors_used(trace: Trace, rank: int, transfer_ns: int) -> float | None:
 
 
 def _cores_of(trace: Trace, rank: int) -> float:
-    """What a rank can have of its host; many where nobody counted."""
+    """Returns the cores of a rank's share of its host; infinite if they were not recorded."""
     own = next((facts for facts in trace.ranks if facts.rank == rank), None)
     if own is None or own.cores < 1:
         return float("inf")
     sharing = sum(other.host == own.host for other in trace.ranks)
-    # Fewer cores than ranks: each rank was given cores of its own.
+    # Fewer cores than ranks: each rank has cores of its own.
     return own.cores / sharing if own.cores >= sharing else float(own.cores)
 
 
 def _collectives(trace: Trace) -> list[Calibration]:
-    """Messages between two ranks are not what was recorded."""
+    """Returns the calibrated collectives, without messages between two ranks."""
     return [row for row in trace.calibration if row.collective.upper() != OpKind.SEND.name]
 
 
 def transfer_rate(trace: Trace) -> float:
-    """How fast ranks communicate while they compute, from calibration: alone, beside compute."""
+    """Returns the rate of communication during compute, from calibration; 1 without it."""
     alone: dict[tuple[str, int], float] = {}
-    beside: dict[tuple[str, int], float] = {}
+    overlapped: dict[tuple[str, int], float] = {}
     for row in _collectives(trace):
         if row.concurrent == 1 and row.size_bytes >= LARGE_BYTES and row.durations_ns:
-            where = beside if row.beside_compute else alone
+            where = overlapped if row.beside_compute else alone
             where[row.collective, row.size_bytes] = float(np.median(row.durations_ns))
-    ratios = [alone[key] / beside[key] for key in alone if beside.get(key)]
+    ratios = [alone[key] / overlapped[key] for key in alone if overlapped.get(key)]
     return float(np.clip(np.median(ratios), SLOWEST_RATE, 1.0)) if ratios else 1.0
 
 
 def compute_work_ns(start_ns: I8, end_ns: I8, communicating: IntervalSet, rate: float) -> I8:
-    beside = communicating.within(start_ns, end_ns)
-    work_ns = np.rint((end_ns - start_ns) - beside * (1 - rate)).astype(np.int64)
+    """Returns the work of compute: its duration with interference divided out."""
+    overlapped = communicating.within(start_ns, end_ns)
+    work_ns = np.rint((end_ns - start_ns) - overlapped * (1 - rate)).astype(np.int64)
     return np.maximum(work_ns, 0)
 
 
 def transfer_work_ns(
     spans: Sequence[Interval], computing: IntervalSet, rate: float, *, at_once: int
 ) -> list[int]:
-    """Of the transfers of one group: those that overlap share the link, ``at_once`` is how many
-    progress at full speed together."""
+    """Returns the work of the transfers of one group. Overlapping transfers share the link;
+    ``at_once`` of them progress at full rate together."""
     times = np.unique(np.array(spans, dtype=np.int64).reshape(-1))
     middle_begin, middle_end = times[:-1], times[1:]
     count = np.zeros(len(middle_begin))
     for begin, end in spans:
         count[np.searchsorted(times, begin) : np.searchsorted(times, end)] += 1
     share = np.minimum(1.0, at_once / np.maximum(count, 1))
-    beside = computing.within(middle_begin, middle_end)
-    progress = ((middle_end - middle_begin) - beside * (1 - rate)) * share
+    overlapped = computing.within(middle_begin, middle_end)
+    progress = ((middle_end - middle_begin) - overlapped * (1 - rate)) * share
     spent = np.concatenate([[0.0], np.cumsum(progress)])
     return [
         max(1, round(spent[np.searchsorted(times, end)] - spent[np.searchsorted(times, begin)]))

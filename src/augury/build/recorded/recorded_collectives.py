@@ -1,4 +1,4 @@
-"""Recorded collectives, each with what every member saw of it."""
+"""Recorded collectives and messages, with the times that each member recorded."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import numpy as np
 from augury.core.enums import OpKind, are_communication
 from augury.core.graph.graph import NONE
 from augury.core.trace.trace import Trace
+from augury.core.vocabulary.torch import GLOO_THREADS
 
-Awaited = dict[tuple[int, int], tuple[int, "RecordedCollective"]]
-TRANSFERS_AT_ONCE = 2
-"""Gloo's threads per process group; what they send at the same time shares the link."""
+Awaited = dict[tuple[int, int], int]
+"""Index of a collective, by group and sequence."""
 
 SAME_MOMENT = 0.05
-"""Of an exchange's time: what overlaps by less does not, but for who noted it when."""
+"""Overlap as a share of a collective's time that is attributed to inexact time stamps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedCollective:
-    """One collective. Its members' spans include waiting for the last one; all progress from the
-    latest start to the earliest end."""
+    """One collective or message. The spans of its members include the wait for the last one; all
+    progress from the latest start to the earliest end."""
 
     kind: OpKind
     name: str
@@ -35,33 +35,35 @@ class RecordedCollective:
     rows: dict[int, int]
     """The event of each member rank."""
     arrival_ns: dict[int, int]
-    """When each member asked for it."""
+    """Time of the call on each member rank."""
     start_ns: dict[int, int]
     end_ns: dict[int, int]
+    """Start and end on each member rank."""
 
     @property
     def is_message(self) -> bool:
-        """Sent by one rank to another that only waits for it."""
+        """Whether one rank sends it to another, which only waits for it."""
         return self.kind == OpKind.SEND and len(self.rows) == 1
 
     @property
     def is_collective(self) -> bool:
-        """All members ask for such in the same order, which is that of the sequence."""
+        """Whether all members call it in the same order, the order of sequence numbers."""
         return self.kind not in (OpKind.SEND, OpKind.RECV)
 
     @property
     def begin_ns(self) -> int:
+        """Time from which all members progress."""
         return min(max(self.start_ns.values()), self.done_ns)
 
     @property
     def done_ns(self) -> int:
+        """Time until which all members progress."""
         return min(self.end_ns.values())
 
 
-def exchanges_of(trace: Trace, steps: set[int], ranks: set[int]) -> list[RecordedCollective]:
-    """Of these steps and ranks, in the order in which they began, but collectives of one group in
-    the order in which they were asked for; a collective of which a member left no record stands
-    with the members that did."""
+def collectives_of(trace: Trace, steps: set[int], ranks: set[int]) -> list[RecordedCollective]:
+    """Returns the collectives of these steps and ranks in the order in which they began, those of
+    one group and step in the order of their calls. Members without a record are left out."""
     events = trace.events
     found: dict[tuple[int, int], list[int]] = defaultdict(list)
     is_communication = are_communication(events.kind)
@@ -72,23 +74,23 @@ def exchanges_of(trace: Trace, steps: set[int], ranks: set[int]) -> list[Recorde
             and events.sequence[row] != NONE
         ):
             found[int(events.group[row]), int(events.sequence[row])].append(row)
-    exchanges = [
-        _exchange(trace, group, sequence, rows) for (group, sequence), rows in found.items()
+    collectives = [
+        _collective(trace, group, sequence, rows) for (group, sequence), rows in found.items()
     ]
-    exchanges.sort(key=lambda exchange: (exchange.step, exchange.begin_ns))
+    collectives.sort(key=lambda one: (one.step, one.begin_ns))
     places: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for place, exchange in enumerate(exchanges):
-        if exchange.is_collective:
-            places[exchange.group, exchange.step].append(place)
-    ordered = list(exchanges)
+    for place, one in enumerate(collectives):
+        if one.is_collective:
+            places[one.group, one.step].append(place)
+    ordered = list(collectives)
     for own in places.values():
-        asked = sorted(own, key=lambda place: exchanges[place].sequence)
+        asked = sorted(own, key=lambda place: collectives[place].sequence)
         for place, other in zip(own, asked, strict=True):
-            ordered[place] = exchanges[other]
+            ordered[place] = collectives[other]
     return ordered
 
 
-def _exchange(trace: Trace, group: int, sequence: int, rows: list[int]) -> RecordedCollective:
+def _collective(trace: Trace, group: int, sequence: int, rows: list[int]) -> RecordedCollective:
     events = trace.events
     of_rank = {int(events.rank[row]): row for row in rows}
     first = rows[0]
@@ -111,14 +113,15 @@ def _exchange(trace: Trace, group: int, sequence: int, rows: list[int]) -> Recor
     )
 
 
-def transfers_at_once(exchanges: Sequence[RecordedCollective]) -> dict[int, int]:
-    """By group. Gloo's have two threads, unless they were made otherwise: one whose exchanges
-    were called for while another was under way, and always began when that had ended, has one."""
+def concurrent_transfers(collectives: Sequence[RecordedCollective]) -> dict[int, int]:
+    """Returns the number of collectives that each group runs at a time. Groups have gloo's default
+    number of threads; a group has one if collectives were called while another was in flight, and
+    always began after it had ended."""
     of_place: dict[tuple[int, int], list[tuple[int, int, int]]] = defaultdict(list)
-    for exchange in exchanges:
-        for rank in exchange.rows:
-            of_place[exchange.group, rank].append(
-                (exchange.start_ns[rank], exchange.end_ns[rank], exchange.arrival_ns[rank])
+    for one in collectives:
+        for rank in one.rows:
+            of_place[one.group, rank].append(
+                (one.start_ns[rank], one.end_ns[rank], one.arrival_ns[rank])
             )
     has_waited: set[int] = set()
     has_shared: set[int] = set()
@@ -129,23 +132,21 @@ def transfers_at_once(exchanges: Sequence[RecordedCollective]) -> dict[int, int]
                 has_shared.add(group)
             elif called_ns < end_ns:
                 has_waited.add(group)
-    in_line = {exchange.group for exchange in exchanges if exchange.is_message}
+    in_line = {one.group for one in collectives if one.is_message}
     return {
-        exchange.group: 1
-        if exchange.group in in_line | (has_waited - has_shared)
-        else TRANSFERS_AT_ONCE
-        for exchange in exchanges
+        one.group: 1 if one.group in in_line | (has_waited - has_shared) else GLOO_THREADS
+        for one in collectives
     }
 
 
-def second_halves(trace: Trace, exchanges: Sequence[RecordedCollective]) -> dict[int, int]:
-    """Under a plan, keys of gathers, each with the key of the exchange whose sums it gathers: the
-    first of its step that is as large and was not gathered yet. The end of that one is what they
-    are asked for upon, by threads of gloo's, whatever the main thread does meanwhile."""
+def second_halves(trace: Trace, collectives: Sequence[RecordedCollective]) -> dict[int, int]:
+    """Returns, for each all-gather of a plan, the collective whose sums it gathers: the first of
+    its step that is as large and was not gathered yet. Communication threads call the all-gather
+    when that one has ended, independently of the main thread."""
     groups = {group for facts in trace.ranks for group in facts.piece_groups}
     firsts: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     found: dict[int, int] = {}
-    for key, one in enumerate(exchanges):
+    for key, one in enumerate(collectives):
         if one.group not in groups:
             continue
         place = one.group, one.step, one.size_bytes
@@ -157,15 +158,15 @@ def second_halves(trace: Trace, exchanges: Sequence[RecordedCollective]) -> dict
 
 
 def awaited_of(
-    trace: Trace, exchanges: Sequence[RecordedCollective], steps: Sequence[int]
+    trace: Trace, collectives: Sequence[RecordedCollective], steps: Sequence[int]
 ) -> Awaited:
-    """By group and sequence, exchanges and their keys. Where a timed step waits for what one that
-    is not among ``steps`` has sent, as the first of a window does without a barrier, the timed step
-    before it stands for that one: its own messages are awaited by nobody else."""
-    found = {(one.group, one.sequence): (key, one) for key, one in enumerate(exchanges)}
+    """Returns the collectives that main threads may wait for. The first step of a window may wait,
+    without a barrier, for messages of a step that is not among ``steps``. The messages of the last
+    timed step before it stand for those: no other step waits for them."""
+    found = {(one.group, one.sequence): key for key, one in enumerate(collectives)}
     at_place: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for key in sorted(range(len(exchanges)), key=lambda key: exchanges[key].sequence):
-        at_place[exchanges[key].group, exchanges[key].step].append(key)
+    for key in sorted(range(len(collectives)), key=lambda key: collectives[key].sequence):
+        at_place[collectives[key].group, collectives[key].step].append(key)
     before = dict(pairwise(reversed(steps)))
     elsewhere = _sent_elsewhere(trace, {*found})
     for step in steps:
@@ -176,14 +177,14 @@ def awaited_of(
             stands_for = at_place[group, earlier]
             if len(stands_for) == len(names):
                 for name, key in zip(sorted(names), stands_for, strict=True):
-                    found.setdefault(name, (key, exchanges[key]))
+                    found.setdefault(name, key)
     return found
 
 
 def _sent_elsewhere(
     trace: Trace, known: set[tuple[int, int]]
 ) -> dict[tuple[int, int], set[tuple[int, int]]]:
-    """By group and step, what was sent in steps that are not looked at: groups and sequences."""
+    """Returns groups and sequences of communication that is not ``known``, by group and step."""
     events = trace.events
     found: dict[tuple[int, int], set[tuple[int, int]]] = defaultdict(set)
     sent = are_communication(events.kind) & (events.group != NONE) & (events.sequence != NONE)

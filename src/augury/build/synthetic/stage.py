@@ -12,12 +12,12 @@ from augury.build.collectives.placement import place
 from augury.build.collectives.ports import Ports
 from augury.build.collectives.scheme import Collective
 from augury.build.pipeline_order import cut_stages
-from augury.build.synthetic.buckets import close_buckets
 from augury.build.synthetic.job import SyntheticJob
 from augury.build.synthetic.layers import Layer
 from augury.core.enums import MemoryKind, OpKind
 from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import NONE
+from augury.schedule.order_parts import fill_buckets
 
 PerReplica = list[list[int]]
 """Lists of operations, one for each replica of a stage."""
@@ -106,7 +106,9 @@ def _make_buckets(
     """Parameter servers get each tensor by itself, in partitions, so that fusion gains nothing."""
     sizes_bytes = [job.layers[i].parameter_bytes for i in layers]
     cap_bytes = 0 if job.uses_servers else job.bucket_bytes
-    for positions in close_buckets(sizes_bytes, cap_bytes):
+    # The gradient of the last layer is released first.
+    for bucket in fill_buckets(sizes_bytes[::-1], [cap_bytes]):
+        positions = range(len(layers) - 1 - bucket[-1], len(layers) - bucket[0])
         inside = layers[positions.start : positions.stop]
         yield LayerBucket(
             layers=inside,

@@ -1,4 +1,4 @@
-"""DDP's buckets as they were recorded: which gradients travel together, and in which exchange."""
+"""Buckets of gradients as recorded, and the collectives that carry them."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ from augury.core.trace.trace import Trace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketTable:
-    """Of one rank. Gradients are numbered in the order in which backward makes them."""
+    """Buckets of one rank. Gradients are numbered in the order in which backward makes them."""
 
     group: int
     members: list[list[int]]
-    """The gradients of each bucket."""
+    """Gradients of each bucket."""
     names: list[str]
     size_bytes: list[int]
-    """Of each gradient."""
+    """Size of each gradient."""
 
     def last_gradient(self, bucket: int) -> int:
-        """The one whose arrival sends the bucket off: buckets leave in their order."""
+        """Returns the gradient that starts the reduction of a bucket: buckets leave in order, so it
+        is the last gradient of this bucket and all before it."""
         return max(max(members) for members in self.members[: bucket + 1])
 
 
 def buckets_of(trace: Trace, rank: int) -> BucketTable:
+    """Returns the recorded buckets of a rank."""
     gradients = trace.gradients
     rows = np.flatnonzero(gradients.rank == rank)
     rows = rows[np.argsort(gradients.order[rows], kind="stable")]
@@ -45,10 +47,10 @@ def buckets_of(trace: Trace, rank: int) -> BucketTable:
 
 
 def reductions(
-    exchanges: list[RecordedCollective], buckets: dict[int, BucketTable]
+    collectives: list[RecordedCollective], buckets: dict[int, BucketTable]
 ) -> dict[int, list[int]]:
-    """Of every step: which exchanges carry its buckets, in order. A step in which they do not fit
-    is left out, and its exchanges are taken as the program's own."""
+    """Returns the collectives that carry the buckets of each step, in order. A step whose
+    collectives do not match the buckets is left out: its collectives count as the program's own."""
     counts = {len(own.members) for own in buckets.values()}
     groups = {own.group for own in buckets.values()}
     if len(counts) != 1 or len(groups) != 1 or counts == {0}:
@@ -57,26 +59,27 @@ def reductions(
     some = next(iter(buckets.values()))
     sizes = [sum(some.size_bytes[i] for i in members) for members in some.members]
     found: dict[int, list[int]] = defaultdict(list)
-    for index, exchange in enumerate(exchanges):
-        is_whole = buckets.keys() <= exchange.rows.keys()
-        if exchange.kind == OpKind.ALL_REDUCE and exchange.group == group and is_whole:
-            found[exchange.step].append(index)
+    for index, one in enumerate(collectives):
+        is_whole = buckets.keys() <= one.rows.keys()
+        if one.kind == OpKind.ALL_REDUCE and one.group == group and is_whole:
+            found[one.step].append(index)
     last = {
-        # What the program itself reduces before backward comes first.
-        step: sorted(indices, key=lambda index: exchanges[index].sequence)[-num_buckets:]
+        # Reductions of the program itself precede backward.
+        step: sorted(indices, key=lambda index: collectives[index].sequence)[-num_buckets:]
         for step, indices in found.items()
         if len(indices) >= num_buckets
     }
     return {
         step: indices
         for step, indices in last.items()
-        if _are_alike([exchanges[index].size_bytes for index in indices], sizes)
+        if _are_alike([collectives[index].size_bytes for index in indices], sizes)
     }
 
 
 def _are_alike(exchanged: list[int], buckets: list[int]) -> bool:
-    """Hooks may compress all buckets alike; under a plan something else travels altogether."""
+    """Tells whether sizes agree up to a common factor: hooks may compress all buckets alike. Under
+    a plan, pieces of other sizes are sent."""
     if not (all(exchanged) and all(buckets)):
-        return True  # somebody did not tell
+        return True  # a size was not recorded
     ratios = [size / bucket for size, bucket in zip(exchanged, buckets, strict=True)]
     return max(ratios) <= 1.01 * min(ratios)

@@ -1,5 +1,8 @@
-"""Cost of a piece that two ranks exchange: one message each way, behind others on the same
-connection. Ranks take no turns and nothing is summed on the way, so compute does not delay it."""
+"""Cost of a piece that two ranks exchange by one message each way.
+
+Messages queue on one connection. Ranks take no turns and nothing is summed on the way, so compute
+does not delay them.
+"""
 
 from __future__ import annotations
 
@@ -11,32 +14,35 @@ import numpy as np
 from augury.core.enums import OpKind
 from augury.core.plan.problem import Network
 from augury.core.trace.trace import Calibration
+from augury.costs.collective_costs import Costs
 from augury.costs.transfer_times import TransferCost, fit_transfers
-from augury.passes.network import Costs
 
 ASSUMED_OVERHEAD_NS = 100_000
 ASSUMED_LATENCY_NS = 300_000
-"""Over TCP between a few hosts, where nobody has measured."""
+"""Assumed for TCP between a few hosts, without calibration."""
 LEAST_OVERHEAD_NS = 100_000
-"""Links may be filled without a gap, but who sends, receives and adds has work with every piece:
-taken to cost nothing, the smallest pieces would always be best."""
+"""Lower limit of the overhead. Sending, receiving and adding take time for each piece even if the
+link is never idle; without overhead the smallest pieces would always be best."""
 
 SLOWEST_RATE = 0.25
-"""No estimate below this is believed."""
+"""Lower limit of estimated rates."""
 _SIGMA_OF_MEDIAN = 1.4826
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Swaps:
+class P2PExchange:
+    """Cost of one message of a sequence in both directions."""
+
     cost: TransferCost
-    """For how long a message holds the link that has others before and behind it."""
+    """Time that a message occupies the link, with others before and after it."""
     latency_ns: int
-    """After that it is there."""
+    """Time from then until the message has arrived."""
     compute_rate: float | None = None
-    """How fast compute goes on beside it, if that was measured."""
+    """Rate of compute during the exchange, if it was measured."""
 
     @property
     def network(self) -> Network:
+        """The same cost as the network of a scheduling problem."""
         return Network(
             overhead_ns=round(self.cost.time_ns(0)),
             ns_per_byte=self.cost.ns_per_byte,
@@ -45,19 +51,19 @@ class Swaps:
         )
 
 
-def swaps_of(costs: Costs, calibration: Sequence[Calibration]) -> Swaps | None:
-    """Of two ranks. ``costs`` are those of the network in question, ``calibration`` is of the
-    recorded one: what a message costs besides its bytes and its way is the same on both. None
-    where nothing is known of the network."""
+def fit_p2p(costs: Costs, calibration: Sequence[Calibration]) -> P2PExchange | None:
+    """Returns the cost of exchanges between two ranks; None if the network is unknown. ``costs``
+    are of the network in question, ``calibration`` is of the recorded one: the overhead of a
+    message is the same on both."""
     alone = costs.get(OpKind.SEND)
     if alone is None:
         known = costs.get(OpKind.ALL_REDUCE)
         if known is None:
             return None
-        # An all-reduce among two moves each byte once each way too.
-        return Swaps(cost=_line(ASSUMED_OVERHEAD_NS, known), latency_ns=ASSUMED_LATENCY_NS)
+        # An all-reduce of two ranks also moves each byte once in each direction.
+        return P2PExchange(cost=_line(ASSUMED_OVERHEAD_NS, known), latency_ns=ASSUMED_LATENCY_NS)
     overhead_ns = _overhead_ns(calibration)
-    return Swaps(
+    return P2PExchange(
         cost=_line(overhead_ns, alone),
         latency_ns=max(0, round(alone.time_ns(0) - overhead_ns)),
         compute_rate=_compute_rate(alone, calibration),
@@ -65,13 +71,13 @@ def swaps_of(costs: Costs, calibration: Sequence[Calibration]) -> Swaps | None:
 
 
 def _line(overhead_ns: float, cost: TransferCost) -> TransferCost:
-    """No more bytes in a second than large ones have: what a rate limit lets through after a rest
-    does not come again in a row of many."""
+    """Returns a cost linear in size. A burst that a rate limiter lets through after a pause does
+    not recur in a sequence of messages."""
     return replace(cost, sizes_bytes=(0,), times_ns=(float(overhead_ns),))
 
 
 def _overhead_ns(calibration: Sequence[Calibration]) -> float:
-    """What each of many at once took more than its bytes."""
+    """Returns the time per message beyond its bytes, from messages sent concurrently."""
     alone = _alone(calibration)
     many = [row for row in _messages(calibration) if row.concurrent > 1]
     if alone is None or not many:
@@ -85,8 +91,8 @@ def _overhead_ns(calibration: Sequence[Calibration]) -> float:
 
 
 def _compute_rate(changed: TransferCost, calibration: Sequence[Calibration]) -> float | None:
-    """What messages take from compute is processor time for their bytes: on a network that is
-    slower than the measured one it is spread over a longer time."""
+    """Returns the rate of compute during messages. They take the same processor time for the same
+    bytes: a network slower than the measured one spreads it over a longer time."""
     alone = _alone(calibration)
     for row in _messages(calibration):
         if alone is not None and row.compute_rate is not None:
@@ -96,7 +102,7 @@ def _compute_rate(changed: TransferCost, calibration: Sequence[Calibration]) -> 
 
 
 def _alone(calibration: Sequence[Calibration]) -> TransferCost | None:
-    """On the network that was measured."""
+    """Returns the cost of a single message on the measured network."""
     return fit_transfers(
         [],
         [

@@ -1,5 +1,4 @@
-"""The scheduling problem that a recorded run poses: what its backward releases when, what its
-network carries how fast, what its forward needs when."""
+"""The scheduling problem of a recorded run: releases in backward, network, needs in forward."""
 
 from __future__ import annotations
 
@@ -8,6 +7,7 @@ from math import gcd
 
 import numpy as np
 
+from augury.build.problem.step_parts import StepParts, parts_of
 from augury.core.enums import OpKind
 from augury.core.errors import InputError
 from augury.core.graph.graph import Graph
@@ -15,15 +15,14 @@ from augury.core.ledger import Ledger, Severity
 from augury.core.plan.plan import Order, Piece, Slice
 from augury.core.plan.problem import Gradient, Problem
 from augury.core.timeline import Timeline
+from augury.costs.collective_costs import Costs
+from augury.costs.link_fit import fit_link
+from augury.costs.p2p_exchange import P2PExchange
+from augury.costs.piece_costs import compute_rate_during_communication
 from augury.costs.transfer_times import TransferCost
-from augury.passes.link_fit import fit_link
-from augury.passes.network import Costs, compute_rate_beside
-from augury.passes.p2p_exchange import Swaps
-from augury.passes.step_parts import parts_of
-from augury.passes.step_times import StepTimes
 
 LARGEST_ITEM_BYTES = 16
-"""Of the numbers that tensors are made of: a slice is whole items, whatever they are."""
+"""Largest size of a tensor's element. Slices consist of whole elements of any size up to it."""
 
 _SIGMA_OF_MAD = 1.4826
 
@@ -33,16 +32,15 @@ def recorded_problem(
     costs: Costs,
     *,
     needs: Mapping[str, float],
-    beside: TransferCost | None = None,
-    swaps: Swaps | None = None,
+    during_compute: TransferCost | None = None,
+    p2p: P2PExchange | None = None,
     ledger: Ledger,
 ) -> Problem:
-    """``timeline`` is the replay of the recorded graph. Backward is taken as it would go with
-    communication beside it all along, which is what scheduling is after; forward as it goes by
-    itself, which no order can better. ``costs`` and ``beside`` are what pieces cost, unless they
-    are swapped. ``needs``: by
-    name of the parameter, the share of forward that goes by before it is needed; what is missing
-    is guessed, and noted."""
+    """Returns the problem of a run from the replay of its graph. Backward is assumed to overlap
+    with communication throughout, which is the aim of scheduling; forward to run alone, which no
+    order can improve on. ``costs`` and ``during_compute`` are the costs of pieces as collectives;
+    with ``p2p`` two ranks exchange them by messages. ``needs`` is, by parameter, the share of
+    forward that passes before it is needed; missing ones are guessed, with a warning."""
     graph = timeline.graph
     parts = parts_of(graph)
     seen = [
@@ -52,7 +50,7 @@ def recorded_problem(
     if any(one.sizes != sizes for one in seen):
         raise InputError(
             "ranks or steps differ in their gradients",
-            remedy="no order can be foretold for such a job",
+            remedy="orders cannot be predicted for such a job",
         )
     shares = _shares(list(sizes), needs, ledger)
     total_bytes = sum(sizes.values())
@@ -60,11 +58,13 @@ def recorded_problem(
     kind, stream = OpKind(int(graph.ops.kind[carried])), int(graph.ops.resource[carried])
     cost = _as_recorded(graph, costs[kind])
     alone_ns = _middle([one.backward_ns for one in seen])
-    rate = swaps.compute_rate if swaps and swaps.compute_rate else compute_rate_beside(graph)
+    rate = (
+        p2p.compute_rate if p2p and p2p.compute_rate else compute_rate_during_communication(graph)
+    )
     slower = min(1 / rate, 1 + (1 - rate) * cost.ns_per_byte * total_bytes / max(1, alone_ns))
     backward_ns, forward_ns = round(alone_ns * slower), _middle([one.forward_ns for one in seen])
     after_ns = _middle([one.update_ns + one.copy_ns for one in seen])
-    # Of parameters that are needed together, the one whose gradient comes last is the first.
+    # Of parameters needed at the same time, the one whose gradient is released last goes first.
     made = {name: place for place, name in enumerate(sizes)}
     gradients = tuple(
         Gradient(
@@ -86,20 +86,20 @@ def recorded_problem(
         backward_ns=backward_ns,
         between_ns=between_ns,
         forward_ns=forward_ns,
-        network=swaps.network
-        if swaps
+        network=p2p.network
+        if p2p
         else fit_link(
             cost,
             total_bytes=total_bytes,
-            slowed=_slowed_on(timeline, stream),
-            beside=beside,
-            beside_ns=backward_ns + forward_ns,
+            slowed=_slowdown_on(timeline, stream),
+            during_compute=during_compute,
+            compute_ns=backward_ns + forward_ns,
         ),
     )
 
 
 def recorded_order(graph: Graph, problem: Problem) -> Order:
-    """The buckets as they were recorded."""
+    """Returns the recorded buckets as an order."""
     gradients = graph.gradients
     parts = next(iter(parts_of(graph).values()))
     place_of = {gradient.name: i for i, gradient in enumerate(problem.gradients)}
@@ -116,13 +116,47 @@ def recorded_order(graph: Graph, problem: Problem) -> Order:
     return Order(policy="recorded", pieces=tuple(pieces), has_barrier=True)
 
 
+class StepTimes:
+    """Durations of the parts of one rank's step in a replayed run. Backward counts with its work,
+    without interference; all other parts with their replayed durations."""
+
+    def __init__(self, timeline: Timeline, own: StepParts, following: StepParts | None) -> None:
+        graph, start_ns, end_ns = timeline.graph, timeline.start_ns, timeline.end_ns
+
+        def took_ns(ops: Sequence[int]) -> int:
+            return int((end_ns[list(ops)] - start_ns[list(ops)]).sum())
+
+        rows, gradients = own.rows, graph.gradients
+        names = [graph.strings[int(name)] for name in gradients.name[rows].tolist()]
+        self.sizes = dict(zip(names, gradients.size_bytes[rows].tolist(), strict=True))
+        """Bytes by name of the gradient, in the order of release."""
+        made_by = gradients.made_by[rows].tolist()
+        worked = np.cumsum(graph.ops.work_ns[own.backward])
+        place = {op: i for i, op in enumerate(own.backward)}
+        self.backward_ns = int(worked[-1])
+        self.release_ns = {
+            name: int(worked[place[op]]) for name, op in zip(names, made_by, strict=True)
+        }
+        began_ns = int(start_ns[own.backward[0]])
+        self.seen_release_ns = {
+            name: int(end_ns[op]) - began_ns for name, op in zip(names, made_by, strict=True)
+        }
+        self.forward_ns = (
+            int(end_ns[own.forward[-1]] - start_ns[own.forward[0]]) if own.forward else 0
+        )
+        # At the end of a window, the beginning of this step stands for that of the next one.
+        self.between_ns = took_ns(own.rest) + took_ns((following or own).before)
+        self.copy_ns, self.update_ns = took_ns(own.copies), took_ns(own.updates)
+
+
 def _shares(names: list[str], needs: Mapping[str, float], ledger: Ledger) -> dict[str, float]:
-    """Where nobody saw the modules, forward is taken for backward the other way round."""
+    """Returns the share of forward before each parameter is needed. Without recorded modules,
+    forward is assumed to be backward reversed."""
     unknown = [name for name in names if name not in needs]
     ledger.note(
         "needs-guessed",
-        "no detailed step tells when forward needs a parameter: it is taken to need them in the"
-        " order opposite to that of their gradients, evenly spread",
+        "no detailed step shows when forward needs a parameter: needs are assumed in the reverse"
+        " order of gradients, evenly spread",
         severity=Severity.WARNING,
         count=len(unknown),
         remedy="record with `augury run`, and let the job go on for some steps after the windows",
@@ -135,17 +169,17 @@ def _shares(names: list[str], needs: Mapping[str, float], ledger: Ledger) -> dic
 
 
 def _as_recorded(graph: Graph, cost: TransferCost) -> TransferCost:
-    """So that it says of the run's own gradients what they took: large ones count by their time,
-    while the fit of all collectives lets a small one say as much as a large one."""
+    """Scales a cost so that it gives the recorded total time of the run's own gradients. The fit
+    over all collectives weighs small and large ones alike."""
     carried = np.unique(graph.gradients.carried_by)
     real_ns = float(graph.ops.work_ns[carried].sum())
-    said_ns = sum(cost.time_ns(int(size)) for size in graph.ops.size_bytes[carried])
-    factor = real_ns / said_ns if said_ns and real_ns else 1.0
+    modelled_ns = sum(cost.time_ns(int(size)) for size in graph.ops.size_bytes[carried])
+    factor = real_ns / modelled_ns if modelled_ns and real_ns else 1.0
     return cost.changed(wire=factor, rest=factor)
 
 
-def _slowed_on(timeline: Timeline, stream: int) -> float:
-    """How many times as long collectives took beside compute, in the mixture that was recorded."""
+def _slowdown_on(timeline: Timeline, stream: int) -> float:
+    """Returns the factor by which interference lengthened the collectives of a stream."""
     ops = timeline.graph.ops
     work_ns = int(ops.work_ns[ops.resource == stream].sum())
     return max(1.0, int(timeline.utilization.busy_ns[stream]) / max(1, work_ns))

@@ -1,35 +1,26 @@
-"""Updates without a barrier: each gradient is applied by itself within the next forward, which
-waits for what it needs and for nothing else."""
+"""Updates of an order without a barrier: each gradient is applied within the next forward."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
+from augury.build.problem.step_parts import StepParts, copy_ns_of
 from augury.core.enums import OpKind
 from augury.core.graph.graph import NONE, Graph
-from augury.core.plan.plan import LAST_OPS, Order
-from augury.core.plan.problem import Problem
+from augury.core.plan.plan import LAST_OPS
 from augury.passes.graph_edit import GraphEdit
-from augury.passes.runtime_overhead import Following
-from augury.passes.split_forward import ForwardCut, by_op, work_of_parts
-from augury.passes.step_parts import StepParts, copy_ns_of
+from augury.passes.pieces.piece_exchange import OrderedPieces
+from augury.passes.pieces.split_forward import ForwardCut, by_op, work_of_parts
 
 
 class MovedUpdates:
-    """``graph`` is the recorded one, ``edit`` what becomes of it."""
+    """Adds the updates of an order without a barrier to an edit of the recorded graph."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        edit: GraphEdit,
-        problem: Problem,
-        order: Order,
-        following: Following,
-    ) -> None:
-        self._graph, self._edit, self._problem = graph, edit, problem
-        self._pieces = order.pieces
-        self._per_piece_ns = following.per_piece_ns
+    def __init__(self, graph: Graph, edit: GraphEdit, pieces: OrderedPieces) -> None:
+        self._graph, self._edit, self._problem = graph, edit, pieces.problem
+        self._pieces = pieces.order.pieces
+        self._per_piece_ns = pieces.overhead.per_piece_ns
 
     def move(
         self,
@@ -40,9 +31,9 @@ class MovedUpdates:
         arrived: Sequence[int],
         cuts: Sequence[ForwardCut],
     ) -> dict[int, int]:
-        """``last`` is what the thread does last in this step; ``cuts`` are those of the following
-        one. Where that is in the next window, what goes there is carried. Gives the update of
-        every gradient."""
+        """Moves the updates of one step into the following one and returns the update of each
+        gradient. ``last`` is the last operation of the thread in this step; ``cuts`` are the cuts
+        of the following forward. Edges into the next window are carries."""
         edit = self._edit
         is_carried = following.step <= parts.step
         join = edit.carry if is_carried else edit.edge
@@ -83,7 +74,7 @@ class MovedUpdates:
                 work_ns=work_ns,
                 step=following.step,
                 size_bytes=gradient.size_bytes,
-                # All that was recorded goes first, then what is needed first.
+                # Recorded operations go first, then the update that forward needs first.
                 priority=1 + place,
                 after=following.before[-1:],
             )
@@ -102,8 +93,8 @@ class MovedUpdates:
         *,
         last: int,
     ) -> None:
-        """The operation itself stays as its own last part, which keeps what follows it; its first
-        part takes over what it waited for."""
+        """Splits an operation of forward where it needs gradients. The operation stays as the last
+        part and keeps its successors; the first part takes over its predecessors."""
         ops, edit = self._graph.ops, self._edit
         works = work_of_parts(cuts, int(ops.work_ns[op]))
         after = self._graph.predecessors.of(op).tolist()

@@ -1,5 +1,4 @@
-"""The scheduling problem of a graph whose operations say which layer they are for, as made-up
-training runs do: a layer's parameters are one gradient."""
+"""The scheduling problem of a graph with layers, such as a synthetic one: a gradient per layer."""
 
 from __future__ import annotations
 
@@ -8,20 +7,20 @@ from math import gcd
 
 import numpy as np
 
+from augury.build.problem.recorded_problem import LARGEST_ITEM_BYTES
 from augury.core.enums import MemoryKind, OpKind, Role
 from augury.core.errors import InputError
 from augury.core.graph.graph import Graph
 from augury.core.plan.problem import Gradient, Network, Problem, Scheme
+from augury.costs.collective_costs import fit_network
+from augury.costs.link_fit import fit_link
 from augury.costs.transfer_times import fit_transfers
-from augury.passes.link_fit import fit_link
-from augury.passes.network import fit_network
-from augury.passes.recorded_problem import LARGEST_ITEM_BYTES
 
 _REMEDY = "make one with augury synth, all-reduce by gangs or parameter servers, or record a run"
 
 
 def layer_problem(graph: Graph) -> Problem:
-    """Medians over ranks and steps. Work counts, not what disturbed it."""
+    """Returns the problem with medians over ranks and steps. Work counts, without interference."""
     sizes = _sizes(graph)
     steps = [
         _LayerStep(graph, rank, step)
@@ -55,8 +54,8 @@ def layer_problem(graph: Graph) -> Problem:
 
 
 class _LayerStep:
-    """One rank's compute in one step, one operation behind the other. With micro-batches the
-    gradients are there with the last backward, and forward is all that comes before it."""
+    """One rank's compute in one step, in sequence. With micro-batches, the last backward releases
+    the gradients, and everything before it counts as forward."""
 
     def __init__(self, graph: Graph, rank: int, step: int) -> None:
         ops = graph.ops
@@ -83,7 +82,7 @@ class _LayerStep:
 
 
 def _sizes(graph: Graph) -> dict[str, int]:
-    """Bytes of parameters by layer, of the first rank that has any."""
+    """Returns the bytes of parameters by layer, of the first rank that has any."""
     buffers = graph.buffers
     rows = np.flatnonzero(buffers.kind == MemoryKind.PARAMETER)
     rows = rows[buffers.rank[rows] == (buffers.rank[rows].min() if len(rows) else 0)]
@@ -92,7 +91,7 @@ def _sizes(graph: Graph) -> dict[str, int]:
         for row in rows.tolist()
     }
     if not any(sizes.values()):
-        raise InputError("the graph does not say what its layers' parameters are", remedy=_REMEDY)
+        raise InputError("the graph does not state the parameters of its layers", remedy=_REMEDY)
     return {name: size for name, size in sizes.items() if size}
 
 
@@ -107,8 +106,8 @@ def _network(graph: Graph, total_bytes: int) -> Network:
 
 
 def _of_servers(graph: Graph, total_bytes: int) -> Network:
-    """All workers use a server's link: where there are more of them than servers, it is what
-    holds them up."""
+    """Returns the network of parameter servers. All workers share the link of a server: with more
+    workers than servers it is the bottleneck."""
     ops = graph.ops
     pushes = np.flatnonzero(ops.kind == OpKind.PUSH).tolist()
     cost = fit_transfers([(int(ops.size_bytes[op]), float(ops.work_ns[op])) for op in pushes])
@@ -123,7 +122,7 @@ def _of_servers(graph: Graph, total_bytes: int) -> Network:
         scheme=Scheme.PARAMETER_SERVER,
         overhead_ns=link.overhead_ns,
         ns_per_byte=link.ns_per_byte * crowd,
-        # A receiver's own part of a transfer; with fair ports it holds the link as long.
+        # The receiver's part of a transfer; with fair ports it occupies the link as long.
         latency_ns=0 if (ops.gang[pushes] >= 0).any() else int(np.median(pulls)),
         server_ns_per_byte=served,
     )

@@ -1,22 +1,21 @@
 """A lower bound on the replayed step of a recorded run under any order of its gradients.
 
-A replayed order (``communication_order.py``) keeps the recorded work of every rank's main thread
-and sends the gradients by collectives or by swaps. From the start of one backward to the start of
-the next, each step therefore obeys a scheduling problem in which every quantity is as favourable as
-any order can have it:
+A replayed order (``communication_order.py``) keeps the recorded work of each rank's main thread and
+sends gradients by collectives or by point-to-point messages. From the start of one backward to the
+start of the next, each step therefore obeys a scheduling problem whose quantities are lower bounds:
 
 - Compute runs at full rate: interference only slows it. Releases, forward and updates are sums of
-  recorded work, of this rank and this step. What following a plan costs is left out.
-- A swap of s bytes holds the connection for exactly its cost, one after the other.
+  recorded work of this rank and this step. The overhead of the runtime is left out.
+- Messages of an exchange occupy the connection for exactly their cost, one after the other.
 - A collective of s bytes costs at least a + b s, times this step's residual. Collectives may share
-  the link, so that one's fixed cost passes beside another's bytes. The bytes of any set of
-  gradients, and one fixed cost, still pass the link after the first of them is released. So the
-  fixed cost is the bound's latency, and its overhead per message is zero.
+  the link, so that the fixed cost of one overlaps with the bytes of another. The bytes of any set
+  of gradients, and one fixed cost, still pass the link after the first of them is released. So the
+  fixed cost is the latency of the bound, and its overhead per message is zero.
 
-``lower_bound`` of that problem holds for the step. A replay's step is the median over a rank's
-steps, of the slowest rank: so is the bound. The first step of a window follows no other: it only
-has its own compute. Medians are over steps that are cut at their ends, the bound cuts at the start
-of backward: where recorded steps differ much, the two medians may differ by that.
+``lower_bound`` of that problem holds for the step. The step of a replay is the median over steps,
+of the slowest rank; so is the bound. The first step of a window follows no other step and only has
+its own compute. Replay cuts steps at their ends, the bound at the start of backward: where recorded
+steps differ much, the two medians may differ by that.
 """
 
 from __future__ import annotations
@@ -26,32 +25,33 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
 
+from augury.build.problem.step_parts import StepParts, copy_ns_of, parts_of
 from augury.core.enums import OpKind
 from augury.core.graph.graph import NONE, Graph
 from augury.core.plan.problem import Network, Problem
+from augury.costs.collective_costs import Costs
+from augury.costs.p2p_exchange import P2PExchange
 from augury.costs.transfer_times import TransferCost
 from augury.passes.communication_order import FEW_STEPS
-from augury.passes.network import Costs
-from augury.passes.p2p_exchange import Swaps
-from augury.passes.piece_exchange import carried_by, recorded_over_model
-from augury.passes.step_parts import StepParts, copy_ns_of, parts_of
+from augury.passes.pieces.piece_exchange import carried_by, recorded_over_model
 from augury.schedule.lower_bound import lower_bound
 
 ROUNDING = 1e-3
-"""Share of a message's time by which rounding to nanoseconds may shorten it."""
+"""Largest share of a message's time that rounding to nanoseconds may remove."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ways:
-    """All ways by which orders of one case are replayed."""
+    """Costs of all the ways in which orders of one case are replayed."""
 
     costs: tuple[Costs, ...]
-    beside: TransferCost | None
-    swaps: Swaps | None
+    during_compute: TransferCost | None
+    p2p: P2PExchange | None
 
 
 def replay_bound(graph: Graph, problem: Problem, ways: Ways) -> int:
-    """``graph`` is the recorded one, ``problem`` says in which order gradients are needed."""
+    """Returns the lower bound on the replayed step. ``problem`` gives the order in which gradients
+    are needed."""
     of_rank: dict[int, list[StepParts]] = defaultdict(list)
     for parts in parts_of(graph).values():
         of_rank[parts.rank].append(parts)
@@ -74,15 +74,17 @@ def _of_rank(graph: Graph, problem: Problem, ways: Ways, steps: Sequence[StepPar
 
 
 def _of_step(graph: Graph, problem: Problem, ways: Ways, own: StepParts, after: StepParts) -> float:
-    """From the start of one backward to the start of the next."""
-    undisturbed = _undisturbed(graph, problem, own, after)
-    networks = [_collectives(graph, own, costs, ways.beside) for costs in ways.costs]
-    if ways.swaps is not None:
-        networks.append(ways.swaps.network)
-    return min(lower_bound(replace(undisturbed, network=network)) for network in networks)
+    """Returns the bound from the start of one backward to the start of the next."""
+    alone = _without_interference(graph, problem, own, after)
+    networks = [_collectives(graph, own, costs, ways.during_compute) for costs in ways.costs]
+    if ways.p2p is not None:
+        networks.append(ways.p2p.network)
+    return min(lower_bound(replace(alone, network=network)) for network in networks)
 
 
-def _undisturbed(graph: Graph, problem: Problem, own: StepParts, after: StepParts) -> Problem:
+def _without_interference(
+    graph: Graph, problem: Problem, own: StepParts, after: StepParts
+) -> Problem:
     work_ns, gradients = graph.ops.work_ns, graph.gradients
     released_ns: dict[int, int] = {}
     worked_ns = 0
@@ -114,13 +116,13 @@ def _undisturbed(graph: Graph, problem: Problem, own: StepParts, after: StepPart
 
 
 def _collectives(
-    graph: Graph, own: StepParts, costs: Costs, beside: TransferCost | None
+    graph: Graph, own: StepParts, costs: Costs, during_compute: TransferCost | None
 ) -> Network:
-    """With ``b`` the slope beyond the last known size, ``a`` is the largest constant for which
-    a + b s is nowhere above the cost: that is piecewise linear."""
+    """Returns a line a + b s below the cost, which is piecewise linear: ``b`` is its least slope,
+    ``a`` the largest constant for which the line is nowhere above the cost."""
     carried = carried_by(graph, own)
     cost = costs[OpKind(int(graph.ops.kind[carried[0]]))]
-    factor = recorded_over_model(graph, carried, cost, beside) * (1 - ROUNDING)
+    factor = recorded_over_model(graph, carried, cost, during_compute) * (1 - ROUNDING)
     known = list(zip(cost.sizes_bytes, cost.times_ns, strict=True))
     slope = min([cost.ns_per_byte, *(time_ns / size for size, time_ns in known if size)])
     fixed_ns = min(time_ns - slope * size for size, time_ns in known)

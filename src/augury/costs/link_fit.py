@@ -1,4 +1,4 @@
-"""What single pieces cost on the network, as the two figures that policies reckon with."""
+"""Overhead and time per byte of pieces, fitted to their costs for use by policies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from augury.costs.transfer_times import TransferCost
 
 SMALLEST_BYTES = 1 << 16
 SPAN = 32
-"""From the smallest pieces that matter to the largest."""
+"""Ratio of the largest to the smallest piece that the fit covers."""
 
 _SIGMA_OF_MEDIAN = 1.4826
 
@@ -22,21 +22,21 @@ def fit_link(
     *,
     total_bytes: int,
     slowed: float = 1.0,
-    beside: TransferCost | None = None,
-    beside_ns: int = 0,
+    during_compute: TransferCost | None = None,
+    compute_ns: int = 0,
 ) -> Network:
-    """``slowed``: how many times as long everything takes beside compute; ``beside``: what a piece
-    takes more there, and ``beside_ns`` for how long there is compute to be beside."""
+    """Returns the network as a line through the costs of pieces. ``slowed`` is the factor of
+    interference on all times; ``during_compute`` the extra time of a piece during compute, which
+    lasts for ``compute_ns``."""
 
     def time_ns(size_bytes: float) -> float:
         alone_ns = max(1.0, cost.time_ns(int(size_bytes)))
-        extra_ns = beside.time_ns(int(size_bytes)) if beside else 0.0
-        # What has not left when compute is over goes on without it.
+        extra_ns = during_compute.time_ns(int(size_bytes)) if during_compute else 0.0
+        # Pieces that leave after compute take no extra time.
         whole_ns = (alone_ns + extra_ns) * total_bytes / max(1.0, size_bytes)
-        return alone_ns + extra_ns * min(1.0, beside_ns / whole_ns)
+        return alone_ns + extra_ns * min(1.0, compute_ns / whole_ns)
 
-    # Pieces that cost more for being one than for their bytes are no good choice, nor are those
-    # beside which that is nothing.
+    # Policies choose neither pieces dominated by overhead nor pieces with negligible overhead.
     least_bytes = time_ns(SMALLEST_BYTES) / max(cost.ns_per_byte, 1e-9)
     first = min(max(least_bytes, SMALLEST_BYTES), max(total_bytes / SPAN, SMALLEST_BYTES))
     sizes = np.geomspace(first, max(min(SPAN * first, total_bytes), 2 * first), 24)
@@ -49,7 +49,7 @@ def fit_link(
 
 
 def _line(sizes: Floats, times: Floats) -> tuple[float, float]:
-    """Errors count relative to the times."""
+    """Fits a line by relative least squares, with neither figure negative."""
     design = np.column_stack([1 / times, sizes / times])
     (overhead_ns, ns_per_byte), *_ = np.linalg.lstsq(design, np.ones(len(sizes)), rcond=None)
     if overhead_ns >= 0:

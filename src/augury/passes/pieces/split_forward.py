@@ -1,4 +1,4 @@
-"""A recorded forward, cut where it needs parameters: before each cut it may have to wait."""
+"""Cuts of a recorded forward at which it may wait for updated parameters."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from augury.build.problem.step_parts import StepParts
 from augury.core.graph.graph import Graph
 from augury.core.plan.problem import Problem
-from augury.passes.step_parts import StepParts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForwardCut:
-    """``op`` goes on at ``offset_ns`` of its work only with these gradients applied."""
+    """A point in the work of ``op`` that these gradients must be applied before."""
 
     op: int
     offset_ns: int
@@ -22,8 +22,9 @@ class ForwardCut:
 
 
 def forward_cuts(graph: Graph, parts: StepParts, problem: Problem) -> list[ForwardCut]:
-    """In the order of the forward. Needs are shares of the problem's forward: this one may be
-    faster or slower. What is needed only when forward is over is needed by backward."""
+    """Returns the cuts in the order of forward. Needs are shares of the problem's forward, which
+    may be faster or slower than this one. Gradients needed at the end of forward are needed by
+    backward."""
     together: dict[int, list[int]] = defaultdict(list)
     for place, gradient in enumerate(problem.gradients):
         together[gradient.need_ns].append(place)
@@ -44,6 +45,7 @@ def forward_cuts(graph: Graph, parts: StepParts, problem: Problem) -> list[Forwa
 
 
 def by_op(cuts: Sequence[ForwardCut]) -> dict[int, list[ForwardCut]]:
+    """Groups cuts by their operation."""
     found: dict[int, list[ForwardCut]] = defaultdict(list)
     for cut in cuts:
         found[cut.op].append(cut)
@@ -51,6 +53,6 @@ def by_op(cuts: Sequence[ForwardCut]) -> dict[int, list[ForwardCut]]:
 
 
 def work_of_parts(cuts: Sequence[ForwardCut], work_ns: int) -> list[int]:
-    """Of an operation's cuts: how long it works before each and after the last."""
+    """Returns the work of an operation before each of its cuts and after the last."""
     offsets = [0, *(cut.offset_ns for cut in cuts), work_ns]
     return [after - before for before, after in pairwise(offsets)]

@@ -1,5 +1,4 @@
-"""One job recorded and changed as a graph; the same job simulated with the change made: the step
-that was foretold is the one that came."""
+"""Predictions agree with a simulation of the same job with the change made."""
 
 from __future__ import annotations
 
@@ -12,13 +11,17 @@ from hypothesis import strategies as st
 from augury.build.recorded.recorded_graph import build_recorded
 from augury.core.enums import StepState
 from augury.core.graph.graph import Graph
-from augury.passes.buckets import change_buckets
-from augury.passes.compute import scale_compute
-from augury.passes.network import change_bandwidth, change_latency, fit_network
-from augury.passes.ranks import change_ranks
+from augury.costs.collective_costs import fit_network
 from augury.replay.run import replay
 from augury.schedule.order_parts import fill_buckets
 from tests.build.recorded_runs import ddp_run
+from tests.passes.applied import (
+    change_bandwidth,
+    change_buckets,
+    change_latency,
+    change_ranks,
+    scale_compute,
+)
 
 SIZES = (4_000_000, 1_000_000, 2_000_000, 3_000_000)
 UNEVEN = ((0, 1, 2), (3,))

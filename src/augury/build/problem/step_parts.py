@@ -1,4 +1,4 @@
-"""What a rank's main thread does in a step, in the parts that scheduling moves."""
+"""Parts of a rank's step: before forward, forward, backward, copies, updates, and the rest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from augury.core.enums import OpKind, are_communication
 from augury.core.errors import InputError
 from augury.core.graph.graph import NONE, Graph
 
-_AFTERWARDS = (OpKind.COPY, OpKind.UPDATE)
+NO_GRADIENTS = "the graph does not say which gradient travels in which bucket"
+NO_GRADIENTS_REMEDY = "record a job that uses DistributedDataParallel"
+
+_AFTER_BACKWARD = (OpKind.COPY, OpKind.UPDATE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,38 +26,35 @@ class StepParts:
     rank: int
     step: int
     rows: list[int]
-    """Of the graph's gradients, in the order in which backward makes them."""
+    """Rows of the graph's gradients, in the order of release."""
     before: list[int]
-    """What precedes forward: loading data, clearing gradients."""
+    """Operations before forward: loading data, clearing gradients."""
     forward: list[int]
-    """From the first forward to the backward whose gradients travel: with micro-batches that is
-    not the first one."""
+    """Operations from the first forward to the backward whose gradients are communicated; with
+    micro-batches that is the last backward."""
     backward: list[int]
     copies: list[int]
-    """What takes gradients out of their buckets."""
+    """Copies of gradients out of their buckets."""
     updates: list[int]
     rest: list[int]
-    """What follows backward and is neither copy nor update."""
+    """Operations after backward that are neither copies nor updates."""
     thread: int
-    """The resource that does it all."""
+    """Resource of the main thread."""
     next_step: int
     next_op: int
-    """With which that one begins; NONE, both, if this is the last."""
+    """The next step and its first operation; both NONE if this is the last step."""
 
     @property
     def chain(self) -> list[int]:
-        """All of it, in the thread's order."""
+        """All operations of the thread, in its order."""
         after = sorted([*self.copies, *self.updates, *self.rest])
         return [*self.before, *self.forward, *self.backward, *after]
 
 
 def parts_of(graph: Graph) -> dict[tuple[int, int], StepParts]:
-    """By rank and step, of those whose gradients are known, in the order of the steps."""
+    """Returns the parts by rank and step, of the steps with known gradients, in order."""
     if not len(graph.gradients):
-        raise InputError(
-            "the graph does not say which gradient travels in which bucket",
-            remedy="record a job that uses DistributedDataParallel",
-        )
+        raise InputError(NO_GRADIENTS, remedy=NO_GRADIENTS_REMEDY)
     rows: dict[tuple[int, int], list[int]] = defaultdict(list)
     gradients = graph.gradients
     for row, place in enumerate(zip(gradients.rank.tolist(), gradients.step.tolist(), strict=True)):
@@ -81,8 +81,8 @@ def parts_of(graph: Graph) -> dict[tuple[int, int], StepParts]:
 
 
 def are_on_threads(graph: Graph) -> NDArray[np.bool_]:
-    """Of every operation, whether a thread does it. Neither are collectives, nor what delays or
-    orders them."""
+    """Tells which operations run on a thread: all but collectives and the operations that delay or
+    order them."""
     kind = graph.ops.kind
     found: NDArray[np.bool_] = ~are_communication(kind) & (kind != OpKind.DELAY)
     return found
@@ -108,7 +108,7 @@ def _parts(
     )
     first_forward = min(forwards[0], first_backward) if forwards else 0
     end = last_made + 1
-    while end < len(chain) and kind[chain[end]] not in _AFTERWARDS:
+    while end < len(chain) and kind[chain[end]] not in _AFTER_BACKWARD:
         end += 1
     if end == len(chain):
         end = last_made + 1
@@ -132,7 +132,7 @@ def _parts(
 
 
 def copy_ns_of(graph: Graph, parts: StepParts) -> dict[str, float]:
-    """By name, what part of the copies of buckets each gradient has."""
+    """Returns each gradient's share of the time of bucket copies, by name."""
     gradients, work_ns = graph.gradients, graph.ops.work_ns
     held: dict[int, int] = defaultdict(int)
     for row in parts.rows:

@@ -1,0 +1,1 @@
+"""Scheduling problems stated by recorded runs and by synthetic graphs."""

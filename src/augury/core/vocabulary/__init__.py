@@ -1,0 +1,1 @@
+"""Names that frameworks give to their events, one file per framework."""

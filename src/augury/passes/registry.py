@@ -1,0 +1,41 @@
+"""All passes, by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from augury.core.errors import UsageError
+from augury.passes.bandwidth import BANDWIDTH, LINK_BANDWIDTH
+from augury.passes.buckets import BUCKETS
+from augury.passes.communication_order import COMMUNICATION_ORDER
+from augury.passes.compute_scale import COMPUTE_SCALE
+from augury.passes.expand_collectives import EXPAND_COLLECTIVES
+from augury.passes.latency import LATENCY
+from augury.passes.no_stragglers import NO_STRAGGLERS
+from augury.passes.perfect_overlap import PERFECT_OVERLAP
+from augury.passes.protocol import Pass
+from augury.passes.ranks import CHANGE_RANKS
+
+PASSES: tuple[Pass[Any], ...] = (
+    CHANGE_RANKS,
+    BUCKETS,
+    COMMUNICATION_ORDER,
+    BANDWIDTH,
+    LINK_BANDWIDTH,
+    LATENCY,
+    NO_STRAGGLERS,
+    COMPUTE_SCALE,
+    PERFECT_OVERLAP,
+    EXPAND_COLLECTIVES,
+)
+"""In the order in which they are applied together: ranks before the buckets chosen for them,
+collectives expanded last."""
+
+
+def find_pass(name: str) -> Pass[Any]:
+    """Returns the pass of this name."""
+    for one in PASSES:
+        if one.name == name:
+            return one
+    known = ", ".join(one.name for one in PASSES)
+    raise UsageError(f"there is no pass {name!r}", remedy=f"choose one of {known}")
