@@ -13,9 +13,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from augury.cli.graphs import read_recorded, replay_graph, representation_of
 from augury.core.measured_step import level
 from augury.costs.prediction_interval import interval_ns
+from augury.predict.opened_run import open_source
+from augury.predict.prediction import representation_of
+from augury.predict.replays import replay_graph
 from benchmarks.validate.coverage_job import plain_steps
 from benchmarks.validate.job import environment
 from benchmarks.validate.predicted import ask
@@ -42,7 +44,7 @@ def rows_of(case: str, kind: str, folder: Path) -> Iterator[Row]:
         unexplained_pct=predicted.unexplained_pct,
         trouble=predicted.trouble,
     )
-    replayed = replay_graph(read_recorded(folder / "run")[0])
+    replayed = replay_graph(open_source(folder / "run").graph)
     run = representation_of(replayed)
     if run is not None:
         yield Row(

@@ -131,13 +131,10 @@ def plan(case: PolicyCase, folder: Path) -> list[Block]:
 def _save_unprofitable(run: Path, policy: str, path: Path) -> None:
     """A plan that gains nothing, which the command does not write: measured all the same, so that
     predictions of losses are compared too."""
-    from augury.cli.schedule_assess import assess
-    from augury.cli.schedule_case import open_case, other_network
+    from augury import api
     from augury.core.plan.plan_file import save_plan
-    from augury.schedule.policies.registry import find_policy
 
-    case = open_case(run, max_bytes=None, changes=[], other=other_network(None, None))
-    save_plan(assess(case, [find_policy(policy)]).plan(), path, force=False)
+    save_plan(api.open(run).schedule(policy=policy).make_plan(), path, force=False)
 
 
 def labels_of(paths: Mapping[str, Path]) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """Augury: record, replay, explain and speed up distributed neural-network training.
 
-    graph = augury.load("run.augury")
-    timeline = augury.replay(graph)
-    timeline.step_ns
+    run = augury.open("run")
+    run.replay().predicted_step_ns
+    run.whatif(bandwidth="2x")
 
 Everything is imported when it is first used.
 """
@@ -12,6 +12,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from augury.api import Run, open
     from augury.capture.api import record
     from augury.core.enums import OpKind
     from augury.core.graph.builder import GraphBuilder
@@ -23,15 +27,19 @@ if TYPE_CHECKING:
     from augury.runtime.api import apply
 
     __version__: str
+    oracle: Callable[..., Any]
 
 __all__ = [
     "Graph",
     "GraphBuilder",
     "OpKind",
+    "Run",
     "Timeline",
     "__version__",
     "apply",
     "load",
+    "open",
+    "oracle",
     "record",
     "replay",
     "save",
@@ -41,22 +49,24 @@ _HOMES = {
     "Graph": ("augury.core.graph.graph", "Graph"),
     "GraphBuilder": ("augury.core.graph.builder", "GraphBuilder"),
     "OpKind": ("augury.core.enums", "OpKind"),
+    "Run": ("augury.api", "Run"),
     "Timeline": ("augury.core.timeline", "Timeline"),
     "apply": ("augury.runtime.api", "apply"),
     "load": ("augury.core.graph.graph_file", "load_graph"),
+    "open": ("augury.api", "open"),
     "record": ("augury.capture.api", "record"),
     "save": ("augury.core.graph.graph_file", "save_graph"),
 }
 
 
-if not TYPE_CHECKING:  # a checker that saw this would let every name pass
+if not TYPE_CHECKING:  # a type checker would accept every name otherwise
 
     def __getattr__(name: str) -> object:
         import importlib  # noqa: PLC0415
 
-        if name == "replay":
-            # The subpackage itself: it can be called, so both meanings of the name agree.
-            return importlib.import_module("augury.replay")
+        if name in ("replay", "oracle"):
+            # The subpackages themselves: they can be called (core/callable_package.py).
+            return importlib.import_module(f"augury.{name}")
         if name == "__version__":
             return _version()
         if name not in _HOMES:

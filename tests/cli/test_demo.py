@@ -6,8 +6,6 @@ from typing import Any
 import pytest
 
 from augury.cli import demo_loop
-from augury.core.graph.graph import Graph
-from augury.core.graph.graph_file import load_graph
 from augury.core.plan.plan_file import load_plan
 from augury.core.trace.trace_file import write_trace
 from tests.build.recorded_runs import ddp_run
@@ -82,15 +80,13 @@ def test_keeps_what_is_there(run: Runner, tmp_path: Path) -> None:
     assert run("demo", "--made-up", "--out", "file/below").code == 1
 
 
-def test_the_loop_ends_where_no_plan_can_pay(
-    run: Runner, monkeypatch: pytest.MonkeyPatch, graph_path: Path
-) -> None:
+def test_the_loop_ends_where_no_plan_can_pay(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = ddp_run(num_steps=5, ns_per_byte=0.01, latency_ns=1000).trace()
 
-    def record(demo: demo_loop.Demo) -> Graph:
+    def record(demo: demo_loop.Demo) -> Path:
         demo.run.mkdir()
         write_trace(trace, demo.run)
-        return load_graph(graph_path)
+        return demo.run
 
     def never(demo: demo_loop.Demo) -> None:
         raise AssertionError(f"there is no plan in {demo.out}")

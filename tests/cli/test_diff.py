@@ -66,7 +66,7 @@ def test_a_plan_that_was_not_followed_is_not_judged(
     assert not outcome.out
     without = run("diff", *runs, "--plan", plan)
     assert without.code == 3
-    assert "was not given a plan" in without.err
+    assert "recorded without a plan" in without.err
 
 
 def test_says_from_when_on_a_plan_was_followed(
@@ -143,6 +143,9 @@ def test_a_gain_can_be_required(run: Runner, runs: tuple[Path, Path]) -> None:
 def test_bad_input(run: Runner, runs: tuple[Path, Path], tmp_path: Path) -> None:
     missing = run("diff", runs[0], tmp_path / "nowhere")
     assert missing.code == 3
-    assert "not a run's folder" in missing.err
+    assert "no such file" in missing.err
     (tmp_path / "plan.json").write_text("{}")
+    no_folder = run("diff", runs[0], tmp_path / "plan.json")
+    assert no_folder.code == 3
+    assert "not a run's folder" in no_folder.err
     assert run("diff", *runs, "--plan", tmp_path / "plan.json").code == 3

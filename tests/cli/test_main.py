@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from augury.cli import graphs
+from augury import api
+from augury.cli.numpy_threads import import_numpy
 from augury.core.graph.graph import Edges
 from augury.core.graph.graph_file import MAGIC, load_graph, save_graph
 from tests.cli.conftest import Outcome, Runner, environment
@@ -124,10 +125,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise error
 
-    import augury.cli.replay as verb
-
-    monkeypatch.setattr(verb, "read_graph", fail)
-    assert verb.read_graph is not graphs.read_graph
+    monkeypatch.setattr(api, "open", fail)
 
 
 def test_unexpected_errors_are_one_line(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,7 +221,7 @@ def test_linear_algebra_threads_are_not_started_nor_inherited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
-    graphs.import_numpy()
+    import_numpy()
     assert "OPENBLAS_NUM_THREADS" not in os.environ
 
 

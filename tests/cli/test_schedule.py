@@ -16,9 +16,9 @@ from augury.core.graph.graph import Graph
 from augury.core.graph.graph_file import save_graph
 from augury.core.plan.plan import Mode, Order
 from augury.core.plan.plan_file import load_plan
+from augury.core.results import schedule
 from augury.core.trace.trace_file import write_trace
-from augury.passes import communication_order
-from augury.report import schedule_result
+from augury.predict import schedule_case
 from augury.schedule.policies.registry import POLICIES
 from augury.schedule.problem_file import load_problem
 from tests.build.recorded_runs import ddp_run
@@ -84,9 +84,9 @@ def test_json_has_what_is_documented(run: Runner, folder: Path) -> None:
     documented = (Path(__file__).parents[2] / "docs/cli.md").read_text("utf-8")
     document = asked(run, folder, "--policy", "ddp,augury")
     for struct, shown in (
-        (schedule_result.ScheduleResult, document),
-        (schedule_result.PolicyResult, document["policies"][0]),
-        (schedule_result.PieceResult, document["pieces"][0]),
+        (schedule.ScheduleResult, document),
+        (schedule.PolicyResult, document["policies"][0]),
+        (schedule.PieceResult, document["pieces"][0]),
     ):
         for field in msgspec.structs.fields(struct):
             assert field.name in shown
@@ -149,13 +149,13 @@ def test_no_plan_is_written_where_none_can_pay(
 def test_a_policy_that_cannot_be_replayed_is_marked(
     run: Runner, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = communication_order.apply_order
+    whole = schedule_case.apply_order
 
     def broken(graph: Graph, costs: Any, problem: Any, order: Order, **options: Any) -> Graph:
         changed = whole(graph, costs, problem, order, **options)
         return crossed(["AB", "BA"]) if order.policy in ("p3", "prophet") else changed
 
-    monkeypatch.setattr(communication_order, "apply_order", broken)
+    monkeypatch.setattr(schedule_case, "apply_order", broken)
     document = asked(run, folder, "--policy", "ddp,p3,augury")
     trouble = {one["policy"]: one["trouble"] for one in document["policies"]}
     assert trouble["ddp"] is trouble["augury"] is None

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from augury.build.recorded.recorded_graph import build_recorded
-from augury.cli import changes
 from augury.core.graph.graph_file import save_graph
 from augury.core.trace.trace_file import write_trace
+from augury.predict import changes
 from tests.build.recorded_runs import ddp_run
 from tests.cli.conftest import Runner
 from tests.cli.test_main import one_message

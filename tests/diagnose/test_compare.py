@@ -20,8 +20,8 @@ from augury.core.plan.plan_status import ModeTime, PlanStatus, Replan, TrainingM
 from augury.core.plan.problem import Gradient, Network, Problem
 from augury.core.trace.trace import CpuUse, Trace
 from augury.diagnose.compare_runs import compare_runs
-from augury.diagnose.plan_followed import check_followed
 from augury.ingest.open_run import open_run
+from augury.predict.judge_plan import check_followed
 from tests.ingest.written import MS, NUM_STEPS, STEP_NS, Run
 
 
@@ -326,7 +326,7 @@ def test_a_plan_that_was_not_followed_is_not_judged(tmp_path: Path) -> None:
     plan = plan_of(100 * MS, 81 * MS)
     run = run_of(tmp_path / "run")
     check_followed(with_status(run, plan), plan)
-    with pytest.raises(InputError, match="was not given a plan"):
+    with pytest.raises(InputError, match="recorded without a plan"):
         check_followed(run, plan)
     with pytest.raises(InputError, match="another plan"):
         check_followed(with_status(run, plan), plan_of(100 * MS, 80 * MS))
@@ -334,7 +334,7 @@ def test_a_plan_that_was_not_followed_is_not_judged(tmp_path: Path) -> None:
         check_followed(
             with_status(run, plan, is_followed=False, reason="the model is compiled"), plan
         )
-    with pytest.raises(InputError, match="on trial"):
+    with pytest.raises(InputError, match="during the trial"):
         check_followed(with_status(run, plan, is_followed=False, is_on_trial=True), plan)
     anew = Replan(step=40, reason="the network takes 2 times as long", digest="a" * 64)
     with pytest.raises(InputError, match="made another plan at step 40: the network"):

@@ -15,7 +15,7 @@ from augury.cli.app import VERBS
 from augury.cli.main import main
 from augury.core.cluster import Cluster
 from augury.core.graph import graph_spec
-from augury.report import result
+from augury.core.results import replay
 from tests.docs.layout_page import first_sentence, page
 
 ROOT = Path(__file__).parents[2]
@@ -85,10 +85,10 @@ def test_every_field_of_the_result_is_documented():
     documented = _text("docs/cli.md")
     structs = [
         value
-        for value in vars(result).values()
+        for value in vars(replay).values()
         if isinstance(value, type) and issubclass(value, msgspec.Struct)
     ]
-    assert result.ReplayResult in structs
+    assert replay.ReplayResult in structs
     for struct in structs:
         for field in msgspec.structs.fields(struct):
             assert f"`{field.name}`" in documented, f"{struct.__name__}.{field.name}"

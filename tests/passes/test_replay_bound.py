@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from augury.cli.schedule_assess import MAX_POINTS, Assessment, assess
-from augury.cli.schedule_case import _bare, _of_graph
 from augury.core.plan.plan import Order
 from augury.core.plan.problem import Gradient, Network, Problem
+from augury.core.results.schedule import Curve
+from augury.predict.assess_policies import MAX_POINTS
+from augury.predict.schedule_assess import Assessment, assess
+from augury.predict.schedule_case import bare_case, graph_case
 from augury.replay.run import replay
-from augury.report.schedule_result import Curve
 from augury.schedule.evaluate import step_ns
 from augury.schedule.policies.registry import POLICIES, find_policy
 from tests.passes.recorded import recorded
@@ -25,7 +26,7 @@ BUCKETS = (((0,), (1, 2, 3)), ((0, 1), (2, 3)), ((0, 1, 2, 3),))
 def case_of(**options: Any) -> Any:
     options = {"sizes": SIZES, "num_steps": 5} | options
     graph, _ = recorded(**options)
-    return _of_graph(graph, [], NEEDS, [])
+    return graph_case(graph, [], NEEDS, [])
 
 
 @st.composite
@@ -52,7 +53,7 @@ def cases(draw: st.DrawFn, *, is_steady: bool) -> Any:
 def test_no_replayed_order_beats_the_bound(data: st.DataObject) -> None:
     case = data.draw(cases(is_steady=True))
     order: Order = data.draw(orders(case.problem))
-    assert case.bound_ns <= replay(case.rewritten(order)).step_ns
+    assert case.bound_ns <= replay(case.scheduled.follow(order)).step_ns
     assert case.bound_ns <= step_ns(case.problem_of(order), order)
 
 
@@ -93,7 +94,7 @@ def test_thinned_curves_keep_their_order() -> None:
     problem = Problem(
         gradients=gradients, backward_ns=5_000, forward_ns=1, network=Network(ns_per_byte=0.0)
     )
-    case = _bare(problem, 2)
+    case = bare_case(problem, 2)
     result = assess(case, [find_policy("fifo")]).result()
     assert len(result.released) <= MAX_POINTS
     assert_released_first(result.released, result.policies[0].transferred)

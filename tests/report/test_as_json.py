@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from augury.core.ledger import Anomaly, Severity
 from augury.core.timeline import Timeline
+from augury.predict.summarize import summarize
 from augury.report.as_json import encode, encode_document
-from augury.report.summarize import summarize
 
 
 @given(st.text())

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from augury.report.result import RankResult, ResourceResult
+from augury.core.results.replay import RankResult, ResourceResult
 from augury.report.selection import Alike, alike, extreme_ranks, extreme_resources, spans
 
 

@@ -7,8 +7,8 @@ from augury.build.synthetic.layers import ModelSize, conv_layers
 from augury.build.synthetic.training_run import SyntheticJob, synthesize
 from augury.core.cluster import Cluster, Link
 from augury.core.timeline import Timeline
+from augury.predict.summarize import summarize
 from augury.replay.run import replay
-from augury.report.summarize import summarize
 from augury.report.terminal import render
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 
+import msgspec
 import pytest
 
+from augury.core.results.replay import WhatIfResult
 from augury.core.timeline import Timeline
-from augury.report.result import WhatIfResult
-from augury.report.summarize import summarize_change
+from augury.predict.prediction import predict_step
+from augury.predict.summarize import summarize_change
 from augury.report.whatif import render_change
 from tests.report.conftest import HOSTILE_NAMES
 
@@ -16,9 +18,10 @@ from tests.report.conftest import HOSTILE_NAMES
 def change(
     timeline: Timeline, *changes: str, interval_ns: tuple[int, int] | None = None
 ) -> WhatIfResult:
-    return summarize_change(
-        timeline, baseline=timeline, changes=list(changes), interval_ns=interval_ns
+    prediction = msgspec.structs.replace(
+        predict_step(timeline, None, baseline_ns=timeline.step_ns), interval_ns=interval_ns
     )
+    return summarize_change(timeline, prediction, changes=list(changes))
 
 
 def told(result: WhatIfResult, name: str = "run") -> str:
@@ -43,7 +46,8 @@ def test_says_how_sure(straggling: Timeline) -> None:
 
 
 def test_gain_is_counted_from_before(straggling: Timeline, one_link: Timeline) -> None:
-    result = summarize_change(one_link, baseline=straggling, changes=["a"], interval_ns=None)
+    prediction = predict_step(one_link, None, baseline_ns=straggling.step_ns)
+    result = summarize_change(one_link, prediction, changes=["a"])
     expected = 100 * (1 - one_link.step_ns / straggling.step_ns)
     assert result.gain_pct == pytest.approx(expected, abs=1e-3)
 

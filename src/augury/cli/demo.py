@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from augury.cli.exports import describe, write_timeline
-from augury.cli.graphs import import_numpy, predicted_interval, replay_graph, representation_of
+from augury.cli.numpy_threads import import_numpy
 from augury.cli.options import Force, Json
 from augury.cli.progress import working
 from augury.cli.say import next_command, say
 from augury.core.errors import AuguryError, UsageError
 from augury.core.tested_versions import TESTED
-from augury.report.formats import DEFAULT_MAX_EVENTS
+from augury.report.exports import describe
 
 if TYPE_CHECKING:
+    from augury.api import ReplayAnswer
     from augury.core.graph.graph import Graph
-    from augury.report.result import ReplayResult
 
 _STRAGGLER = 5
 _SLOWER = 1.4
@@ -59,9 +58,9 @@ def _whole_loop(out: Path, *, force: bool, json: bool) -> None:
     demo = open_demo(out, force=force)
     if not json:
         say(*introduction(demo), "")
-    summary, told = _replayed(demo.record(), out, force=force)
+    answer, told = _replayed(demo.record(), out, force=force)
     if not json:
-        _show(summary, demo.run)
+        answer.render(sys.stdout)
         say("", *told, "", "Which order of gradients would be better?", "")
     plans = demo.make_plan()
     if not json:
@@ -81,7 +80,7 @@ def _whole_loop(out: Path, *, force: bool, json: bool) -> None:
             encode_document(
                 run=str(demo.run),
                 timeline=str(out / "timeline.json"),
-                result=summary,
+                result=answer.result,
                 plan=plans.plan,
                 schedule=plans,
                 planned_run=str(demo.planned_run) if found is not None else None,
@@ -98,38 +97,30 @@ def _whole_loop(out: Path, *, force: bool, json: bool) -> None:
 
 def _replay_made_up(out: Path, *, force: bool, json: bool) -> None:
     graph, source = _made_up(out, force=force)
-    summary, told = _replayed(graph, out, force=force)
+    answer, told = _replayed(source, out, force=force)
     if json:
         from augury.report.as_json import encode_document
 
         print(
-            encode_document(graph=str(source), timeline=str(out / "timeline.json"), result=summary)
+            encode_document(
+                graph=str(source), timeline=str(out / "timeline.json"), result=answer.result
+            )
         )
         return
     say(*_of_made_up(graph), "")
-    _show(summary, source)
+    answer.render(sys.stdout)
     say("", *_where_to_look(), *told)
     next_command("replay", source, "--json")
 
 
-def _replayed(graph: Graph, out: Path, *, force: bool) -> tuple[ReplayResult, list[str]]:
-    """And what is to be said of the timeline that was written."""
-    from augury.report.summarize import summarize
+def _replayed(source: Path, out: Path, *, force: bool) -> tuple[ReplayAnswer, list[str]]:
+    """The replay, and lines about the timeline that was written."""
+    from augury import api
 
-    timeline = replay_graph(graph)
+    answer = api.open(source, progress=working).replay()
     path = out / "timeline.json"
-    written = write_timeline(
-        timeline, path, force=force, max_events=DEFAULT_MAX_EVENTS, title="demo"
-    )
-    interval_ns = predicted_interval(timeline, representation_of(timeline))
-    summary = summarize(timeline, interval_ns=interval_ns)
-    return summary, list(describe(path, written))
-
-
-def _show(summary: ReplayResult, source: Path) -> None:
-    from augury.report.terminal import render
-
-    render(summary, sys.stdout, name=source.name)
+    written = answer.write(path, force=force)
+    return answer, describe(path, answer.result.num_ops, written)
 
 
 def _made_up(out: Path, *, force: bool) -> tuple[Graph, Path]:

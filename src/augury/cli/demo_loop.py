@@ -15,14 +15,12 @@ from augury.cli.demo_network import (
     behind_slow_network,
     can_have_slow_network,
 )
-from augury.cli.graphs import read_recorded
 from augury.cli.progress import working
 from augury.core.errors import AuguryError
 
 if TYPE_CHECKING:
-    from augury.core.comparison import Comparison
-    from augury.core.graph.graph import Graph
-    from augury.report.schedule_result import ScheduleResult
+    from augury.core.results.comparison import Comparison
+    from augury.core.results.schedule import ScheduleResult
 
 WINDOWS = "10:20,30:40"
 NUM_STEPS = 60
@@ -50,22 +48,16 @@ class Demo:
     def planned_run(self) -> Path:
         return self.out / "planned-run"
 
-    def record(self) -> Graph:
-        folder = self._train(self.run, NUM_STEPS, f"{NUM_STEPS} steps, recording 20")
-        return read_recorded(folder)[0]
+    def record(self) -> Path:
+        return self._train(self.run, NUM_STEPS, f"{NUM_STEPS} steps, recording 20")
 
     def make_plan(self) -> ScheduleResult:
-        """Its ``plan`` is None where none can pay."""
-        from msgspec.structs import replace
+        """Its ``plan`` is None where no plan pays off."""
+        from augury import api
 
-        from augury.cli.schedule_assess import assess
-        from augury.cli.schedule_case import open_case, other_network
-        from augury.schedule.policies.registry import POLICIES
-
-        case = open_case(self.run, max_bytes=None, changes=[], other=other_network(None, None))
-        assessment = assess(case, POLICIES)
-        written = assessment.write_plan(self.plan, force=self.force)
-        return replace(assessment.result(), plan=str(written) if written is not None else None)
+        answer = api.open(self.run, progress=working).schedule()
+        answer.save_plan(self.plan, force=self.force)
+        return answer.result
 
     def follow_plan(self) -> Comparison:
         """Held against the plan, unless the trial in the job kept stock DDP."""

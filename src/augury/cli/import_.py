@@ -35,9 +35,9 @@ def import_(
     json: Json = False,
 ) -> None:
     """Read traces of all ranks: one clock, collectives matched, oddities counted."""
-    from augury.cli.graphs import run_cap
     from augury.core.trace.trace_file import write_trace
     from augury.ingest.imported import import_traces
+    from augury.predict.opened_run import run_cap
 
     _refuse_runs(traces)
     if clocks not in ("auto", "collectives"):

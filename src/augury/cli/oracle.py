@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from augury.cli.exports import check_target
 from augury.cli.options import Collectives, Force, Json
 from augury.cli.progress import working
 from augury.cli.say import next_command, say
 from augury.core.errors import UsageError
 from augury.core.files import ensure_writable, new_file
+from augury.report.exports import check_target
 
 if TYPE_CHECKING:
     from augury.oracle.cluster.cluster import Machine

@@ -1,4 +1,4 @@
-"""``augury replay``: what a graph's step takes, and why."""
+"""``augury replay`` predicts a step and shows its critical path."""
 
 from __future__ import annotations
 
@@ -8,30 +8,11 @@ from typing import Annotated
 
 import typer
 
-from augury.cli.exports import (
-    check_target,
-    describe,
-    write_table,
-    write_timeline,
-)
-from augury.cli.fine import read_fine
-from augury.cli.graphs import (
-    predicted_interval,
-    read_graph,
-    replay_graph,
-    representation_of,
-    warnings_of,
-)
-from augury.cli.options import (
-    Engine,
-    Force,
-    GraphPath,
-    Json,
-    MaxBytes,
-    MaxEvents,
-    NoFold,
-)
+from augury.cli.numpy_threads import import_numpy
+from augury.cli.options import Engine, Force, GraphPath, Json, MaxBytes, MaxEvents, NoFold
+from augury.cli.progress import working
 from augury.cli.say import next_command, say
+from augury.report.exports import check_target, describe
 from augury.report.formats import DEFAULT_MAX_EVENTS, TABLE_SUFFIXES, TIMELINE_SUFFIXES
 
 
@@ -47,49 +28,33 @@ def replay(
     ] = None,
     fine: Annotated[
         bool,
-        typer.Option("--fine", help="With collectives as sends on links, from what --wire saw."),
+        typer.Option("--fine", help="Replay collectives as sends on links, as --wire saw them."),
     ] = False,
     engine: Engine = "auto",
     no_fold: NoFold = False,
-    top: Annotated[int, typer.Option(min=1, help="Lines that each list may have.")] = 10,
+    top: Annotated[int, typer.Option(min=1, help="Maximum number of lines in each list.")] = 10,
     max_bytes: MaxBytes = None,
     max_events: MaxEvents = DEFAULT_MAX_EVENTS,
     force: Force = False,
 ) -> None:
-    """Predict a step, and show what it waits for."""
-    if timeline:
-        check_target(timeline, TIMELINE_SUFFIXES, force=force)
-    if table:
-        check_target(table, TABLE_SUFFIXES, force=force)
-    source = (
-        read_fine(graph, max_bytes=max_bytes).expanded()
-        if fine
-        else read_graph(graph, max_bytes=max_bytes)
-    )
-    result = replay_graph(source, engine=engine, fold=not no_fold)
-    from augury.report.summarize import summarize
+    """Predict a step, and show its critical path."""
+    for target, suffixes in ((timeline, TIMELINE_SUFFIXES), (table, TABLE_SUFFIXES)):
+        if target:
+            check_target(target, suffixes, force=force)
+    import_numpy()
+    from augury import api
 
-    run = representation_of(result)
-    summary = summarize(
-        result, interval_ns=predicted_interval(result, run), ledger=warnings_of(run)
-    )
+    run = api.open(graph, max_bytes=max_bytes, progress=working)
+    answer = run.replay(fine=fine, engine=engine, fold=not no_fold)
     notes: list[str] = []
-    if timeline:
-        written = write_timeline(
-            result, timeline, force=force, max_events=max_events, title=graph.name
-        )
-        notes += describe(timeline, written)
-    if table:
-        write_table(result, table, force=force)
-        notes.append(f"wrote {table}: one row an operation")
+    for target in (timeline, table):
+        if target:
+            written = answer.write(target, force=force, max_events=max_events)
+            notes += describe(target, answer.result.num_ops, written)
     if json:
-        from augury.report.as_json import encode
-
-        print(encode(summary))
+        print(answer.to_json())
         return
-    from augury.report.terminal import render
-
-    render(summary, sys.stdout, name=graph.name, top=top)
+    answer.render(sys.stdout, top=top)
     say(*notes)
     if not timeline:
         next_command("report", graph, "-o", "timeline.json")

@@ -1,4 +1,4 @@
-"""``augury report``: a replayed graph as a file for other tools."""
+"""``augury report`` writes a replayed run as a file for other tools."""
 
 from __future__ import annotations
 
@@ -7,24 +7,12 @@ from typing import Annotated
 
 import typer
 
-from augury.cli.exports import (
-    check_target,
-    describe,
-    write_table,
-    write_timeline,
-)
-from augury.cli.graphs import read_graph, replay_graph
-from augury.cli.options import (
-    Engine,
-    Force,
-    GraphPath,
-    Json,
-    MaxBytes,
-    MaxEvents,
-    NoFold,
-)
+from augury.cli.numpy_threads import import_numpy
+from augury.cli.options import Engine, Force, GraphPath, Json, MaxBytes, MaxEvents, NoFold
+from augury.cli.progress import working
 from augury.cli.say import say
-from augury.report.formats import DEFAULT_MAX_EVENTS, TABLE_SUFFIXES, TIMELINE_SUFFIXES
+from augury.report.exports import check_export, describe
+from augury.report.formats import DEFAULT_MAX_EVENTS
 
 
 def report(
@@ -47,24 +35,16 @@ def report(
     json: Json = False,
 ) -> None:
     """Write the replayed timeline to a file."""
-    check_target(out, TIMELINE_SUFFIXES + TABLE_SUFFIXES, force=force)
-    source = read_graph(graph, max_bytes=max_bytes)
-    timeline = replay_graph(source, engine=engine, fold=not no_fold)
-    facts: dict[str, object] = {}
-    if out.name.endswith(TABLE_SUFFIXES):
-        write_table(timeline, out, force=force)
-        lines = [f"wrote {out}: one row for each of {timeline.graph.num_ops:,} operations"]
-    else:
-        import msgspec
+    check_export(out, force=force)
+    import_numpy()
+    from augury import api
 
-        written = write_timeline(
-            timeline, out, force=force, max_events=max_events, title=graph.name
-        )
-        lines = describe(out, written)
-        facts = msgspec.to_builtins(written)
+    run = api.open(graph, max_bytes=max_bytes, progress=working)
+    written = run.report(out, force=force, max_events=max_events, engine=engine, fold=not no_fold)
+    num_ops = run.graph.num_ops
     if json:
-        from augury.report.as_json import encode_document
+        from augury.report.as_json import encode_document, fields_of
 
-        print(encode_document(path=str(out), num_ops=timeline.graph.num_ops, **facts))
+        print(encode_document(path=str(out), num_ops=num_ops, **fields_of(written)))
         return
-    say(*lines)
+    say(*describe(out, num_ops, written))

@@ -92,7 +92,7 @@ def synth(
 ) -> None:
     """Make up a training run, as a graph."""
     ensure_writable(out, force=force)
-    from augury.cli.graphs import import_numpy
+    from augury.cli.numpy_threads import import_numpy
 
     import_numpy()
     from augury.build.pipeline_order import PipelineSchedule

@@ -1,4 +1,4 @@
-"""``augury whatif``: what a change would do to a recorded run, before anybody makes it."""
+"""``augury whatif`` predicts what changes would do to a run."""
 
 from __future__ import annotations
 
@@ -8,24 +8,10 @@ from typing import Annotated
 
 import typer
 
-from augury.cli.graphs import (
-    import_numpy,
-    predicted_interval,
-    read_calibrated,
-    replay_changed,
-    replay_graph,
-    representation_of,
-    warnings_of,
-)
-from augury.cli.options import (
-    Bandwidth,
-    Engine,
-    Json,
-    Latency,
-    MaxBytes,
-)
+from augury.cli.numpy_threads import import_numpy
+from augury.cli.options import Bandwidth, Engine, Json, Latency, MaxBytes
+from augury.cli.progress import working
 from augury.cli.say import next_command
-from augury.core.errors import UsageError
 
 
 def whatif(
@@ -81,57 +67,27 @@ def whatif(
     max_bytes: MaxBytes = None,
     json: Json = False,
 ) -> None:
-    """Foretell what a change would do; changes combine."""
+    """Predict what changes would do; changes combine."""
     import_numpy()
-    from augury.cli import changes
+    from augury import api
 
-    wanted = [
-        # In this order: buckets are chosen for the ranks that there are.
-        *([changes.ranks(ranks)] if ranks is not None else []),
-        *([changes.buckets(bucket_mb)] if bucket_mb is not None else []),
-        *([changes.bandwidth(bandwidth)] if bandwidth is not None else []),
-        *(changes.link_bandwidth(text) for text in link_bandwidth or []),
-        *([changes.latency(latency)] if latency is not None else []),
-        *([changes.no_straggler()] if no_straggler else []),
-        *(changes.compute_scale(text) for text in compute_scale or []),
-        *([changes.perfect_overlap()] if perfect_overlap else []),
-    ]
-    from augury.cli.fine import read_fine, topology_of, words_of
-
-    topology = topology_of(algorithm, ring_order, half_duplex)
-    is_fine = fine or topology is not None or bool(link_bandwidth)
-    if not wanted and topology is None:
-        raise UsageError("no change is named", remedy="name one, such as --bandwidth 2x")
-    from augury.passes.network import fit_network
-
-    if is_fine:
-        recorded = read_fine(run, max_bytes=max_bytes)
-        costs = fit_network(recorded.graph, recorded.calibration)
-        before = replay_graph(recorded.expanded(), engine=engine)
-        changed = changes.make_all_fine(recorded.graph, costs, recorded.links, wanted, topology)
-    else:
-        graph, calibration = read_calibrated(run, max_bytes=max_bytes)
-        costs = fit_network(graph, calibration)
-        before = replay_graph(graph, engine=engine)
-        changed = changes.make_all(graph, costs, wanted)
-    after = replay_changed(changed.evolve(measured=changed.measured.empty()), engine=engine)
-    from augury.report.summarize import summarize_change
-
-    error = (sum(change.assumes**2 for change in wanted) + (0.03 if topology else 0.0) ** 2) ** 0.5
-    run_before = representation_of(before)
-    result = summarize_change(
-        after,
-        baseline=before,
-        changes=[change.words for change in wanted] + (words_of(topology) if topology else []),
-        interval_ns=predicted_interval(after, run_before, model_error=error),
-        ledger=warnings_of(run_before),
+    answer = api.open(run, max_bytes=max_bytes, progress=working).whatif(
+        bandwidth=bandwidth,
+        latency=latency,
+        ranks=ranks,
+        bucket_mb=bucket_mb,
+        compute_scale=compute_scale,
+        no_straggler=no_straggler,
+        perfect_overlap=perfect_overlap,
+        fine=fine,
+        link_bandwidth=link_bandwidth,
+        algorithm=algorithm,
+        ring_order=ring_order,
+        half_duplex=half_duplex,
+        engine=engine,
     )
     if json:
-        from augury.report.as_json import encode
-
-        print(encode(result))
+        print(answer.to_json())
         return
-    from augury.report.whatif import render_change
-
-    render_change(result, sys.stdout, name=run.name)
+    answer.render(sys.stdout)
     next_command("replay", run)

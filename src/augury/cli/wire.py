@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from augury.cli.graphs import import_numpy
+from augury.cli.numpy_threads import import_numpy
 from augury.cli.options import Json
 from augury.cli.progress import working
 from augury.cli.say import next_command

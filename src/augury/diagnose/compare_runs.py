@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import math
 
-import msgspec
-
-from augury.core.comparison import Comparison, ComputeChange
 from augury.core.enums import OpKind
 from augury.core.errors import InputError
 from augury.core.measured_step import (
@@ -25,11 +22,12 @@ from augury.core.measured_step import (
 )
 from augury.core.plan.plan import Plan
 from augury.core.plan.plan_status import ModeTime, TrainingMode, TrialResult, mode_of
+from augury.core.results.comparison import Comparison, ComputeChange
 from augury.core.trace.trace import Trace
 from augury.costs.prediction_interval import BETWEEN_RUNS, combined
 from augury.diagnose.machine_speed import TimedSteps, at_equal_speed
-from augury.diagnose.plan_followed import followed_from, trial_of
 from augury.diagnose.run_levels import RunLevels, run_levels
+from augury.predict.judge_plan import followed_from, judged_by, trial_of
 
 OTHER_LOAD = 0.1
 """Cores that other processes may use before steps are compared without waiting for a core."""
@@ -167,25 +165,3 @@ def _planned_time(trial: TrialResult | None, plan: Plan | None) -> ModeTime | No
     if trial is None or plan is None:
         return None
     return next((time for time in trial.times if time.mode is mode_of(plan)), None)
-
-
-def judged_by(found: Comparison, plan: Plan) -> Comparison:
-    """With what the plan predicted, as a share of what was measured before."""
-    if plan.foretold is None or plan.foretold.baseline_ns <= 0:
-        raise InputError(
-            "the plan predicts nothing", remedy="make it from the run before: augury schedule -o"
-        )
-    baseline_ns = plan.foretold.baseline_ns
-    share = plan.foretold.step_ns / baseline_ns
-    low, high = (edge / baseline_ns for edge in plan.foretold.interval_ns)
-    measured = 1 - found.gain_pct / 100
-    before_ns = found.before.step_ns
-    return msgspec.structs.replace(
-        found,
-        policy=plan.order.policy,
-        predicted_step_ns=round(before_ns * share),
-        predicted_interval_ns=(round(before_ns * low), round(before_ns * high)),
-        predicted_gain_pct=round(100 * (1 - share), 4),
-        error_pct=round(100 * (share / measured - 1), 4) if measured > 0 else None,
-        came_true=low <= measured <= high,
-    )

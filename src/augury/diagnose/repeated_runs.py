@@ -13,12 +13,13 @@ from statistics import fmean, variance
 
 import msgspec
 
-from augury.core.comparison import Comparison, ComputeChange
 from augury.core.measured_step import PRIOR_FREEDOM, MeasuredRun, student
 from augury.core.plan.plan import Plan
+from augury.core.results.comparison import Comparison, ComputeChange
 from augury.core.trace.trace import Trace
 from augury.costs.prediction_interval import BETWEEN_RUNS, NINE_OF_TEN
-from augury.diagnose.compare_runs import compare_runs, judged_by
+from augury.diagnose.compare_runs import compare_runs
+from augury.predict.judge_plan import judged_by
 
 
 def compare_repeats(pairs: Sequence[tuple[Trace, Trace]], plan: Plan | None = None) -> Comparison:

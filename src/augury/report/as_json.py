@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from augury.report.formats import SCHEMA_VERSION
+from augury.core.results.schema_version import SCHEMA_VERSION
 
 _NOT_PLAIN = re.compile(r"[^\x00-\x7e]")
 

@@ -9,8 +9,8 @@ from augury.report.console import columns, make_console
 from augury.report.safe_text import safe
 
 if TYPE_CHECKING:
-    from augury.core.comparison import Comparison
     from augury.core.measured_step import MeasuredRun
+    from augury.core.results.comparison import Comparison
 
 
 MACHINE_CHANGED_PCT = 2.0

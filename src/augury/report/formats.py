@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-SCHEMA_VERSION = 1
-"""Of every JSON document."""
-
 TIMELINE_SUFFIXES = (".json", ".json.gz")
 TABLE_SUFFIXES = (".parquet",)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import msgspec
 
-from augury.report.formats import SCHEMA_VERSION
+from augury.core.results.schema_version import SCHEMA_VERSION
 
 
 class PartResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from augury.core.files import new_file
+from augury.core.memory_curve import MemoryCurve, memory_curve
 from augury.core.timeline import Timeline
 from augury.report.formats import DEFAULT_MAX_EVENTS, MAX_FLOWS
-from augury.report.memory_curve import MemoryCurve, memory_curve
 from augury.report.trace_events import (
     flow_events,
     memory_events,

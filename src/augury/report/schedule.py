@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TextIO
 
+from augury.core.results.schedule import Curve, PolicyResult, ScheduleResult
 from augury.core.units import format_bytes, format_ns, format_percent
 from augury.report.console import columns, make_console, title
 from augury.report.safe_text import safe
-from augury.report.schedule_result import Curve, PolicyResult, ScheduleResult
 
 if TYPE_CHECKING:
     from rich.console import Console

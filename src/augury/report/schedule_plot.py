@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
+from augury.core.results.schedule import Curve, PieceResult, PolicyResult, ScheduleResult
 from augury.core.units import format_bytes, format_ns
 from augury.report.safe_text import safe
-from augury.report.schedule_result import Curve, PieceResult, PolicyResult, ScheduleResult
 
 WIDTH, LEFT, RIGHT, TOP = 960, 74, 150, 46
 PLOT = WIDTH - LEFT - RIGHT

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Generic, TypeVar
 
-from augury.report.result import PathSegment, RankResult, ResourceResult
+from augury.core.results.replay import PathSegment, RankResult, ResourceResult
 
 _T = TypeVar("_T")
 

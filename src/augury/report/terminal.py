@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TextIO
 
+from augury.core.results.replay import PathSegment, RankResult, ReplayResult, ResourceResult, Share
 from augury.core.units import format_bytes, format_ns, format_percent
 from augury.report.console import BarRow, add_with_bars, columns, make_console, title
-from augury.report.result import PathSegment, RankResult, ReplayResult, ResourceResult, Share
 from augury.report.safe_text import safe, shorten
 from augury.report.selection import (
     Alike,

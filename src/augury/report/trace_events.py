@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from augury.core.enums import OpKind
+from augury.core.memory_curve import MemoryCurve
 from augury.core.timeline import Reason, Timeline
-from augury.report.memory_curve import MemoryCurve
 from augury.report.safe_text import safe
 from augury.report.tracks import TrackLayout
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TextIO
 
+from augury.core.results.replay import Share, WhatIfResult
 from augury.core.units import format_ns, format_percent
 from augury.report.console import make_console
-from augury.report.result import Share, WhatIfResult
 from augury.report.safe_text import safe
 
 

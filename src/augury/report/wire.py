@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from augury.core.ledger import Anomaly
+from augury.core.results.schema_version import SCHEMA_VERSION
 from augury.core.trace.trace import Clock
-from augury.report.formats import SCHEMA_VERSION
 
 
 class ProcessResult(msgspec.Struct, frozen=True, kw_only=True):

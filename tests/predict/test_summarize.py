@@ -6,10 +6,10 @@ import pytest
 from augury.core.enums import MemoryKind, OpKind, ResourceKind, Role
 from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import Graph
+from augury.core.results.replay import ReplayResult
 from augury.core.timeline import Timeline
+from augury.predict.summarize import MAX_HOLDERS, summarize
 from augury.replay.run import replay
-from augury.report.result import ReplayResult
-from augury.report.summarize import MAX_HOLDERS, summarize
 
 
 def two_ranks(*, measured: bool = True, server: bool = False) -> Graph:

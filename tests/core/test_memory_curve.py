@@ -5,9 +5,9 @@ from collections import defaultdict
 import pytest
 
 from augury.core.graph.builder import GraphBuilder
+from augury.core.memory_curve import memory_curve
 from augury.core.timeline import Timeline
 from augury.replay.run import replay
-from augury.report.memory_curve import memory_curve
 
 
 def peaks(timeline: Timeline) -> dict[int, int]:

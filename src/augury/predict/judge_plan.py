@@ -1,25 +1,27 @@
-"""Whether a run followed a Plan, so that it can be judged by it."""
+"""Judges a Plan by a run: whether the run followed it, and how good its prediction was."""
 
 from __future__ import annotations
+
+import msgspec
 
 from augury.core.errors import InputError
 from augury.core.plan.plan import Plan
 from augury.core.plan.plan_file import plan_digest
 from augury.core.plan.plan_status import PlanStatus, TrialResult
+from augury.core.results.comparison import Comparison
 from augury.core.trace.trace import Trace
 
 _REMEDY = "record it again with the plan: augury run --plan"
 
 
 def check_followed(run: Trace, plan: Plan) -> None:
-    """Raises InputError, with the cause, where the run did not follow this plan on all ranks, or
-    followed another one in the end and did not try this one. Of a run whose recorder did not look,
-    nothing is known: it passes."""
+    """Raises InputError unless all ranks followed this plan, or tried it before they followed
+    another one. A run whose recorder stored no plan status passes."""
     if run.ranks and not any(facts.tells_of_plan or facts.plan for facts in run.ranks):
         return
     statuses = [facts.plan for facts in run.ranks]
     if not statuses or any(status is None for status in statuses):
-        raise InputError("the run was not given a plan, so it tells nothing of one", remedy=_REMEDY)
+        raise InputError("the run was recorded without a plan", remedy=_REMEDY)
     known = [status for status in statuses if status is not None]
     digest = plan_digest(plan)
     if any(status.digest and status.digest != digest for status in known):
@@ -28,19 +30,20 @@ def check_followed(run: Trace, plan: Plan) -> None:
         if not status.is_followed:
             raise InputError(
                 f"the run did not follow the plan: {_why_not(status)}",
-                remedy="see to that cause, or follow the plan whatever the trial says:"
+                remedy="remove that cause, or follow the plan whatever the trial finds:"
                 " augury run --plan PLAN --no-trial",
             )
         replans = [one for one in status.replans if one.digest]
         if replans and trial_of(run, plan) is None:
             raise InputError(
                 f"the run made another plan at step {replans[0].step}: {replans[0].reason}",
-                remedy="make a plan for the conditions of now: augury schedule",
+                remedy="make a plan for the present conditions: augury schedule",
             )
 
 
 def followed_from(run: Trace) -> int | None:
-    """The step from which on all ranks followed their plan; None: they did not, or do not say."""
+    """First step in which all ranks followed their plan; None where they did not, or where the run
+    does not say."""
     statuses = [facts.plan for facts in run.ranks]
     steps = [
         first
@@ -53,7 +56,7 @@ def followed_from(run: Trace) -> int | None:
 
 
 def trial_of(run: Trace, plan: Plan | None) -> TrialResult | None:
-    """The last trial of this plan in the run that measured anything."""
+    """The last trial of this plan in the run that has measured times."""
     if plan is None:
         return None
     digest = plan_digest(plan)
@@ -65,9 +68,31 @@ def trial_of(run: Trace, plan: Plan | None) -> TrialResult | None:
     return None
 
 
+def judged_by(found: Comparison, plan: Plan) -> Comparison:
+    """Adds the plan's prediction to a comparison, scaled to the step measured before the change."""
+    if plan.foretold is None or plan.foretold.baseline_ns <= 0:
+        raise InputError(
+            "the plan predicts nothing", remedy="make it from the run before: augury schedule -o"
+        )
+    baseline_ns = plan.foretold.baseline_ns
+    share = plan.foretold.step_ns / baseline_ns
+    low, high = (edge / baseline_ns for edge in plan.foretold.interval_ns)
+    measured = 1 - found.gain_pct / 100
+    before_ns = found.before.step_ns
+    return msgspec.structs.replace(
+        found,
+        policy=plan.order.policy,
+        predicted_step_ns=round(before_ns * share),
+        predicted_interval_ns=(round(before_ns * low), round(before_ns * high)),
+        predicted_gain_pct=round(100 * (1 - share), 4),
+        error_pct=round(100 * (share / measured - 1), 4) if measured > 0 else None,
+        came_true=low <= measured <= high,
+    )
+
+
 def _why_not(status: PlanStatus) -> str:
     if status.reason:
         return status.reason
     if status.is_on_trial:
-        return "it ended while the plan was on trial"
+        return "the run ended during the trial of the plan"
     return "stock training was kept"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import msgspec
 
 from augury.core.ledger import Anomaly
-from augury.report.formats import SCHEMA_VERSION
+from augury.core.results.schema_version import SCHEMA_VERSION
 
 
 class HolderResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from augury.core.ledger import Anomaly
-from augury.report.formats import SCHEMA_VERSION
+from augury.core.results.schema_version import SCHEMA_VERSION
 
 Curve = list[tuple[int, int]]
 """Nanoseconds from the start of backward, and bytes so far."""

@@ -1,4 +1,4 @@
-"""From a Timeline to its result: all summing up happens here, renderers only render."""
+"""Summarizes a Timeline as a ReplayResult or, for a change, as a WhatIfResult."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from augury.core.enums import OpKind, ResourceKind, Role
 from augury.core.graph.graph import MeasuredSteps
 from augury.core.ledger import Ledger
-from augury.core.measured_step import measured_step_ns, worker_steps
-from augury.core.timeline import Holder, PeakMemory, Reason, Timeline
-from augury.report.result import (
+from augury.core.measured_step import worker_steps
+from augury.core.results.prediction import Prediction, error_pct
+from augury.core.results.replay import (
     HolderResult,
     PathSegment,
     PathSummary,
@@ -24,30 +24,29 @@ from augury.report.result import (
     Share,
     WhatIfResult,
 )
+from augury.core.timeline import Holder, PeakMemory, Reason, Timeline
+from augury.predict.prediction import predict_step
 
 MAX_HOLDERS = 10
-"""Of one rank's peak memory; there may be thousands of layers on thousands of ranks."""
+"""Entries of one rank's peak memory; a model may have thousands of layers."""
 
 
 def summarize(
-    timeline: Timeline,
-    *,
-    interval_ns: tuple[int, int] | None = None,
-    ledger: Ledger | None = None,
+    timeline: Timeline, prediction: Prediction | None = None, *, ledger: Ledger | None = None
 ) -> ReplayResult:
-    """``ledger``: what else was noticed of the run, besides what its graph and its replay say."""
+    """``ledger`` holds warnings in addition to those of the graph and of the replay."""
     graph = timeline.graph
-    measured_step = measured_step_ns(graph)
+    prediction = prediction or predict_step(timeline, None)
     return ReplayResult(
         num_ranks=graph.num_ranks,
         num_servers=len(graph.ranks) - graph.num_ranks,
         num_ops=graph.num_ops,
         num_steps=graph.num_steps,
         num_simulated_ops=timeline.num_simulated_ops,
-        measured_step_ns=measured_step,
-        predicted_step_ns=timeline.step_ns,
-        interval_ns=interval_ns,
-        error_pct=_error_pct(timeline.step_ns, measured_step),
+        measured_step_ns=prediction.measured_step_ns,
+        predicted_step_ns=prediction.predicted_step_ns,
+        interval_ns=prediction.interval_ns,
+        error_pct=prediction.error_pct,
         unexplained_pct=_unexplained_pct(worker_steps(graph)),
         makespan_ns=timeline.makespan_ns,
         ranks=_ranks(timeline),
@@ -59,40 +58,32 @@ def summarize(
 
 
 def summarize_change(
-    timeline: Timeline,
-    *,
-    baseline: Timeline,
-    changes: list[str],
-    interval_ns: tuple[int, int] | None,
-    ledger: Ledger | None = None,
+    timeline: Timeline, prediction: Prediction, *, changes: list[str], ledger: Ledger | None = None
 ) -> WhatIfResult:
-    result = summarize(timeline, interval_ns=interval_ns, ledger=ledger)
+    """``prediction`` has the baseline that the gain is counted from."""
+    assert prediction.baseline_step_ns is not None
+    assert prediction.gain_pct is not None
+    result = summarize(timeline, prediction, ledger=ledger)
     fields = {name: getattr(result, name) for name in result.__struct_fields__}
     return WhatIfResult(
         **fields,
         changes=changes,
-        baseline_step_ns=baseline.step_ns,
-        gain_pct=round(100 * (1 - timeline.step_ns / max(1, baseline.step_ns)), 4),
+        baseline_step_ns=prediction.baseline_step_ns,
+        gain_pct=round(prediction.gain_pct, 4),
     )
 
 
 def _typical(dur_ns: NDArray[np.int64]) -> int:
-    """The middle one, as in the prediction: a disturbed step tells nothing of the others."""
+    """The median, as in the prediction: a single disturbed step does not move it."""
     return round(float(np.median(dur_ns)))
 
 
 def _unexplained_pct(measured: MeasuredSteps) -> float | None:
-    """Over all ranks and steps together."""
+    """Share of the measured steps, over all ranks, that no recorded operation explains."""
     total = int(measured.dur_ns.sum())
     if total == 0:
         return None
     return round(100 * (1 - int(measured.explained_ns.sum()) / total), 4)
-
-
-def _error_pct(predicted_ns: int | None, measured_ns: int | None) -> float | None:
-    if predicted_ns is None or not measured_ns:
-        return None
-    return round(100 * (predicted_ns - measured_ns) / measured_ns, 4)
 
 
 def _ranks(timeline: Timeline) -> list[RankResult]:
@@ -117,7 +108,7 @@ def _rank(
         host=graph.strings[int(graph.ranks.host[rank])],
         measured_step_ns=measured_ns,
         predicted_step_ns=predicted_ns,
-        error_pct=_error_pct(predicted_ns, measured_ns),
+        error_pct=error_pct(predicted_ns, measured_ns),
         peak_memory_bytes=peak.size_bytes if peak else None,
         peak_memory_at_ns=peak.at_ns if peak else None,
         peak_memory_by_kind=_by_kind(holders),
@@ -130,7 +121,7 @@ def _rank(
 
 
 def _by_kind(holders: tuple[Holder, ...]) -> dict[str, int]:
-    """Largest first."""
+    """Bytes by kind, largest first."""
     sizes: Counter[str] = Counter()
     for holder in holders:
         sizes[holder.kind.label] += holder.size_bytes

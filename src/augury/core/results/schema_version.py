@@ -1,0 +1,5 @@
+"""Version of the JSON documents that results are encoded as."""
+
+from __future__ import annotations
+
+SCHEMA_VERSION = 1

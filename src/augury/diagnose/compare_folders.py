@@ -1,0 +1,59 @@
+"""Compares recorded runs by their folders: two runs, or the pairs of repeated ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from augury.core.errors import InputError
+from augury.core.plan.plan import Plan
+from augury.core.results.comparison import Comparison
+from augury.core.trace.trace import Trace
+from augury.diagnose.repeated_runs import compare_repeats
+from augury.predict.judge_plan import check_followed
+from augury.predict.opened_run import OpenedRun, open_source
+
+
+def compare_folders(before: OpenedRun, after: OpenedRun, plan: Plan | None = None) -> Comparison:
+    """Compares two runs, or all pairs in two folders that ``augury run --repeat-baseline`` wrote;
+    with a plan, also with its prediction."""
+    pairs = [(_read(first), _read(second)) for first, second in _pairs(before, after)]
+    if plan is not None:
+        for _, followed in pairs:
+            check_followed(followed, plan)
+    return compare_repeats(pairs, plan)
+
+
+def _pairs(before: OpenedRun, after: OpenedRun) -> list[tuple[OpenedRun, OpenedRun]]:
+    first, second = _numbered(before.path), _numbered(after.path)
+    if not first and not second:
+        return [(before, after)]
+    both = sorted(first.keys() & second.keys())
+    if not both:
+        raise InputError(
+            f"{before.path} and {after.path} have no runs of the same number",
+            remedy="give two runs, or the folders that `augury run --repeat-baseline` wrote",
+        )
+    return [
+        (
+            open_source(first[number], progress=before.progress),
+            open_source(second[number], progress=after.progress),
+        )
+        for number in both
+    ]
+
+
+def _numbered(folder: Path) -> dict[int, Path]:
+    """Numbered runs in the folder that have a rank record."""
+    if not folder.is_dir():
+        return {}
+    return {
+        int(path.name): path
+        for path in folder.iterdir()
+        if path.name.isascii() and path.name.isdecimal() and next(path.glob("r*.json"), None)
+    }
+
+
+def _read(run: OpenedRun) -> Trace:
+    if not run.is_recorded:
+        raise InputError(f"{run.path} is not a run's folder", remedy="give what `augury run` wrote")
+    return run.trace

@@ -1,0 +1,1 @@
+"""The prediction layer: opens runs, predicts changes, assesses policies, makes and judges plans."""

@@ -1,0 +1,276 @@
+"""The case that policies are assessed on: a recorded run, a graph, or a bare problem."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from augury.build.recorded.as_stock_ddp import build_unplanned, has_pieces
+from augury.build.recorded.forward_needs import forward_needs
+from augury.build.recorded.recorded_collectives import TRANSFERS_AT_ONCE
+from augury.core.ledger import Ledger
+from augury.core.measured_step import measured_step_ns
+from augury.core.plan.plan import is_swapped
+from augury.core.plan.problem import Problem, Scheme
+from augury.core.units import parse_bandwidth, parse_time_ns
+from augury.costs.prediction_interval import NINE_OF_TEN
+from augury.passes.communication_order import apply_order
+from augury.passes.layer_problem import layer_problem
+from augury.passes.network import fit_network
+from augury.passes.p2p_exchange import swaps_of
+from augury.passes.piece_costs import extra_beside, piece_costs
+from augury.passes.recorded_problem import recorded_order, recorded_problem
+from augury.passes.replay_bound import Ways, replay_bound
+from augury.passes.runtime_overhead import NOTHING, Following
+from augury.predict import changes
+from augury.predict.changes import factor_of
+from augury.predict.prediction import representation_of
+from augury.predict.progress import Progress, silent
+from augury.predict.replays import replay_graph
+from augury.schedule.evaluate import step_ns
+from augury.schedule.lower_bound import lower_bound
+from augury.schedule.policies.bucket_list import bucket_caps
+from augury.schedule.policies.registry import find_policy
+from augury.schedule.problem_file import load_problem
+
+if TYPE_CHECKING:
+    from augury.core.graph.graph import Graph
+    from augury.core.plan.plan import Order
+    from augury.core.trace.trace import Calibration, Trace
+    from augury.costs.prediction_interval import Representation
+    from augury.costs.transfer_times import TransferCost
+    from augury.passes.network import Costs
+    from augury.passes.p2p_exchange import Swaps
+    from augury.predict.changes import Change
+    from augury.predict.opened_run import OpenedRun
+
+RECORDED = "recorded"
+QUIET_NOISE = 0.01
+"""Relative noise that is assumed where no recorded steps show their variation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledGraph:
+    """A recorded graph that can be rewritten to follow any order of pieces."""
+
+    graph: Graph
+    problem: Problem
+    """Costs of the fastest transport for pieces."""
+    stock: Problem
+    """Costs of collectives, as stock DDP uses them."""
+    costs: Costs
+    shared_costs: Costs
+    """Costs of pieces that share the link with others."""
+    beside: TransferCost | None
+    """Additional time of a piece while its rank computes."""
+    swaps: Swaps | None
+    """Costs of exchanges between two ranks; None where collectives are used."""
+
+    def follow(self, order: Order) -> Graph:
+        """Buckets of stock DDP share the link; pieces of a plan use it as the plan says, and two
+        ranks exchange them without collectives."""
+        is_stock = bucket_caps(self.problem, order) is not None
+        if self.swaps and not is_stock and is_swapped(order, self.graph.num_ranks):
+            return apply_order(
+                self.graph, self.costs, self.problem, order, swaps=self.swaps, following=Following()
+            )
+        at_once = TRANSFERS_AT_ONCE if is_stock else order.lanes
+        return apply_order(
+            self.graph,
+            self.shared_costs if at_once > 1 else self.costs,
+            self.stock,
+            order,
+            beside=self.beside,
+            at_once=at_once,
+            following=NOTHING if is_stock else Following(),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleCase:
+    problem: Problem
+    """Costs of the fastest transport for pieces."""
+    stock: Problem
+    """Costs of collectives, as stock DDP's buckets use them."""
+    num_ranks: int
+    baseline: str
+    """Name of the order that gains are counted from."""
+    baseline_ns: int
+    baseline_order: Order
+    bound_ns: int
+    """Lower bound on every step that orders of this case are evaluated or replayed with."""
+    noise: float
+    """Half the width of the baseline's interval, as a share."""
+    run: Representation | None = None
+    """How well the recorded windows represent the run."""
+    measured_ns: int | None = None
+    scheduled: ScheduledGraph | None = None
+    """The recorded graph; None where nothing was recorded."""
+    ledger: Ledger = field(default_factory=Ledger)
+    warnings: list[str] = field(default_factory=list)
+    """Reasons why the runtime will refuse a plan, as far as the run shows them."""
+
+    def problem_of(self, order: Order) -> Problem:
+        """The problem with the costs of the transport that the order uses."""
+        is_stock = bucket_caps(self.problem, order) is not None
+        return self.stock if is_stock or not is_swapped(order, self.num_ranks) else self.problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherNetwork:
+    """Another bandwidth or latency, as the options ``--bandwidth`` and ``--latency`` state them."""
+
+    bandwidth: str | None = None
+    latency: str | None = None
+
+    def changes(self) -> list[Change]:
+        """The changes of a recorded graph."""
+        return [
+            *([changes.bandwidth(self.bandwidth)] if self.bandwidth is not None else []),
+            *([changes.latency(self.latency)] if self.latency is not None else []),
+        ]
+
+    def of_problem(self, problem: Problem, num_ranks: int) -> Problem:
+        """The same changes made to a problem that has no recorded graph."""
+        network = problem.network
+        is_reduced = network.scheme is Scheme.ALL_REDUCE
+        if self.bandwidth is not None:
+            share = 2 * (num_ranks - 1) / num_ranks if is_reduced else 1.0
+            factor = factor_of(self.bandwidth)
+            ns_per_byte = (
+                share * 1e9 / parse_bandwidth(self.bandwidth)
+                if factor is None
+                else network.ns_per_byte / factor
+            )
+            network = replace(network, ns_per_byte=ns_per_byte)
+        if self.latency is not None:
+            factor = factor_of(self.latency)
+            more_ns = 0 if factor is not None else parse_time_ns(self.latency.removeprefix("+"))
+            rounds = 2 * max(1, num_ranks - 1) if is_reduced else 1
+            network = replace(
+                network,
+                overhead_ns=round(network.overhead_ns * (factor or 1.0)),
+                latency_ns=round(network.latency_ns * (factor or 1.0)) + rounds * more_ns,
+            )
+        return replace(problem, network=network)
+
+
+def open_case(run: OpenedRun, network: OtherNetwork | None = None) -> ScheduleCase:
+    """The case of a recorded run, a graph (.augury) or a problem (.json), on another network."""
+    network = network or OtherNetwork()
+    changes = network.changes()
+    if run.path.suffix == ".json" and not run.is_recorded:
+        stated = load_problem(run.path)
+        return bare_case(network.of_problem(stated.problem, stated.num_ranks), stated.num_ranks)
+    if run.is_recorded:
+        return _recorded(run, changes)
+    graph = run.graph
+    if len(graph.gradients):
+        return graph_case(graph, [], {}, changes, progress=run.progress)
+    return bare_case(network.of_problem(layer_problem(graph), graph.num_ranks), graph.num_ranks)
+
+
+def bare_case(problem: Problem, num_ranks: int) -> ScheduleCase:
+    """A problem without a recorded graph; gains are counted from PyTorch's default buckets."""
+    order = find_policy("ddp").compile(problem)
+    return ScheduleCase(
+        problem=problem,
+        stock=problem,
+        num_ranks=num_ranks,
+        baseline="ddp",
+        baseline_ns=step_ns(problem, order),
+        baseline_order=order,
+        bound_ns=lower_bound(problem),
+        noise=QUIET_NOISE,
+    )
+
+
+def _recorded(run: OpenedRun, changes: Sequence[Change]) -> ScheduleCase:
+    recorded, trace = run.graph, run.trace
+    graph = build_unplanned(trace) if has_pieces(trace) else recorded
+    case = graph_case(
+        graph,
+        trace.calibration,
+        forward_needs(trace),
+        changes,
+        recorded=recorded,
+        progress=run.progress,
+    )
+    return replace(case, warnings=_warnings(trace))
+
+
+def _warnings(trace: Trace) -> list[str]:
+    reasons = dict.fromkeys(reason for facts in trace.ranks for reason in facts.refusals)
+    return [
+        f"`augury run --plan` will not follow a plan in this job, but keep stock DDP: {reason}"
+        for reason in reasons
+    ]
+
+
+def graph_case(
+    graph: Graph,
+    calibration: Sequence[Calibration],
+    needs: dict[str, float],
+    changes: Sequence[Change],
+    *,
+    recorded: Graph | None = None,
+    progress: Progress = silent,
+) -> ScheduleCase:
+    """``recorded`` is the graph that gains are counted from, where it differs from ``graph``:
+    orders replace stock DDP's buckets, which a run that followed a plan does not have."""
+    ledger = Ledger()
+    costs: Costs = fit_network(graph, calibration)
+    beside = extra_beside(graph, piece_costs(costs, calibration, Ledger()), calibration)
+    recorded = graph if recorded is None else recorded
+    is_same = recorded is graph
+    if not is_same:
+        # Messages of pieces are measurements of the network, too.
+        costs = fit_network(recorded, calibration) | costs
+    own_costs = costs
+    measured_ns = measured_step_ns(recorded)
+    run = representation_of(replay_graph(recorded, progress=progress))
+    for change in changes:
+        graph, costs = change.make(graph, costs)
+        recorded, own_costs = (graph, costs) if is_same else change.make(recorded, own_costs)
+        measured_ns = None
+    known = piece_costs(costs, calibration, ledger)
+    before = replay_graph(graph, progress=progress)
+    baseline = before if is_same else replay_graph(recorded, progress=progress)
+    stock = recorded_problem(before, known, needs=needs, beside=beside, ledger=ledger)
+    swaps = swaps_of(costs, calibration) if graph.num_ranks == 2 else None
+    problem = stock
+    if swaps is not None:
+        problem = recorded_problem(before, known, needs=needs, swaps=swaps, ledger=Ledger())
+    shared = piece_costs(costs, calibration, Ledger(), at_once=TRANSFERS_AT_ONCE)
+    with progress("computing the lower bound of any order"):
+        ways = Ways(costs=(known, shared), beside=beside, swaps=swaps)
+        bounds_ns = [replay_bound(graph, stock, ways), lower_bound(stock), lower_bound(problem)]
+    return ScheduleCase(
+        problem=problem,
+        stock=stock,
+        num_ranks=graph.num_ranks,
+        baseline=RECORDED,
+        baseline_ns=baseline.step_ns,
+        baseline_order=recorded_order(graph, stock),
+        bound_ns=min(bounds_ns),
+        noise=noise_of(run),
+        run=run,
+        measured_ns=measured_ns,
+        scheduled=ScheduledGraph(
+            graph=graph,
+            problem=problem,
+            stock=stock,
+            costs=known,
+            shared_costs=shared,
+            beside=beside,
+            swaps=swaps,
+        ),
+        ledger=ledger,
+    )
+
+
+def noise_of(run: Representation | None) -> float:
+    """Relative uncertainty of gains. Both sides of a gain replay the same windows, so differences
+    between runs cancel and only the error of the windows' level remains."""
+    return max(QUIET_NOISE, NINE_OF_TEN * run.recorded.error) if run is not None else QUIET_NOISE
