@@ -47,6 +47,11 @@ def format_percent(value: float, *, signed: bool = False) -> str:
     return f"{value:+.1f} %" if signed else f"{value:.1f} %"
 
 
+def format_count(number: int, noun: str, plural: str | None = None) -> str:
+    """Returns the number with its noun, such as ``1 rank`` or ``2 ranks``."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
 def parse_time_ns(text: str) -> int:
     """``50us``, ``1.5 ms``; a bare number is nanoseconds."""
     return _whole(_parse(text, _TIME_UNITS, default="ns", example="50us"), text)

@@ -6,23 +6,10 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
-import msgspec
-
 from augury.capture.rank_record import rank_name
 from augury.capture.wire.pack import NAME, PACKED, RAW, WireHeader, wire_header_of
 from augury.core.ledger import Ledger, Severity
-
-
-class WireSummary(msgspec.Struct, frozen=True, kw_only=True):
-    num_processes: int
-    num_connections: int
-    num_events: int
-    """Calls that were kept, and states of TCP."""
-    events_written_over: int
-    """Kept once, and lost to later ones; or never whole, if a process was killed."""
-    calls_not_kept: int
-    """Outside of windows: their bytes are counted."""
-    connections_lost: int
+from augury.core.results.recorded_run import WireSummary
 
 
 def summarize_wire(
