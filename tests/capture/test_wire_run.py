@@ -108,7 +108,7 @@ def test_processes_that_are_ranks_already_begin_again(tmp_path: Path):
     assert {first.header["rank"].item(), second.header["rank"].item()} == {0, 1}
     near, far = addresses(first, "local", "peer"), addresses(second, "peer", "local")
     assert len(near.keys() & far.keys()) >= 2
-    assert "wire of 2 processes" in done[0].stderr
+    assert "TCP traffic of 2 processes" in done[0].stderr
     assert "error" not in done[0].stderr
 
 
@@ -129,7 +129,7 @@ def test_a_job_of_any_kind(tmp_path: Path):
     (written,) = (one for one in read_all(out))
     assert len(written.events) == 256
     assert sorted(path.name for path in out.iterdir()) == sorted(["mine.wire", written.path.name])
-    assert "wire of 1 processes, 2 connections: 256 events kept" in done.stderr
+    assert "TCP traffic of 1 process, 2 connections: 256 events kept" in done.stderr
     assert "later calls took the place of earlier ones" in done.stderr
     assert "only the wire was recorded" in done.stderr
 
