@@ -84,7 +84,7 @@ def test_a_folder_in_use_is_kept_unless_forced(tmp_path: Path):
     assert "KeyError: 'its own'" in done.stderr
     assert "runpy" not in done.stderr
     assert "defect" not in done.stderr
-    assert "1 ranks recorded" in done.stderr
+    assert "1 rank recorded" in done.stderr
     assert len(read(out, 0)["step_end_ns"]) == 4
     assert (out / "mine.txt").exists()
 

@@ -105,7 +105,7 @@ def test_a_job_that_is_ended_keeps_the_windows_that_were_complete(
     finally:
         job.kill()
     assert job.returncode != 0
-    assert "1 ranks recorded" in said
+    assert "1 rank recorded" in said
     told = read(out, 0)
     complete = [w for w in told["windows"] if w["trace"]]
     assert len(complete) >= 3
