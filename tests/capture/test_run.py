@@ -216,7 +216,7 @@ def test_ranks_are_chosen_by_number_and_range():
 
 
 def test_commands_that_cannot_run_are_refused(tmp_path: Path):
-    for words, message in (([], "nothing to run"), (["none.py"], "there is no script 'none.py'")):
+    for words, message in (([], "no job was given"), (["none.py"], "there is no script 'none.py'")):
         done = record(tmp_path / "run", words)
         assert done.returncode == 2
         assert message in done.stderr

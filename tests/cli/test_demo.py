@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from augury.cli import demo_loop
 from augury.core.plan.plan_file import load_plan
 from augury.core.trace.trace_file import write_trace
+from augury.demo.loop import DemoLoop
 from tests.build.recorded_runs import ddp_run
 from tests.cli.conftest import Runner
 
@@ -46,7 +46,7 @@ def _as_planned(run: Runner, document: dict[str, Any]) -> None:
 
 
 def test_finds_its_own_straggler(run: Runner) -> None:
-    outcome = run("demo", "--made-up")
+    outcome = run("demo", "--synthetic")
     assert outcome.code == 0
     assert "rank 5" in outcome.out
     assert "next: augury replay augury-demo/run.augury" in outcome.out
@@ -62,41 +62,46 @@ def test_without_torch_that_is_said(run: Runner, monkeypatch: pytest.MonkeyPatch
     assert json.loads(outcome.out)["graph"] == "augury-demo/run.augury"
 
 
+def test_the_earlier_name_of_the_option_still_works(run: Runner) -> None:
+    document = json.loads(run("demo", "--made-up", "--json").out)
+    assert document["graph"] == "augury-demo/run.augury"
+    assert "--made-up" not in run("demo", "--help").out
+
+
 def test_json(run: Runner) -> None:
-    document = json.loads(run("demo", "--made-up", "--out", "d", "--json").out)
+    document = json.loads(run("demo", "--synthetic", "--out", "d", "--json").out)
     assert document["schema_version"] == 1
     assert document["result"]["critical_path_summary"]["by_rank"][0]["name"] == "rank 5"
 
 
 def test_keeps_what_is_there(run: Runner, tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
-    assert run("demo", "--made-up", "--out", "d").code == 0
-    outcome = run("demo", "--made-up", "--out", "d")
+    assert run("demo", "--synthetic", "--out", "d").code == 0
+    outcome = run("demo", "--synthetic", "--out", "d")
     assert outcome.code == 2
     assert "--force" in outcome.err
-    assert run("demo", "--made-up", "--out", "d", "--force").code == 0
+    assert run("demo", "--synthetic", "--out", "d", "--force").code == 0
     (tmp_path / "file").write_text("")
-    assert run("demo", "--made-up", "--out", "file").code == 2
-    assert run("demo", "--made-up", "--out", "file/below").code == 1
+    assert run("demo", "--synthetic", "--out", "file").code == 2
+    assert run("demo", "--synthetic", "--out", "file/below").code == 1
 
 
 def test_the_loop_ends_where_no_plan_can_pay(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = ddp_run(num_steps=5, ns_per_byte=0.01, latency_ns=1000).trace()
 
-    def record(demo: demo_loop.Demo) -> Path:
+    def record(demo: DemoLoop) -> None:
         demo.run.mkdir()
         write_trace(trace, demo.run)
-        return demo.run
 
-    def never(demo: demo_loop.Demo) -> None:
+    def never(demo: DemoLoop) -> None:
         raise AssertionError(f"there is no plan in {demo.out}")
 
     pytest.importorskip("torch")
-    monkeypatch.setattr(demo_loop.Demo, "record", record)
-    monkeypatch.setattr(demo_loop.Demo, "follow_plan", never)
+    monkeypatch.setattr(DemoLoop, "record", record)
+    monkeypatch.setattr(DemoLoop, "follow_plan", never)
     outcome = run("demo", "--out", "d")
     assert outcome.code == 0, outcome.err
-    assert "No plan was written: none can pay here" in outcome.out
+    assert "No plan was written, because no plan pays off here" in outcome.out
     document = json.loads(run("demo", "--out", "e", "--json").out)
     assert document["plan"] is document["planned_run"] is document["diff"] is None
     assert not Path("e/plan.json").exists()

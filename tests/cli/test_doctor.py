@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from augury.cli import health
+from augury import doctor
 from tests.cli.conftest import Runner
 
 
@@ -23,7 +23,7 @@ def test_json(run: Runner) -> None:
 
 
 def test_what_is_missing_fails_with_a_remedy(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "DEPENDENCIES", ("no-such-package",))
+    monkeypatch.setattr(doctor, "DEPENDENCIES", ("no-such-package",))
     outcome = run("doctor")
     assert outcome.code == 1
     assert "pip install no-such-package" in outcome.out
@@ -38,7 +38,7 @@ def test_a_version_of_torch_that_is_not_tested(
     monkeypatch.syspath_prepend(tmp_path)
     outcome = run("doctor")
     assert outcome.code == 0
-    assert "2.4.1 is not tested, 2.13 is" in outcome.out
+    assert "2.4.1 is not tested; 2.13 is" in outcome.out
 
 
 def test_traces(run: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -198,7 +198,7 @@ def test_a_disk_that_is_full(graph_path: Path) -> None:
             check=False,
         )
     assert done.returncode == 1
-    assert done.stderr.startswith("augury: error: the system refused: No space left")
+    assert done.stderr.startswith("augury: error: the operating system reports: No space left")
     assert len(done.stderr.splitlines()) == 2
 
 

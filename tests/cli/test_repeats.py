@@ -1,4 +1,4 @@
-"""``augury run --repeat-baseline``: the same job without and with a plan, in turns."""
+"""``augury run --repeat-baseline``: the same job without and with a plan, alternating."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from augury.cli.repeats import turns
 from augury.core.plan.plan_file import save_plan
+from augury.job import alternating_runs
 from tests.capture.jobs import start, write_training
 from tests.cli.conftest import Runner
 from tests.diagnose.test_compare import plan_of
 from tests.ingest.written import MS
 
 
-def test_turns_go_back_and_forth() -> None:
-    assert turns(3) == [
+def test_the_first_run_of_a_pair_alternates() -> None:
+    assert alternating_runs(3) == [
         ("baseline", "1"), ("planned", "1"), ("planned", "2"),
         ("baseline", "2"), ("baseline", "3"), ("planned", "3"),
     ]  # fmt: skip

@@ -32,9 +32,9 @@ def job(tmp_path: Path) -> Path:
 def test_for_the_eyes(run, job: Path):
     outcome = run("wire", job)
     assert outcome.code == 0, outcome.err
-    assert "2 ranks, 1 connections" in outcome.out
+    assert "2 ranks, 1 connection," in outcome.out
     assert "100.00 % of it attributed" in outcome.out
-    assert "sent = received on 1 of 1 connections" in outcome.out
+    assert "sent = received on 1 of 1 connection" in outcome.out
     assert "all_reduce  ring" in outcome.out
     assert "25 MB" in outcome.out
 

@@ -1,4 +1,4 @@
-"""The verbs, listed once."""
+"""The list of verbs, and the command made from them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ VERBS = (
     "run", "import", "replay", "whatif", "schedule",
     "oracle", "validate", "wire", "diff", "report", "synth", "demo", "doctor",
 )  # fmt: skip
-"""Each is the function of that name in the module of that name; `import` is `import_` there."""
+"""A verb is the function of that name in the module of that name, with `import_` for `import`."""
 
 _HELP = "Record, replay, explain and speed up distributed neural-network training."
 _EPILOG = "Start with `augury demo`."
@@ -22,8 +22,8 @@ _HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
 
 def make_command(args: list[str]) -> Any:
-    """The command as typer's own engine runs it; which class that is depends on its version.
-    If ``args`` begin with a verb only that one is made, which takes half of the time."""
+    """Returns typer's command, whose class depends on typer's version. If ``args`` begin with a
+    verb, only that one is included, which halves the start-up time."""
     from typer.main import get_command
 
     app = typer.Typer(

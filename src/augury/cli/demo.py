@@ -1,11 +1,11 @@
-"""``augury demo``: the whole loop on a real training; or a replay of a made-up run."""
+"""``augury demo`` shows the whole loop on real training, or a replay of a synthetic run."""
 
 from __future__ import annotations
 
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -17,147 +17,97 @@ from augury.core.errors import AuguryError, UsageError
 from augury.core.tested_versions import TESTED
 from augury.report.exports import describe
 
-if TYPE_CHECKING:
-    from augury.api import ReplayAnswer
-    from augury.core.graph.graph import Graph
-
-_STRAGGLER = 5
-_SLOWER = 1.4
-
 
 def demo(
     out: Annotated[
-        Path, typer.Option("-o", "--out", metavar="DIR", help="Where to put the files.")
+        Path, typer.Option("-o", "--out", metavar="DIR", help="Write all files to this folder.")
     ] = Path("augury-demo"),
-    made_up: Annotated[
-        bool, typer.Option("--made-up", help="Replay a made-up run; needs no PyTorch.")
+    synthetic: Annotated[
+        bool, typer.Option("--synthetic", help="Replay a synthetic run; needs no PyTorch.")
     ] = False,
+    made_up: Annotated[bool, typer.Option("--made-up", hidden=True)] = False,
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Record a real training of two processes, replay it, plan, follow the plan, compare."""
-    is_real = not made_up and find_spec("torch") is not None
-    if not (is_real or made_up):
+    """Record training of two processes, replay it, make a plan, follow it, and compare."""
+    synthetic = synthetic or made_up
+    is_real = not synthetic and find_spec("torch") is not None
+    if not (is_real or synthetic):
         print(
-            "augury: PyTorch is not installed here, so nothing real can be recorded; a made-up run"
-            f" is replayed. To install it: {sys.executable} -m pip install"
+            "augury: PyTorch is not installed here, so no training can be recorded; a synthetic"
+            f" run is replayed instead. To install PyTorch: {sys.executable} -m pip install"
             f" 'torch=={TESTED['torch'][-1]}.*'",
             file=sys.stderr,
         )
     _prepare(out, force=force)
     import_numpy()
     if is_real:
-        _whole_loop(out, force=force, json=json)
+        _show_loop(out, force=force, json=json)
     else:
-        _replay_made_up(out, force=force, json=json)
+        _show_synthetic(out, force=force, json=json)
 
 
-def _whole_loop(out: Path, *, force: bool, json: bool) -> None:
-    from augury.cli.demo_loop import introduction, open_demo
+def _show_loop(out: Path, *, force: bool, json: bool) -> None:
+    from augury.demo.loop import NUM_STEPS, DemoLoop, run_loop
+    from augury.demo.network import GBIT_EACH_WAY, can_have_slow_network
 
-    demo = open_demo(out, force=force)
-    if not json:
-        say(*introduction(demo), "")
-    answer, told = _replayed(demo.record(), out, force=force)
-    if not json:
-        answer.render(sys.stdout)
-        say("", *told, "", "Which order of gradients would be better?", "")
-    plans = demo.make_plan()
-    if not json:
-        from augury.report.schedule import render_schedule
+    loop = DemoLoop(out, force, can_have_slow_network(), working)
+    if json:
+        from augury.report.as_json import encode_document, fields_of
 
-        render_schedule(plans, sys.stdout, name=demo.run.name)
-        if plans.plan is None:
-            say("", "No plan was written: none can pay here, so the loop ends.")
-            next_command("whatif", demo.run, "--bandwidth", "0.1x")
-            return
-        say("", "The same training once more, as planned:", "")
-    found = demo.follow_plan() if plans.plan is not None else None
+        print(encode_document(**fields_of(run_loop(loop))))
+        return
+    network = f"a network of {GBIT_EACH_WAY} Gbit/s" if loop.has_slow_network else "loopback"
+    say(
+        f"Two processes train a small convolutional network for {NUM_STEPS} steps, with DDP over",
+        f"{network}. Augury records 20 of the steps without changes to the code,",
+        "replays them, and compares the prediction with the steps outside of the recording.",
+        "",
+    )
+    loop.record()
+    replayed, written = loop.replay()
+    replayed.render(sys.stdout)
+    say("", *describe(loop.timeline, replayed.result.num_ops, written))
+    say("", "Which order of the gradients would be faster?", "")
+    plans = loop.make_plan()
+    plans.render(sys.stdout)
+    if plans.result.plan is None:
+        say("", "No plan was written, because no plan pays off here: the demo ends.")
+    else:
+        say("", "The same training again, with the plan:", "")
+        loop.follow_plan().render(sys.stdout)
+    next_command("whatif", loop.run, "--bandwidth", "0.1x")
+
+
+def _show_synthetic(out: Path, *, force: bool, json: bool) -> None:
+    from augury.demo.synthetic import STRAGGLER, STRAGGLER_FACTOR, replay_synthetic
+
+    found = replay_synthetic(out, force=force, progress=working)
+    result = found.replayed.result
     if json:
         from augury.report.as_json import encode_document
 
-        print(
-            encode_document(
-                run=str(demo.run),
-                timeline=str(out / "timeline.json"),
-                result=answer.result,
-                plan=plans.plan,
-                schedule=plans,
-                planned_run=str(demo.planned_run) if found is not None else None,
-                diff=found,
-            )
-        )
+        print(encode_document(graph=str(found.graph), timeline=str(found.timeline), result=result))
         return
-    from augury.report.diff import render_diff
-
-    assert found is not None
-    render_diff(found, sys.stdout, before=demo.run.name, after=demo.planned_run.name)
-    next_command("whatif", demo.run, "--bandwidth", "0.1x")
-
-
-def _replay_made_up(out: Path, *, force: bool, json: bool) -> None:
-    graph, source = _made_up(out, force=force)
-    answer, told = _replayed(source, out, force=force)
-    if json:
-        from augury.report.as_json import encode_document
-
-        print(
-            encode_document(
-                graph=str(source), timeline=str(out / "timeline.json"), result=answer.result
-            )
-        )
-        return
-    say(*_of_made_up(graph), "")
-    answer.render(sys.stdout)
-    say("", *_where_to_look(), *told)
-    next_command("replay", source, "--json")
-
-
-def _replayed(source: Path, out: Path, *, force: bool) -> tuple[ReplayAnswer, list[str]]:
-    """The replay, and lines about the timeline that was written."""
-    from augury import api
-
-    answer = api.open(source, progress=working).replay()
-    path = out / "timeline.json"
-    written = answer.write(path, force=force)
-    return answer, describe(path, answer.result.num_ops, written)
-
-
-def _made_up(out: Path, *, force: bool) -> tuple[Graph, Path]:
-    from augury.build.synthetic.layers import ModelSize, conv_layers
-    from augury.build.synthetic.training_run import SyntheticJob, synthesize
-    from augury.core.graph.graph_file import save_graph
-
-    path = out / "run.augury"
-    with working("making up a run"):
-        job = SyntheticJob(
-            layers=conv_layers(ModelSize(num_layers=24)),
-            jitter=0.02,
-            num_steps=3,
-            stragglers=((_STRAGGLER, _SLOWER),),
-        )
-        graph = synthesize(job)
-        save_graph(graph, path, force=force)
-    return graph, path
-
-
-def _of_made_up(graph: Graph) -> list[str]:
-    return [
-        f"A made-up run of {graph.num_ranks} ranks: buckets of gradients are all-reduced while",
-        f"backward goes on, and rank {_STRAGGLER} computes {_SLOWER} times as long as the others.",
-    ]
-
-
-def _where_to_look() -> list[str]:
-    return [
-        f"Look for rank {_STRAGGLER} above: the path runs over it, and the communication of the",
-        "others waits for it.",
-    ]
+    say(
+        f"A synthetic run of {result.num_ranks} ranks: gradients are all-reduced in buckets during",
+        f"backward, and computing takes rank {STRAGGLER} {STRAGGLER_FACTOR} times as long as the"
+        " others.",
+        "",
+    )
+    found.replayed.render(sys.stdout)
+    say(
+        "",
+        f"Look for rank {STRAGGLER} above: the critical path runs through it, and the other ranks",
+        "wait for it in their communication.",
+        *describe(found.timeline, result.num_ops, found.written),
+    )
+    next_command("replay", found.graph, "--json")
 
 
 def _prepare(out: Path, *, force: bool) -> None:
     if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is not a directory", remedy="name another with --out")
+        raise UsageError(f"{out} is not a folder", remedy="name another with --out")
     if out.is_dir() and any(out.iterdir()) and not force:
         raise UsageError(
             f"{out} is not empty", remedy="name another with --out, or add --force to replace files"

@@ -1,4 +1,4 @@
-"""``augury doctor``: is everything there that Augury needs here?"""
+"""``augury doctor`` checks this machine and this installation."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from augury.cli.say import say
 
 def doctor(json: Json = False) -> None:
     """Check this machine and this installation."""
-    from augury.cli.health import Status, examine
-    from augury.report.as_json import encode_document
+    from augury.doctor import CheckStatus, check_all
 
-    checks = examine()
-    is_ok = all(check.status is not Status.FAIL for check in checks)
+    checks = check_all()
+    is_ok = all(check.status is not CheckStatus.FAIL for check in checks)
     if json:
+        from augury.report.as_json import encode_document
+
         print(encode_document(ok=is_ok, checks=[check.as_dict() for check in checks]))
     else:
         width = max(len(check.name) for check in checks)

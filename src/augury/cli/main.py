@@ -1,4 +1,4 @@
-"""The entry point: finds the verb, and turns whatever goes wrong into one message and a code."""
+"""The entry point of the command line, which turns errors into one message and an exit code."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from augury.core.files import DISK_IS_FULL
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 COMPLETION_VARIABLE = "_AUGURY_COMPLETE"
-"""Set by the shell's completion script, which `augury --install-completion` writes."""
+"""The completion script sets it; `augury --install-completion` writes that script."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Returns the exit code; never raises for what a user or a file did."""
+    """Returns the exit code; errors of users and files are printed, not raised."""
     args = list(sys.argv[1:] if argv is None else argv)
     _prepare_streams()
     try:
@@ -24,30 +24,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except AuguryError as error:
-        return _tell(error, args)
+        return _print_error(error, args)
     except KeyboardInterrupt:
         print("\naugury: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader has gone; without this the interpreter complains once more at its exit.
+        # The reader of the pipe has gone; without this the interpreter prints an error at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
     except MemoryError:
-        return _tell(_out_of_memory(), args)
+        return _print_error(_out_of_memory(), args)
     except OSError as error:
-        return _tell(_refused(error), args)
+        return _print_error(_system_error(error), args)
     except Exception as error:
         if os.environ.get("AUGURY_TRACEBACK"):
             raise
-        return _tell(_unexpected(error), args)
+        return _print_error(_unexpected(error), args)
 
 
 def _prepare_streams() -> None:
-    # Started with a stream closed, Python has None there.
+    # A stream that was closed when Python started is None.
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
-        # A name that the terminal's encoding lacks must not end the program.
+        # A character that the terminal's encoding lacks must not end the program.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
 
@@ -57,13 +57,13 @@ def _run(args: list[str]) -> int:
 
     from augury.cli.app import make_command
 
-    # typer's name for all that it finds wrong with a command line differs between versions.
+    # The name of the base class of typer's usage errors differs between versions.
     click_error: type[Exception] = typer.BadParameter.__mro__[2]
     command = make_command(args)
     if COMPLETION_VARIABLE in os.environ:
-        command.main(args=args, prog_name="augury")  # prints completions, and exits
+        command.main(args=args, prog_name="augury")  # prints completions and exits
     try:
-        # Not command.main(): that one turns interrupts and closed pipes into codes of its own.
+        # command.main() would turn interrupts and closed pipes into exit codes of its own.
         with command.make_context("augury", args) as context:
             command.invoke(context)
     except typer.Exit as ending:
@@ -82,17 +82,17 @@ def _usage(error: BaseException) -> UsageError:
 
 def _out_of_memory() -> AuguryError:
     return AuguryError(
-        "the machine's memory does not suffice",
+        "out of memory",
         remedy="record fewer steps or ranks, or use a larger machine",
     )
 
 
-def _refused(error: OSError) -> AuguryError:
+def _system_error(error: OSError) -> AuguryError:
     where = f" ({os.fspath(error.filename)!r})" if error.filename is not None else ""
     is_full = error.errno in DISK_IS_FULL
     return AuguryError(
-        f"the system refused: {error.strerror or error}{where}",
-        remedy="make space there" if is_full else "check permissions",
+        f"the operating system reports: {error.strerror or error}{where}",
+        remedy="free some space there" if is_full else "check permissions",
     )
 
 
@@ -103,7 +103,7 @@ def _unexpected(error: Exception) -> AuguryError:
     )
 
 
-def _tell(error: AuguryError, args: list[str]) -> int:
+def _print_error(error: AuguryError, args: list[str]) -> int:
     from augury.report.safe_text import safe
 
     print(f"augury: error: {safe(error.cause, max_chars=2000)}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Options that several verbs have, worded once."""
+"""Options that several verbs share."""
 
 from __future__ import annotations
 
@@ -17,30 +17,34 @@ MaxBytes = Annotated[
     str | None,
     typer.Option(
         metavar="SIZE",
-        help="Refuse what unpacks to more than this.",
+        help="Refuse input that unpacks to more than this.",
         show_default="2GiB for a graph, 16GiB for a run",
     ),
 ]
 MaxEvents = Annotated[
-    int, typer.Option(min=1, help="Cut a timeline after this many events, and say so.")
+    int, typer.Option(min=1, help="Cut a timeline after this many events, with a note.")
 ]
 Engine = Annotated[
     Literal["auto", "native", "reference"],
-    typer.Option(help="The C++ kernel, its Python reference, or whichever there is."),
+    typer.Option(help="Replay with the C++ kernel, the Python reference, or the best available."),
 ]
 Bandwidth = Annotated[
     str | None,
-    typer.Option(metavar="RATE", help="Of every link: 0.5x, or a rate such as 10Gbit/s."),
+    typer.Option(
+        metavar="RATE", help="Change the bandwidth of all links: 0.5x, or a rate such as 10Gbit/s."
+    ),
 ]
 Latency = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="Of every link: 0.5x, or so much more, such as +50us."),
+    typer.Option(
+        metavar="TIME", help="Change the latency of all links: 0.5x, or an increase such as +50us."
+    ),
 ]
 Collectives = Annotated[
     Path | None,
     typer.Option(
         metavar="RUN|FILE",
-        help="Timed collectives: a run recorded with --calibrate, nccl-tests' output, a CSV.",
+        help="Timed collectives: a run recorded with --calibrate, output of nccl-tests, or a CSV.",
     ),
 ]
-NoFold = Annotated[bool, typer.Option("--no-fold", help="Simulate identical ranks one by one.")]
+NoFold = Annotated[bool, typer.Option("--no-fold", help="Replay identical ranks one by one.")]

@@ -1,4 +1,4 @@
-"""What is going on, on stderr, for somebody who watches; silent otherwise."""
+"""Shows work in progress as a spinner on stderr; silent if stderr is not a terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def working(what: str) -> Iterator[None]:
+def working(work: str) -> Iterator[None]:
+    """Names the work that is being done inside of the context."""
     if not sys.stderr.isatty():
         yield
         return
@@ -17,5 +18,5 @@ def working(what: str) -> Iterator[None]:
     from augury.report.safe_text import safe
 
     console = Console(stderr=True, markup=False, emoji=False, highlight=False)
-    with console.status(safe(what, max_chars=console.width - 4), spinner="line"):
+    with console.status(safe(work, max_chars=console.width - 4), spinner="line"):
         yield

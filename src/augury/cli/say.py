@@ -1,4 +1,4 @@
-"""Lines for the user."""
+"""Prints lines for the user, escaped for terminals, and the next command to type."""
 
 from __future__ import annotations
 
@@ -7,13 +7,21 @@ import shlex
 
 
 def say(*lines: str) -> None:
-    """Paths and names in them may hold anything."""
+    """Prints lines that may contain paths and names of unknown origin."""
     from augury.report.safe_text import safe
 
     for line in lines:
         print(safe(line, max_chars=2000))
 
 
+def next_line(*words: str | os.PathLike[str]) -> str:
+    """Returns the line that names the next command, quoted for a shell."""
+    from augury.report.safe_text import safe
+
+    command = " ".join(shlex.quote(os.fspath(word)) for word in words)
+    return safe(f"next: augury {command}", max_chars=2000)
+
+
 def next_command(*words: str | os.PathLike[str]) -> None:
-    """What to type next, ready to be pasted."""
-    say("", f"next: augury {' '.join(shlex.quote(os.fspath(word)) for word in words)}")
+    """Prints the next command to type, after an empty line."""
+    print(f"\n{next_line(*words)}")

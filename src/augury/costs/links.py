@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -180,8 +181,7 @@ def _ns_per_byte(messages: Messages, rows: NDArray[np.int64], latency_ns: float)
     sending, or from the arrival of the one before."""
     size = messages.size_bytes[rows].astype(np.float64)
     received = messages.received_ns[rows].astype(np.float64)
-    begun = messages.send_ns[rows] + latency_ns
-    begun[1:] = np.maximum(begun[1:], received[:-1])
+    begun = _link_start_ns(messages.send_ns[rows] + latency_ns, received)
     large = (size >= LARGE_BYTES) & (received > begun)
     if large.sum() < FEWEST_MESSAGES:
         return None
@@ -189,6 +189,23 @@ def _ns_per_byte(messages: Messages, rows: NDArray[np.int64], latency_ns: float)
     order = np.argsort(ratio)
     half = np.searchsorted(np.cumsum(weight[order]), weight.sum() / 2)
     return float(min(ratio[order][min(half, len(order) - 1)], MAX_NS_PER_BYTE))
+
+
+def median_rate_bytes_per_s(messages: Messages, rows: NDArray[np.intp]) -> float | None:
+    """Median rate of the large messages of one link; None if there are none. ``rows`` are its timed
+    messages in the order of arrival. Latency is included, unlike in ``fit_links``."""
+    received, size = messages.received_ns[rows], messages.size_bytes[rows]
+    took = received - _link_start_ns(messages.send_ns[rows], received)
+    large = (size >= LARGE_BYTES) & (took > 0)
+    return float(np.median(size[large] / took[large])) * 1e9 if large.any() else None
+
+
+def _link_start_ns(sent: NDArray[Any], received: NDArray[Any]) -> NDArray[Any]:
+    """A message occupies the link from when it was sent, or from when the message before it had
+    arrived, whichever is later."""
+    start = sent.copy()
+    start[1:] = np.maximum(start[1:], received[:-1])
+    return start
 
 
 def _whole(

@@ -1,4 +1,4 @@
-"""Results as JSON: the same field names as the typed results, with a ``schema_version``."""
+"""Encodes results as JSON with the field names of the structs and a ``schema_version``."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ _NOT_PLAIN = re.compile(r"[^\x00-\x7e]")
 
 
 def encode(result: Any) -> str:
-    """One indented document; ``result`` is a Struct that says its own version."""
+    """Returns an indented document; ``result`` is a Struct with a ``schema_version``."""
     import msgspec
 
     return _plain(msgspec.json.format(msgspec.json.encode(result), indent=2).decode())
 
 
 def encode_document(**fields: Any) -> str:
-    """For answers too small to have a type of their own; Structs in them are encoded, too."""
+    """Returns an indented document with these fields; values may be Structs."""
     return _plain(json.dumps(_versioned(fields), indent=2, default=_builtins))
 
 
 def encode_line(**fields: Any) -> str:
-    """The same in one line, for answers that follow other output."""
+    """Returns the document in one line, for results that follow other output."""
     return _plain(json.dumps(_versioned(fields), default=_builtins))
 
 
 def fields_of(result: Any) -> dict[str, Any]:
-    """Of a Struct, without its version; of nothing, none."""
+    """Returns the fields of a Struct without its version; of None, no fields."""
     import msgspec
 
     found: dict[str, Any] = msgspec.to_builtins(result) if result is not None else {}
@@ -48,7 +48,7 @@ def _builtins(value: Any) -> Any:
 
 
 def _plain(text: str) -> str:
-    """JSON may end up on a terminal: what is not ASCII is escaped, which means the same."""
+    """Escapes what is not ASCII, because JSON may be printed on a terminal."""
     return text if text.isascii() and "\x7f" not in text else _NOT_PLAIN.sub(_escaped, text)
 
 

@@ -1,4 +1,7 @@
-"""The terminal as all renderers use it: no markup, no emoji, nothing interpreted in a name."""
+"""Terminal output of all renderers: tables, bars and titles.
+
+Markup and emoji codes are off, so that names are printed literally.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,18 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 MIN_WIDTH = 80
-"""A narrower terminal wraps lines; cutting figures off would falsify them."""
+"""On a narrower terminal lines wrap: cut numbers would be wrong numbers."""
 MIN_BAR, MAX_BAR = 8, 40
 
 Parts = list[tuple[float, str]]
-"""Shares of 100, each with its style."""
+"""Percentages, each with its style."""
 
 BarRow = tuple[list[str], Parts, list[str]]
-"""Cells, a bar, and more cells."""
+"""Cells before a bar, the bar, and cells after it."""
 
 
 def make_console(file: TextIO) -> Console:
-    """rich itself honours NO_COLOR, COLUMNS and whether ``file`` is a terminal."""
+    """Returns a console; rich itself honours NO_COLOR and COLUMNS, and detects terminals."""
     from rich.console import Console
 
     console = Console(file=file, markup=False, emoji=False, highlight=False)
@@ -31,8 +34,8 @@ def make_console(file: TextIO) -> Console:
 
 
 def columns(*headers: str) -> Table:
-    """A table without frame. A header that starts with ``>`` stands over figures; one that
-    starts with ``~`` over text that may wrap where room is short: figures never do."""
+    """Returns a table without a frame. A header that starts with ``>`` makes a right-aligned column
+    of numbers; one that starts with ``~`` makes a column of text that may wrap."""
     from rich.table import Table
 
     show = any(header.strip(">~") for header in headers)
@@ -50,7 +53,7 @@ def columns(*headers: str) -> Table:
 
 
 def add_with_bars(console: Console, table: Table, rows: Sequence[BarRow]) -> None:
-    """The bars get what room the cells leave."""
+    """Adds rows with bars, which get the width that the cells leave."""
     if not rows:
         return
     cells = [[*before, *after] for before, _, after in rows]
@@ -64,7 +67,7 @@ def add_with_bars(console: Console, table: Table, rows: Sequence[BarRow]) -> Non
 
 
 def bar(console: Console, parts: Parts, width: int) -> Text:
-    """Side by side; the n-th part has the n-th filling."""
+    """Returns the parts side by side, each with its own fill character."""
     from rich.text import Text
 
     is_utf = console.encoding.lower().startswith("utf")

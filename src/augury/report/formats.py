@@ -1,4 +1,4 @@
-"""The files that results can become, and their limits; light enough to import for --help."""
+"""Suffixes and limits of exported files. Imported for ``--help``, so it imports nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ TIMELINE_SUFFIXES = (".json", ".json.gz")
 TABLE_SUFFIXES = (".parquet",)
 
 DEFAULT_MAX_EVENTS = 1_000_000
-"""Some 120 MB of JSON: what the viewers still open with pleasure."""
+"""About 120 MB of JSON, which viewers still open quickly."""
 
 MAX_FLOWS = 50_000
-"""Arrows; more of them hide what they should show."""
+"""Limit on arrows; more of them would cover the timeline."""

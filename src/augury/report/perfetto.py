@@ -1,4 +1,4 @@
-"""A timeline for ui.perfetto.dev or chrome://tracing, in their JSON, written as a stream."""
+"""Writes a timeline as JSON for ui.perfetto.dev and chrome://tracing, as a stream."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _CHUNK = 4096
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of a timeline is in the file. It is cut at a time, so that what is there of the
-    window is whole: up to ``cut_at_ns`` (null: nothing was cut)."""
+    """Counts of a written timeline. A timeline that is too long is cut at one time, ``cut_at_ns``,
+    so that it is complete up to there; null if it was not cut."""
 
     num_events: int
     num_ops_left_out: int
@@ -46,7 +46,7 @@ def write_perfetto(
     max_events: int = DEFAULT_MAX_EVENTS,
     title: str = "",
 ) -> Written:
-    """At most ``max_events`` beside the names of the tracks."""
+    """Writes at most ``max_events`` events, and the names of the tracks."""
     layout = lay_out(timeline)
     progress_ns = _progress_start(timeline)
     memory = memory_curve(timeline)
@@ -54,7 +54,7 @@ def write_perfetto(
     kept = _kept(timeline, cut_at_ns)
     flows, num_flows_left_out = _flows(timeline, layout, kept, min(MAX_FLOWS, room // 2))
     with _file(path, force=force) as file:
-        # Readers look for the unit near the beginning only.
+        # Viewers look for the unit only near the beginning.
         file.write(b'{"displayTimeUnit":"ns","traceEvents":[\n')
         num_events = _write(
             file,
@@ -108,7 +108,8 @@ def _file(path: Path, *, force: bool) -> Iterator[IO[bytes]]:
 
 
 def _progress_start(timeline: Timeline) -> NDArray[np.int64]:
-    """A gang's members hold their places from their start, but move only from the last one's."""
+    """Returns when operations begin to progress. Members of a gang hold their places from their own
+    start, and progress from the start of the last one."""
     members, begin = timeline.graph.gang_members, timeline.start_ns.copy()
     if len(members.dst):
         sizes = np.diff(members.first)
@@ -120,7 +121,8 @@ def _progress_start(timeline: Timeline) -> NDArray[np.int64]:
 def _cut(
     timeline: Timeline, progress_ns: NDArray[np.int64], memory: MemoryCurve, max_events: int
 ) -> tuple[int | None, int]:
-    """From when on everything is left out, and how many more events there is room for."""
+    """Returns the time from which on events are left out (None if all fit), and the number of
+    further events that fit."""
     times = np.concatenate(
         [
             timeline.start_ns,
@@ -135,7 +137,7 @@ def _cut(
 
 
 def _kept(timeline: Timeline, cut_at_ns: int | None) -> NDArray[np.int64]:
-    """The operations to show, in the order of time."""
+    """Returns the operations to show, by start time."""
     order = np.argsort(timeline.start_ns, kind="stable")
     if cut_at_ns is None:
         return order
@@ -145,8 +147,8 @@ def _kept(timeline: Timeline, cut_at_ns: int | None) -> NDArray[np.int64]:
 def _flows(
     timeline: Timeline, layout: TrackLayout, kept: NDArray[np.int64], limit: int
 ) -> tuple[NDArray[np.int64], int]:
-    """Edges between tracks as rows (src, dst): those along the critical path first, then by
-    time; and how many there was no room for."""
+    """Returns edges between tracks as rows (src, dst), those on the critical path first, then by
+    time; and the number of edges beyond ``limit``."""
     graph = timeline.graph
     src, dst = graph.edges.sources(), graph.edges.dst
     shown = np.zeros(graph.num_ops, dtype=bool)

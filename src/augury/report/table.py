@@ -1,4 +1,4 @@
-"""A Timeline as a table for data tools: Parquet, one row an operation."""
+"""Writes a Timeline as a Parquet table, one row per operation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def write_parquet(timeline: Timeline, path: Path, *, force: bool = False) -> Non
 
 
 def as_frame(timeline: Timeline) -> pl.DataFrame:
-    """Indices that point nowhere become null; names stay as they were recorded."""
+    """Returns the table; missing indices are null, and names are not escaped."""
     import polars as pl
 
     graph, ops = timeline.graph, timeline.graph.ops
@@ -61,7 +61,7 @@ def _nullable(index: NDArray[Any]) -> pl.Series:
 
 
 def _reasons(timeline: Timeline) -> pl.Series:
-    """Why an operation is on the critical path; null for one that is not."""
+    """Returns why each operation is on the critical path; null if it is not."""
     import polars as pl
 
     first = np.full(timeline.graph.num_ops, -1, dtype=np.int64)

@@ -1,5 +1,8 @@
-"""The events of a Chrome trace, one line of JSON each. Written by hand rather than encoded from
-objects: there may be a million, and times keep every nanosecond this way."""
+"""Events of a Chrome trace, one line of JSON each.
+
+The lines are formatted directly instead of encoded from objects, because there may be a million of
+them, and so that times keep every nanosecond.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _CHUNK = 4096
 
 
 def track_events(layout: TrackLayout) -> Iterator[str]:
-    """Names and order of all processes and tracks."""
+    """Yields names and order of all processes and tracks."""
     for process in layout.processes:
         place = f'"pid":{process.pid}'
         yield _meta(place, "process_name", f'"name":{_text(process.name)}')
@@ -58,10 +61,11 @@ def path_events(timeline: Timeline, layout: TrackLayout, cut_at_ns: int | None) 
 def slice_events(
     timeline: Timeline, layout: TrackLayout, progress_ns: NDArray[np.int64], kept: NDArray[np.int64]
 ) -> Iterator[str]:
-    """Every operation; one that holds its place for its peers' sake first waits."""
+    """Yields all operations; one that holds its place while it waits for its peers gets a slice for
+    that too."""
     ops, path, names = timeline.graph.ops, timeline.critical_path, _Names(timeline)
     kinds = {int(kind): kind.label for kind in OpKind}
-    # Backwards, so that of an operation's two rows its work is the one that counts.
+    # In reverse, so that the first of two rows of an operation, its work, remains.
     backwards = zip(path.op[::-1].tolist(), path.reason[::-1].tolist(), strict=True)
     reasons = {op: Reason(reason).label for op, reason in backwards}
     for at in range(0, len(kept), _CHUNK):
@@ -115,8 +119,8 @@ def memory_events(memory: MemoryCurve, cut_at_ns: int | None) -> Iterator[str]:
 
 
 def flow_events(timeline: Timeline, layout: TrackLayout, flows: NDArray[np.int64]) -> Iterator[str]:
-    """An arrow leaves inside the slice it comes from: at its very end it would belong to what
-    follows there."""
+    """Yields arrows. An arrow starts 1 ns before the end of its slice: at the end, viewers would
+    attach it to the next slice."""
     start, end = timeline.start_ns, timeline.end_ns
     for number, (src, dst) in enumerate(flows.tolist(), start=1):
         leaves = max(int(start[src]), int(end[src]) - 1)
@@ -132,7 +136,7 @@ def flow_events(timeline: Timeline, layout: TrackLayout, flows: NDArray[np.int64
 
 
 class _Names:
-    """Every string as JSON, made once however often it is used."""
+    """Strings as JSON, each encoded once."""
 
     def __init__(self, timeline: Timeline) -> None:
         self._strings = timeline.graph.strings
@@ -153,10 +157,10 @@ def _us(ns: int) -> str:
     return f"{ns // 1000}.{ns % 1000:03d}"
 
 
-def _meta(place: str, what: str, args: str) -> str:
-    return f'{{"ph":"M",{place},"name":"{what}","args":{{{args}}}}}'
+def _meta(place: str, name: str, args: str) -> str:
+    return f'{{"ph":"M",{place},"name":"{name}","args":{{{args}}}}}'
 
 
 def _slice(pid: int, tid: int, start: int, end: int) -> str:
-    """The part that all slices have, still open."""
+    """Returns the fields that all slices have, without the closing brace."""
     return f'{{"ph":"X","pid":{pid},"tid":{tid},"ts":{_us(start)},"dur":{_us(end - start)}'

@@ -1,5 +1,8 @@
-"""Where a timeline viewer draws each operation: a process per rank, a track per resource, and
-lanes where several operations run at once, because slices of one track may not overlap."""
+"""Assigns operations to tracks of a timeline viewer.
+
+A rank is a process and a resource is a track; it has several lanes where operations run at once,
+because slices of one track must not overlap.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from augury.core.timeline import Timeline
 
 @dataclass(frozen=True, slots=True)
 class TrackProcess:
-    """``order`` is its place from the top."""
+    """``order`` is its position from the top."""
 
     pid: int
     name: str
@@ -32,7 +35,8 @@ class Track:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackLayout:
-    """``tid`` is unique over all processes; ``op_tid`` and ``op_pid`` say where each op goes."""
+    """``tid`` is unique over all processes; ``op_pid`` and ``op_tid`` are the track of each
+    operation."""
 
     processes: list[TrackProcess]
     tracks: list[Track]
@@ -45,7 +49,7 @@ def lay_out(timeline: Timeline) -> TrackLayout:
     graph = timeline.graph
     num_ranks, num_resources = len(graph.ranks), len(graph.resources)
     shared_pid, path_pid = num_ranks + 1, num_ranks + 2
-    # Groups are numbered so that a rank's resources come first and what uses none comes last.
+    # Resources are numbered first; operations without a resource form one more group per rank.
     group = np.where(graph.ops.resource >= 0, graph.ops.resource, num_resources + graph.ops.rank)
     lane = _lanes(group, timeline.start_ns, timeline.end_ns)
     owner = np.concatenate([graph.resources.rank, np.arange(num_ranks, dtype=np.int32)])
@@ -74,7 +78,7 @@ def lay_out(timeline: Timeline) -> TrackLayout:
 def _lanes(
     group: NDArray[np.int64], start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """The lowest lane of its group that is free when an operation starts."""
+    """Returns for each operation the lowest lane of its group that is free when it starts."""
     lane = np.zeros(len(group), dtype=np.int64)
     order = np.lexsort((end_ns, start_ns, group))
     group, start_ns, end_ns = group[order], start_ns[order], end_ns[order]

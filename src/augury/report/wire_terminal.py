@@ -1,18 +1,20 @@
-"""What went over the wire, for the eyes."""
+"""Renders the summary of recorded TCP traffic for terminals."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from augury.core.ledger import Severity
-from augury.core.units import format_bytes, format_ns, format_percent
+from augury.core.results.wire import WireResult
+from augury.core.units import format_bytes, format_count, format_ns, format_percent
 from augury.report.console import columns, make_console, title
 from augury.report.safe_text import safe
-from augury.report.wire import WireResult
-from augury.report.wire_use import sparkline
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+_BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
 def render_wire(result: WireResult, file: TextIO, *, name: str, top: int) -> None:
@@ -32,15 +34,17 @@ def _head(console: Console, result: WireResult, name: str) -> None:
     calls = sum(process.num_calls for process in result.processes)
     line = Text(safe(name, max_chars=console.width), style="bold")
     line.append(
-        f"  {len(ranks)} ranks, {len(result.connections)} connections, {calls:,} calls, "
-        f"{result.num_messages:,} messages",
+        f"  {format_count(len(ranks), 'rank')},"
+        f" {format_count(len(result.connections), 'connection')},"
+        f" {format_count(calls, 'call')}, {format_count(result.num_messages, 'message')}",
         style="not bold",
     )
     console.print(line)
     console.print(
         f"payload {format_bytes(result.payload_bytes)}, "
         f"{result.attributed_pct:.2f} % of it attributed; sent = received on "
-        f"{result.num_equal_connections} of {result.num_whole_connections} connections"
+        f"{result.num_equal_connections} of"
+        f" {format_count(result.num_whole_connections, 'connection')}"
     )
     console.print(
         ", ".join(
@@ -55,9 +59,17 @@ def _links(console: Console, result: WireResult, top: int) -> None:
         return
     shown = sorted(result.links, key=lambda link: -link.size_bytes)[:top]
     left = len(result.links) - len(shown)
-    title(console, "Links", f"the {top} with most bytes of {len(result.links)}" if left else "")
+    title(console, "Links", f"the {top} with most bytes, of {len(result.links)}" if left else "")
     table = columns(
-        ">from", ">to", ">bytes", ">messages", ">attributed", ">rate", ">delay", ">resent", ">full"
+        ">from",
+        ">to",
+        ">bytes",
+        ">messages",
+        ">attributed",
+        ">rate",
+        ">delay",
+        ">resent",
+        ">blocked",
     )
     for link in sorted(shown, key=lambda link: (link.src, link.dst)):
         share = 100 * link.attributed_bytes / link.payload_bytes if link.payload_bytes else 100.0
@@ -76,11 +88,12 @@ def _links(console: Console, result: WireResult, top: int) -> None:
     for link in sorted(shown, key=lambda link: (link.src, link.dst)):
         if link.use_over_step_pct:
             console.print(
-                f"{link.src} to {link.dst} over a step  {sparkline(link.use_over_step_pct)}"
+                f"utilization of {link.src} to {link.dst} over a step "
+                f" {sparkline(link.use_over_step_pct)}"
             )
     console.print(
-        "rate: median while busy; delay: the shortest; full: of busy time, with more to send than "
-        "the kernel took",
+        "rate: median of large messages; delay: the shortest; blocked: share of busy time in which "
+        "the kernel accepted no more data",
         style="dim",
     )
 
@@ -105,18 +118,25 @@ def _collectives(console: Console, result: WireResult) -> None:
     if spent is not None:
         console.print(
             f"of their time {spent.waiting_for_ranks_pct:.0f} % waiting for the last rank, "
-            f"{spent.on_the_way_pct:.0f} % on the way, {spent.processors_pct:.0f} % processors"
+            f"{spent.on_the_way_pct:.0f} % messages in flight, "
+            f"{spent.processors_pct:.0f} % processing"
         )
 
 
 def _ledger(console: Console, result: WireResult) -> None:
     if not result.ledger:
         return
-    title(console, "Missing or odd")
+    title(console, "Warnings")
     styles = {Severity.INFO: "dim", Severity.WARNING: "yellow", Severity.ERROR: "red"}
     for anomaly in result.ledger:
         example = f" ({safe(anomaly.example, max_chars=120)})" if anomaly.example else ""
+        times = format_count(anomaly.count, "time")
         console.print(
-            f"{anomaly.count:,} x {safe(anomaly.meaning, max_chars=300)}{example}",
+            f"{safe(anomaly.meaning, max_chars=300)}: {times}{example}",
             style=styles[anomaly.severity],
         )
+
+
+def sparkline(shares_pct: Sequence[float]) -> str:
+    """Returns one character per slice, full at 100 %."""
+    return "".join(_BLOCKS[round(min(100.0, max(0.0, s)) / 100 * 8)] for s in shares_pct)

@@ -8,51 +8,20 @@ from pathlib import Path
 
 import msgspec
 
-from augury.capture.launcher.wire_summary import WireSummary, summarize_wire
+from augury.capture.launcher.wire_summary import summarize_wire
 from augury.capture.process_identity import rank_name
 from augury.capture.rendezvous.file_transfer import GATHERED
 from augury.core.enums import StepState
 from augury.core.errors import InputError
 from augury.core.files import DISK_IS_FULL, open_regular
-from augury.core.ledger import Anomaly, Ledger, Severity
+from augury.core.ledger import Ledger, Severity
+from augury.core.results.recorded_run import RankSummary, RunPlace, RunSummary
 from augury.core.trace.rank_record import RankHeader
 
 MAX_RECORD_BYTES = 16 << 20
 MAX_PLACE_BYTES = 1 << 16
 MIN_FREE_BYTES = 1 << 16
 """With less free space no record can be written."""
-
-
-class RankSummary(msgspec.Struct, frozen=True, kw_only=True):
-    rank: int
-    host: str
-    num_steps: int
-    traces: list[str]
-    recorded_step_ns: int | None
-    """Median of the steps in timed windows, without the first of each, which waits for other
-    ranks."""
-    plain_step_ns: int | None
-    """Median of the steps outside windows."""
-
-
-class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Host and folder of the gathered files."""
-
-    host: str
-    folder: str
-
-
-class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
-    ranks: list[RankSummary]
-    ledger: list[Anomaly]
-    gathered: Place | None = None
-    """Place of the whole run at rank 0, if this folder is only the part of another host."""
-    wire: WireSummary | None = None
-    """None if TCP traffic was not recorded."""
-
-    @property
-    def is_empty(self) -> bool:
-        return not (self.ranks or self.gathered or (self.wire and self.wire.num_processes))
 
 
 def summarize_run(folder: Path, *, rank: int | None = None, wire: bool = False) -> RunSummary:
@@ -169,10 +138,10 @@ def _has_no_space(folder: Path) -> bool:
         return False
 
 
-def _gathered(folder: Path) -> Place | None:
+def _gathered(folder: Path) -> RunPlace | None:
     path = folder / GATHERED
     try:
-        return msgspec.json.decode(_content(path, MAX_PLACE_BYTES), type=Place)
+        return msgspec.json.decode(_content(path, MAX_PLACE_BYTES), type=RunPlace)
     except (OSError, ValueError, InputError):
         return None
 

@@ -6,25 +6,10 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
-import msgspec
-
 from augury.capture.process_identity import rank_name
 from augury.capture.wire.pack import NAME, PACKED, RAW, WireHeader, wire_header_of
 from augury.core.ledger import Ledger, Severity
-
-
-class WireSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Number of processes, connections and calls whose TCP traffic was recorded."""
-
-    num_processes: int
-    num_connections: int
-    num_events: int
-    """Calls that were kept, and samples of TCP state."""
-    events_written_over: int
-    """Events overwritten by later ones, or incomplete because a process was killed."""
-    calls_not_kept: int
-    """Calls outside of windows, of which only the bytes are counted."""
-    connections_lost: int
+from augury.core.results.recorded_run import WireSummary
 
 
 def summarize_wire(

@@ -1,4 +1,4 @@
-"""When links are busy, and what collectives spend their time on: told from known times."""
+"""Utilization of links and the split of the time of collectives, from known times."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from augury.core.enums import OpKind, Phase, StepState, StreamKind
 from augury.core.graph.graph import NONE
 from augury.core.string_table import StringTable
 from augury.core.trace.trace import Events, RankFacts, Steps, Streams, Trace
-from augury.report.wire_use import SLICES, sparkline, time_of_collectives, use_over_step
+from augury.predict.link_utilization import (
+    SLICES,
+    time_of_collectives,
+    utilization_over_step,
+)
 from tests.costs.test_links import wire_of
 
 STEP = 24_000_000
@@ -60,7 +64,7 @@ WIRE = wire_of([(0, 1, 1000, 15_000_000, 21_000_000), (1, 0, 1000, 15_000_000, 2
 
 
 def test_a_link_is_busy_when_something_is_on_its_way() -> None:
-    use = use_over_step(WIRE, trace())
+    use = utilization_over_step(WIRE, trace())
     assert set(use) == {(0, 1), (1, 0)}
     # A slice is a millisecond.
     assert len(use[0, 1]) == SLICES
@@ -79,9 +83,5 @@ def test_the_time_of_collectives_is_split_in_three() -> None:
 
 def test_without_messages_nothing_is_said() -> None:
     empty = WIRE.evolve(messages=WIRE.messages.empty())
-    assert use_over_step(empty, trace()) == {}
+    assert utilization_over_step(empty, trace()) == {}
     assert time_of_collectives(empty, trace()) is None
-
-
-def test_a_sparkline_is_as_high_as_it_is_busy() -> None:
-    assert sparkline([0, 50, 100, 400, -3]) == " ▄██ "

@@ -1,37 +1,36 @@
-"""When in a step its links are busy, and what the time of its collectives is spent on."""
+"""Utilization of links over a step, and the split of the time of collectives."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from augury.core.enums import StepState, are_communication
 from augury.core.graph.graph import NONE
+from augury.core.results.wire import TimeOfCollectives
 from augury.core.time_intervals import Interval, IntervalSet
 from augury.core.trace.trace import Trace
 from augury.core.wire import MessageKind, Messages, Wire
-from augury.report.wire import TimeOfCollectives
 
 SLICES = 24
-"""Of a step, for the eyes."""
+"""Number of equal slices of a step."""
 
-Link = tuple[int, int]
+RankPair = tuple[int, int]
 """Sender and receiver."""
 
 
-def use_over_step(wire: Wire, trace: Trace) -> dict[Link, list[float]]:
-    """Of every link, in each slice of the recorded steps, how much of the time something was on
-    its way: in per cent, the mean over all steps."""
+def utilization_over_step(wire: Wire, trace: Trace) -> dict[RankPair, list[float]]:
+    """Returns for each link the percentage of each slice of a step in which messages were in
+    flight, as the mean over the recorded steps."""
     steps = trace.steps
     timed = np.flatnonzero(steps.state == StepState.TIMED)
-    busy = {link: IntervalSet(own) for link, own in _on_the_way(wire).items()}
+    busy = {link: IntervalSet(own) for link, own in _in_flight(wire).items()}
     if not len(timed) or not busy:
         return {}
     share = np.linspace(0.0, 1.0, SLICES + 1)
-    found: dict[Link, list[float]] = {}
+    found: dict[RankPair, list[float]] = {}
     for link, own in busy.items():
         rows = timed[steps.rank[timed] == link[1]]
         length = (steps.end_ns - steps.start_ns)[rows]
@@ -43,8 +42,8 @@ def use_over_step(wire: Wire, trace: Trace) -> dict[Link, list[float]]:
 
 
 def time_of_collectives(wire: Wire, trace: Trace) -> TimeOfCollectives | None:
-    """Summed over collectives and their members: until the last one has come; while something is
-    on its way to the member; and the rest, in which processors are at work or missing."""
+    """Splits the time of all members of all collectives: waiting for the last rank to arrive,
+    messages in flight to the member, and the rest, in which processors work or are missing."""
     events = trace.events
     is_communication = are_communication(events.kind)
     rows = np.flatnonzero(is_communication & (events.sequence != NONE) & (events.step >= 0))
@@ -52,43 +51,41 @@ def time_of_collectives(wire: Wire, trace: Trace) -> TimeOfCollectives | None:
     for row in rows.tolist():
         members[int(events.group[row]), int(events.sequence[row])].append(row)
     arriving = _arriving(wire)
-    waited = linked = total = 0.0
+    waiting = in_flight = total = 0.0
     for key, own in members.items():
-        come_ns = int(events.start_ns[own].max())
+        last_arrival_ns = int(events.start_ns[own].max())
         for row in own:
             start_ns, rank = int(events.start_ns[row]), int(events.rank[row])
             end_ns = start_ns + int(events.dur_ns[row])
             if (key, rank) not in arriving or end_ns <= start_ns:
                 continue
-            begun_ns = min(come_ns, end_ns)
-            on_link = IntervalSet(arriving[key, rank]).within(
-                np.array([begun_ns]), np.array([end_ns])
-            )
+            begun_ns = min(last_arrival_ns, end_ns)
+            busy = IntervalSet(arriving[key, rank]).within(np.array([begun_ns]), np.array([end_ns]))
             total += end_ns - start_ns
-            waited += begun_ns - start_ns
-            linked += float(on_link[0])
+            waiting += begun_ns - start_ns
+            in_flight += float(busy[0])
     if not total:
         return None
     return TimeOfCollectives(
         total_ns=round(total),
-        waiting_for_ranks_pct=100 * waited / total,
-        on_the_way_pct=100 * linked / total,
-        processors_pct=100 * (total - waited - linked) / total,
+        waiting_for_ranks_pct=100 * waiting / total,
+        on_the_way_pct=100 * in_flight / total,
+        processors_pct=100 * (total - waiting - in_flight) / total,
     )
 
 
-def _on_the_way(wire: Wire) -> dict[Link, list[Interval]]:
+def _in_flight(wire: Wire) -> dict[RankPair, list[Interval]]:
     messages = wire.messages
     src, dst = wire.ranks_of(messages.src), wire.ranks_of(messages.dst)
     rows = np.flatnonzero(_timed(messages) & (src >= 0) & (dst >= 0) & (src != dst))
-    found: dict[Link, list[Interval]] = defaultdict(list)
+    found: dict[RankPair, list[Interval]] = defaultdict(list)
     for row in rows.tolist():
         found[int(src[row]), int(dst[row])].append(_interval(messages, row))
     return dict(found)
 
 
 def _arriving(wire: Wire) -> dict[tuple[tuple[int, int], int], list[Interval]]:
-    """By collective and the rank to which messages go."""
+    """Returns flight times of messages by collective and receiving rank."""
     messages = wire.messages
     dst = wire.ranks_of(messages.dst)
     rows = np.flatnonzero(_timed(messages) & (messages.sequence != NONE) & (dst >= 0))
@@ -106,11 +103,3 @@ def _timed(messages: Messages) -> NDArray[np.bool_]:
 
 def _interval(messages: Messages, row: int) -> Interval:
     return int(messages.send_ns[row]), int(messages.received_ns[row])
-
-
-_BLOCKS = " ▁▂▃▄▅▆▇█"
-
-
-def sparkline(shares: Sequence[float]) -> str:
-    """One character a slice, full at 100 per cent."""
-    return "".join(_BLOCKS[round(min(100.0, max(0.0, share)) / 100 * 8)] for share in shares)

@@ -1,5 +1,7 @@
-"""What ``augury doctor`` looks at: one function per question. It must run where much is missing,
-so it needs nothing but the standard library to begin with."""
+"""Checks of this machine and this installation, one function each.
+
+Only the standard library is imported at the top, so that checks run where dependencies are missing.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from augury.core.errors import AuguryError
 from augury.core.tested_versions import is_tested, tested_versions
-from augury.core.units import format_bytes
+from augury.core.units import format_bytes, format_count
 
 if TYPE_CHECKING:
     from augury.core.graph.graph import Graph
@@ -33,10 +35,10 @@ FRAMEWORKS = {
     "ray": "ray",
     "dask": "distributed",
 }
-"""Extra of the package -> module that it brings."""
+"""Extra of the package -> module that it installs."""
 
 
-class Status(StrEnum):
+class CheckStatus(StrEnum):
     OK = "ok"
     WARN = "warn"
     FAIL = "fail"
@@ -45,7 +47,7 @@ class Status(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     name: str
-    status: Status
+    status: CheckStatus
     found: str
     remedy: str = ""
 
@@ -53,7 +55,8 @@ class Check:
         return asdict(self)
 
 
-def examine() -> list[Check]:
+def check_all() -> list[Check]:
+    """Returns the results of all checks, in the order in which they are shown."""
     return [
         _python(),
         _augury(),
@@ -73,7 +76,7 @@ def _python() -> Check:
     system = f"{platform.python_implementation()} {platform.python_version()}"
     return Check(
         name="python",
-        status=Status.OK if is_new else Status.FAIL,
+        status=CheckStatus.OK if is_new else CheckStatus.FAIL,
         found=f"{system} on {platform.system()} {platform.release()} {platform.machine()}",
         remedy="" if is_new else "install Python 3.11 or newer",
     )
@@ -82,30 +85,30 @@ def _python() -> Check:
 def _augury() -> Check:
     from augury import __version__
 
-    return Check(name="augury", status=Status.OK, found=__version__)
+    return Check(name="augury", status=CheckStatus.OK, found=__version__)
 
 
 def _dependencies() -> Iterator[Check]:
     for name in DEPENDENCIES:
         try:
-            yield Check(name=name, status=Status.OK, found=importlib.metadata.version(name))
+            yield Check(name=name, status=CheckStatus.OK, found=importlib.metadata.version(name))
         except importlib.metadata.PackageNotFoundError:
             yield Check(
                 name=name,
-                status=Status.FAIL,
+                status=CheckStatus.FAIL,
                 found="not installed",
                 remedy=f"pip install {name}",
             )
 
 
 def _kernel() -> Check:
-    """Not only that it loads: it has to say what the reference says."""
+    """Replays a small graph with both engines and compares them."""
     if importlib.util.find_spec("augury._native") is None:
         return Check(
             name="native kernel",
-            status=Status.WARN,
-            found="not built; the Python reference replays, slower",
-            remedy="install again where a C++ compiler is found",
+            status=CheckStatus.WARN,
+            found="not built; the slower Python reference is used",
+            remedy="install a C++ compiler, then install Augury again",
         )
     try:
         import numpy as np
@@ -117,8 +120,8 @@ def _kernel() -> Check:
     except (AuguryError, ImportError) as error:
         return Check(
             name="native kernel",
-            status=Status.FAIL,
-            found=f"does not run: {error}",
+            status=CheckStatus.FAIL,
+            found=f"cannot run: {error}",
             remedy="install Augury again",
         )
     agrees = np.array_equal(native.start_ns, reference.start_ns) and np.array_equal(
@@ -126,15 +129,15 @@ def _kernel() -> Check:
     )
     return Check(
         name="native kernel",
-        status=Status.OK if agrees else Status.FAIL,
+        status=CheckStatus.OK if agrees else CheckStatus.FAIL,
         found=f"{'agrees' if agrees else 'disagrees'} with the reference"
         f" on {graph.num_ops} operations",
-        remedy="" if agrees else "replay with --engine reference and report this",
+        remedy="" if agrees else "use --engine reference, and report this as a defect",
     )
 
 
 def _wire() -> Check:
-    """Not only that it is there: a process has to start with it."""
+    """Starts a process with the preloaded library."""
     from augury.capture.wire.preload import wire_library
 
     try:
@@ -142,13 +145,13 @@ def _wire() -> Check:
     except AuguryError as error:
         return Check(
             name="wire recorder",
-            status=Status.WARN,
-            found=f"{error}; only --wire needs it",
+            status=CheckStatus.WARN,
+            found=f"{error}; needed only for --wire",
             remedy=error.remedy,
         )
-    asked = "import ctypes; ctypes.CDLL(None).augury_wire_keep"
+    program = "import ctypes; ctypes.CDLL(None).augury_wire_keep"
     done = subprocess.run(  # noqa: S603
-        [sys.executable, "-I", "-S", "-c", asked],
+        [sys.executable, "-I", "-S", "-c", program],
         env=os.environ | {"LD_PRELOAD": str(library)},
         capture_output=True,
         check=False,
@@ -156,14 +159,14 @@ def _wire() -> Check:
     is_ok = done.returncode == 0
     return Check(
         name="wire recorder",
-        status=Status.OK if is_ok else Status.WARN,
-        found="processes start with it" if is_ok else f"no process starts with {library}",
-        remedy="" if is_ok else "install Augury again; see whether LD_PRELOAD is allowed here",
+        status=CheckStatus.OK if is_ok else CheckStatus.WARN,
+        found="processes start with it" if is_ok else f"processes do not start with {library}",
+        remedy="" if is_ok else "install Augury again; check that LD_PRELOAD is allowed here",
     )
 
 
 def _small_graph() -> Graph:
-    """Has some of everything that the engines treat differently."""
+    """Returns a graph with each feature that the engines treat differently."""
     from augury.core.enums import OpKind, ResourceKind
     from augury.core.graph.builder import GraphBuilder
 
@@ -198,7 +201,9 @@ def _machine() -> Check:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return Check(
-        name="machine", status=Status.OK, found=f"{cores} cores, {format_bytes(memory)} memory"
+        name="machine",
+        status=CheckStatus.OK,
+        found=f"{format_count(cores or 1, 'core')}, {format_bytes(memory)} of memory",
     )
 
 
@@ -206,8 +211,8 @@ def _frameworks() -> Check:
     found = [extra for extra, module in FRAMEWORKS.items() if importlib.util.find_spec(module)]
     return Check(
         name="frameworks",
-        status=Status.OK,
-        found=", ".join(found) or "none; only recording and steering training needs one",
+        status=CheckStatus.OK,
+        found=", ".join(found) or "none; needed only to record training and to follow plans",
     )
 
 
@@ -220,33 +225,35 @@ def _torch() -> Iterator[Check]:
     tested = tested_versions("torch")
     yield Check(
         name="torch",
-        status=Status.OK if is_ok else Status.WARN,
-        found=version if is_ok else f"{version} is not tested, {tested} is",
-        remedy="" if is_ok else f"use torch {tested}, or see whether what you record is complete",
+        status=CheckStatus.OK if is_ok else CheckStatus.WARN,
+        found=version if is_ok else f"{version} is not tested; {tested} is",
+        remedy="" if is_ok else f"use torch {tested}, or check that recorded runs are complete",
     )
 
 
 def _traces() -> Check:
     folder = os.environ.get("AUGURY_TRACES")
     if folder is None:
-        return Check(name="traces", status=Status.OK, found="AUGURY_TRACES is not set")
+        return Check(name="traces", status=CheckStatus.OK, found="AUGURY_TRACES is not set")
     is_there = Path(folder).is_dir()
     return Check(
         name="traces",
-        status=Status.OK if is_there else Status.WARN,
+        status=CheckStatus.OK if is_there else CheckStatus.WARN,
         found=folder if is_there else f"{folder} is not a directory",
-        remedy="" if is_there else "let AUGURY_TRACES name a folder of traces, or unset it",
+        remedy="" if is_there else "set AUGURY_TRACES to a folder of traces, or unset it",
     )
 
 
 def _network_namespaces() -> Check:
-    """The test bed shapes links between namespaces of its own."""
+    """Checks what the test bed needs to shape links between network namespaces."""
     missing = [tool for tool in ("ip", "tc") if shutil.which(tool) is None]
     if not hasattr(os, "geteuid") or os.geteuid() != 0:
         missing.append("root")
     return Check(
         name="network test bed",
-        status=Status.WARN if missing else Status.OK,
-        found=f"needs {', '.join(missing)}" if missing else "root, ip and tc are there",
-        remedy="only for tests on shaped links: install iproute2, run as root" if missing else "",
+        status=CheckStatus.WARN if missing else CheckStatus.OK,
+        found=f"needs {', '.join(missing)}" if missing else "root, ip and tc are available",
+        remedy="needed only for tests on shaped links: install iproute2, run as root"
+        if missing
+        else "",
     )

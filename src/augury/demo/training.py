@@ -1,6 +1,6 @@
-"""What ``augury demo`` records: an ordinary training script that knows nothing of Augury.
+"""The training script that ``augury demo`` records; it does not use Augury.
 
-A small convolutional net on made-up pictures, one process a rank, gradients averaged by DDP.
+It trains a small convolutional network on random images with DDP, one process per rank.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def main(num_steps: int) -> None:
     loss_of = nn.CrossEntropyLoss()
     torch.manual_seed(dist.get_rank())
     for _ in range(num_steps):
-        pictures, labels = torch.randn(32, 3, 32, 32), torch.randint(10, (32,))
+        images, labels = torch.randn(32, 3, 32, 32), torch.randint(10, (32,))
         optimizer.zero_grad()
-        loss_of(model(pictures), labels).backward()
+        loss_of(model(images), labels).backward()
         optimizer.step()
     dist.destroy_process_group()
 

@@ -1,5 +1,8 @@
-"""A slow network for the demo, where the machine allows one: on loopback alone two processes that
-share a few cores have little to wait for, and nothing to win by better scheduling."""
+"""A slow network for the demo, in a network namespace.
+
+Over plain loopback, two processes on a few cores hardly wait for communication, so that scheduling
+could gain nothing.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,9 @@ import subprocess
 from collections.abc import Sequence
 
 GBIT_EACH_WAY = 1
-# Both ways of both processes pass loopback's one queue. What fills it must not keep others waiting
-# for long, nor take it for slower than it is, where the kernel lets one say so.
+# Both directions of both processes share the one queue of loopback, hence twice the rate. Where the
+# kernel allows it, a smaller socket limit keeps the queue short, and Reno replaces congestion
+# control that would underestimate the rate.
 _LIMIT = (
     "cd /proc/sys/net/ipv4 && { echo reno > tcp_congestion_control;"
     " echo 262144 > tcp_limit_output_bytes; } 2> /dev/null; cd - > /dev/null;"
@@ -20,16 +24,16 @@ _TOOLS = ("unshare", "ip", "tc")
 
 
 def behind_slow_network(command: Sequence[str]) -> list[str]:
-    """The command in a network of its own, which ends with it; nothing else sees that."""
+    """Returns a command that runs the given one in its own network, which ends with it."""
     return ["unshare", "--map-root-user", "--net", "--", "sh", "-c", _LIMIT, "sh", *command]
 
 
 def can_have_slow_network() -> bool:
-    """Needs Linux with iproute2, and the right to make namespaces."""
+    """Tries to make one, which needs Linux with iproute2 and the right to make namespaces."""
     if not all(shutil.which(tool) for tool in _TOOLS):
         return False
     try:
-        tried = subprocess.run(  # noqa: S603
+        done = subprocess.run(  # noqa: S603
             behind_slow_network(["true"]),
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -38,4 +42,4 @@ def can_have_slow_network() -> bool:
         )
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return tried.returncode == 0
+    return done.returncode == 0

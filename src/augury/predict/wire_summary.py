@@ -1,31 +1,58 @@
-"""From a Wire to what is told of it."""
+"""Summarizes recorded TCP traffic: processes, connections, links and collectives."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from augury.core.enums import OpKind
+from augury.core.errors import InputError
 from augury.core.graph.graph import NONE
-from augury.core.trace.trace import Trace
-from augury.core.wire import Algorithm, MessageKind, Messages, Wire, attributed_share
-from augury.report.wire import (
+from augury.core.results.wire import (
     CollectiveResult,
     ConnectionResult,
     LinkResult,
     ProcessResult,
     WireResult,
 )
-from augury.report.wire_use import Link, time_of_collectives, use_over_step
+from augury.core.trace.trace import Trace
+from augury.core.trace.trace_file import RUN_FILE
+from augury.core.wire import Algorithm, MessageKind, Messages, Wire, attributed_share
+from augury.costs.links import median_rate_bytes_per_s
+from augury.ingest.open_run import open_run
+from augury.ingest.wire.read_wire import read_wire
+from augury.predict.link_utilization import (
+    RankPair,
+    time_of_collectives,
+    utilization_over_step,
+)
+from augury.predict.progress import Progress, silent
 
-LARGE_BYTES = 32 << 10
-"""From here on a message's time tells the rate of a link."""
+
+def summarize_recorded_wire(run: Path, *, progress: Progress = silent) -> WireResult:
+    """Reads and summarizes the TCP traffic of a run recorded with ``--wire``."""
+    if not run.is_dir():
+        raise InputError(
+            f"{run} is not a run's folder", remedy="give a folder that `augury run --wire` wrote"
+        )
+    trace = None
+    if has_trace(run):
+        with progress(f"reading {run}"):
+            trace = open_run(run)
+    with progress("reading TCP traffic"):
+        return summarize_wire(read_wire(run, trace), trace)
+
+
+def has_trace(run: Path) -> bool:
+    """Whether a framework's recorder wrote to the folder; else it has only TCP traffic."""
+    return (run / RUN_FILE).exists() or any(run.glob("rank-*.json"))
 
 
 def summarize_wire(wire: Wire, trace: Trace | None = None) -> WireResult:
-    """``trace`` tells of steps, and when ranks came to collectives."""
+    """``trace`` provides steps, and the times when ranks arrived at collectives."""
     messages = wire.messages
     connections = _connections(wire)
     whole = [c for c in connections if c.received_b is not None and not c.is_late]
@@ -55,7 +82,7 @@ def summarize_wire(wire: Wire, trace: Trace | None = None) -> WireResult:
             for process in wire.processes
         ],
         connections=connections,
-        links=_links(wire, {} if trace is None else use_over_step(wire, trace)),
+        links=_links(wire, {} if trace is None else utilization_over_step(wire, trace)),
         collectives=_collectives(wire),
         time_of_collectives=None if trace is None else time_of_collectives(wire, trace),
         ledger=list(wire.ledger),
@@ -82,16 +109,16 @@ def _connections(wire: Wire) -> list[ConnectionResult]:
     ]
 
 
-def _links(wire: Wire, use: dict[Link, list[float]]) -> list[LinkResult]:
+def _links(wire: Wire, utilization: dict[RankPair, list[float]]) -> list[LinkResult]:
     messages = wire.messages
     src, dst = wire.ranks_of(messages.src), wire.ranks_of(messages.dst)
-    of_job = (src >= 0) & (dst >= 0) & (src != dst) & (messages.kind != MessageKind.OWN)
-    rows = np.flatnonzero(of_job)
+    is_job_traffic = (src >= 0) & (dst >= 0) & (src != dst) & (messages.kind != MessageKind.OWN)
+    rows = np.flatnonzero(is_job_traffic)
     rows = rows[np.lexsort((messages.received_ns[rows], dst[rows], src[rows]))]
     borders = np.flatnonzero((np.diff(src[rows]) != 0) | (np.diff(dst[rows]) != 0)) + 1
     retransmits = _retransmits(wire)
     return [
-        _link(messages, own, (int(src[own[0]]), int(dst[own[0]])), retransmits, use)
+        _link(messages, own, (int(src[own[0]]), int(dst[own[0]])), retransmits, utilization)
         for own in np.split(rows, borders)
         if len(own)
     ]
@@ -100,9 +127,9 @@ def _links(wire: Wire, use: dict[Link, list[float]]) -> list[LinkResult]:
 def _link(
     messages: Messages,
     rows: NDArray[np.intp],
-    ranks: Link,
-    retransmits: dict[Link, int],
-    use: dict[Link, list[float]],
+    ranks: RankPair,
+    retransmits: dict[RankPair, int],
+    utilization: dict[RankPair, list[float]],
 ) -> LinkResult:
     size, payload = messages.size_bytes[rows], messages.payload_bytes[rows]
     known = payload[messages.kind[rows] != MessageKind.UNKNOWN]
@@ -117,25 +144,13 @@ def _link(
         size_bytes=int(size.sum()),
         payload_bytes=int(payload.sum()),
         attributed_bytes=int(known.sum()),
-        rate_bytes_per_s=_rate(messages, timed),
+        rate_bytes_per_s=median_rate_bytes_per_s(messages, timed),
         shortest_delay_ns=int(delay.min()) if len(delay) else None,
         busy_ns=busy_ns,
         refused_pct=min(100.0, 100 * refused_ns / busy_ns) if busy_ns else None,
         retransmits=retransmits.get(ranks),
-        use_over_step_pct=use.get(ranks, []),
+        use_over_step_pct=utilization.get(ranks, []),
     )
-
-
-def _rate(messages: Messages, rows: NDArray[np.intp]) -> float | None:
-    """The median of large messages, each from when it was sent or the one before had arrived."""
-    if not len(rows):
-        return None
-    received = messages.received_ns[rows]
-    begun = messages.send_ns[rows].copy()
-    begun[1:] = np.maximum(begun[1:], received[:-1])
-    took, size = received - begun, messages.size_bytes[rows]
-    large = (size >= LARGE_BYTES) & (took > 0)
-    return float(np.median(size[large] / took[large])) * 1e9 if large.any() else None
 
 
 def _busy_ns(messages: Messages, rows: NDArray[np.intp]) -> int:
@@ -148,10 +163,10 @@ def _busy_ns(messages: Messages, rows: NDArray[np.intp]) -> int:
     return max(0, int(reached[-1] - begin[0] - gaps.sum()))
 
 
-def _retransmits(wire: Wire) -> dict[Link, int]:
+def _retransmits(wire: Wire) -> dict[RankPair, int]:
     rows = wire.connections
     rank_a, rank_b = wire.ranks_of(rows.process_a), wire.ranks_of(rows.process_b)
-    found: dict[Link, int] = defaultdict(int)
+    found: dict[RankPair, int] = defaultdict(int)
     for a, b, from_a, from_b in zip(
         rank_a.tolist(),
         rank_b.tolist(),

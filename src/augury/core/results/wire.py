@@ -1,4 +1,4 @@
-"""What went over the wire, as typed data: the JSON of ``augury wire --json``."""
+"""Summary of recorded TCP traffic: processes, connections, links and collectives."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class ProcessResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConnectionResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes over its whole life; what an end that was not recorded would tell is null."""
+    """A TCP connection with the bytes of its whole lifetime; fields of an end that was not recorded
+    are null."""
 
     rank_a: int | None
     rank_b: int | None
@@ -37,10 +38,10 @@ class ConnectionResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinkResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What the job sent from one rank to another, without what Augury did. ``busy_ns``: while any
-    message was on its way; ``refused_pct``: the part of it in which the sender had more than the
-    kernel took. ``use_over_step_pct``: in equal slices of a step, how much of the time anything was
-    on its way; empty where no steps were recorded."""
+    """The job's traffic from one rank to another, without Augury's own. ``busy_ns`` is the time
+    with messages in flight; ``refused_pct`` its part in which the kernel accepted less than the
+    sender had. ``use_over_step_pct`` is the utilization in equal slices of a step; empty if no
+    steps were recorded."""
 
     src: int
     dst: int
@@ -57,8 +58,8 @@ class LinkResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CollectiveResult(msgspec.Struct, frozen=True, kw_only=True):
-    """All of one kind and algorithm. ``num_exact``: how many of them sent what they should have,
-    to the byte."""
+    """All collectives of one kind and algorithm. ``num_exact`` is the number of those that sent the
+    expected bytes exactly."""
 
     kind: str
     algorithm: str
@@ -71,8 +72,8 @@ class CollectiveResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TimeOfCollectives(msgspec.Struct, frozen=True, kw_only=True):
-    """Over all collectives and members: waiting for the last rank to come, something on its way,
-    and the rest, which processors have."""
+    """Time of all members of all collectives: waiting for the last rank to arrive, messages in
+    flight, and the rest, which is processing."""
 
     total_ns: int
     waiting_for_ranks_pct: float
@@ -81,8 +82,8 @@ class TimeOfCollectives(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WireResult(msgspec.Struct, frozen=True, kw_only=True):
-    """``num_equal_connections``: whose ends count the same bytes, of the
-    ``num_whole_connections`` that were recorded at both ends and from their beginning."""
+    """``num_whole_connections`` were recorded at both ends and from their beginning; on
+    ``num_equal_connections`` of them both ends counted the same bytes."""
 
     schema_version: int = SCHEMA_VERSION
     num_messages: int

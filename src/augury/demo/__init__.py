@@ -1,0 +1,1 @@
+"""The demonstration: the whole loop on real training, or a replay of a synthetic run."""

@@ -1,0 +1,168 @@
+"""The whole loop on real training of two processes: record, replay, plan, apply, verify."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from augury import api
+from augury.api import DiffAnswer, ReplayAnswer, ScheduleAnswer
+from augury.capture.launcher.launch import launch
+from augury.capture.launcher.run_folder import prepare_folder
+from augury.capture.settings import Settings, parse_windows
+from augury.core.errors import AuguryError
+from augury.core.results.comparison import Comparison
+from augury.core.results.replay import ReplayResult
+from augury.core.results.schedule import ScheduleResult
+from augury.demo.network import behind_slow_network
+from augury.ingest.open_run import open_run
+from augury.predict.progress import Progress, silent
+from augury.report.perfetto import Written
+from augury.runtime.torch.injection import VARIABLE
+
+WINDOWS = "10:20,30:40"
+NUM_RECORDED_STEPS = 20
+NUM_STEPS = 60
+PLANNED_STEPS = 280
+"""Includes the trial of the plan, which takes 200 steps at most."""
+_ENVIRONMENT = {
+    # By name, because a host cannot resolve its own name in a network namespace.
+    "GLOO_SOCKET_IFNAME": "lo",
+    "TORCH_CPP_LOG_LEVEL": "ERROR",
+    # torchrun would set it too, with a warning.
+    "OMP_NUM_THREADS": "1",
+}
+
+
+class LoopResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The loop's results; the last two are null where no plan pays off."""
+
+    run: str
+    timeline: str
+    result: ReplayResult
+    plan: str | None
+    schedule: ScheduleResult
+    planned_run: str | None
+    diff: Comparison | None
+
+
+@dataclass(frozen=True, slots=True)
+class DemoLoop:
+    """The stages of the loop, to be called in order: ``record``, ``replay``, ``make_plan`` and,
+    if a plan was written, ``follow_plan``."""
+
+    out: Path
+    """Folder of all files."""
+    force: bool = False
+    has_slow_network: bool = False
+    progress: Progress = silent
+
+    @property
+    def run(self) -> Path:
+        return self.out / "run"
+
+    @property
+    def timeline(self) -> Path:
+        return self.out / "timeline.json"
+
+    @property
+    def plan(self) -> Path:
+        return self.out / "plan.json"
+
+    @property
+    def planned_run(self) -> Path:
+        return self.out / "planned-run"
+
+    def record(self) -> None:
+        self._train(self.run, NUM_STEPS, f"{NUM_STEPS} steps, recording {NUM_RECORDED_STEPS}")
+
+    def replay(self) -> tuple[ReplayAnswer, Written | None]:
+        """Replays the recorded run and writes its timeline."""
+
+        answer = api.open(self.run, progress=self.progress).replay()
+        return answer, answer.write(self.timeline, force=self.force)
+
+    def make_plan(self) -> ScheduleAnswer:
+        """Assesses policies and writes the best plan; ``plan`` of the result is None where no plan
+        pays off."""
+
+        answer = api.open(self.run, progress=self.progress).schedule()
+        answer.save_plan(self.plan, force=self.force)
+        return answer
+
+    def follow_plan(self) -> DiffAnswer:
+        """Trains again with the plan and compares the runs. The plan's prediction is compared too,
+        unless the trial in the job kept stock DDP."""
+
+        self._train(
+            self.planned_run,
+            PLANNED_STEPS,
+            f"{PLANNED_STEPS} steps: a trial of the plan, then the faster of the two",
+            {VARIABLE: os.path.realpath(self.plan)},
+        )
+        status = open_run(self.planned_run).ranks[0].plan
+        is_followed = status is not None and status.is_followed
+        before = api.open(self.run, progress=self.progress)
+        return before.diff(self.planned_run, self.plan if is_followed else None)
+
+    def _train(
+        self, out: Path, num_steps: int, work: str, variables: dict[str, str] | None = None
+    ) -> None:
+        folder = prepare_folder(out, force=self.force, rank=None)
+        settings = Settings(out=str(folder), windows=parse_windows(WINDOWS), calibrate=True)
+        with (
+            self.progress(f"training with two processes for {work}"),
+            _environment(_ENVIRONMENT | (variables or {})),
+        ):
+            code = launch(self._command(num_steps), settings)
+        if code:
+            raise AuguryError(
+                f"the training ended with exit code {code}",
+                remedy="look at its output above, or add --synthetic",
+            )
+
+    def _command(self, num_steps: int) -> list[str]:
+        command = [
+            *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
+            *("--nproc-per-node", "2"),
+            *(str(Path(__file__).with_name("training.py")), str(num_steps)),
+        ]
+        return behind_slow_network(command) if self.has_slow_network else command
+
+
+def run_loop(loop: DemoLoop) -> LoopResult:
+    """Runs all stages."""
+    loop.record()
+    replayed, _ = loop.replay()
+    plans = loop.make_plan().result
+    diff = loop.follow_plan().result if plans.plan is not None else None
+    return LoopResult(
+        run=str(loop.run),
+        timeline=str(loop.timeline),
+        result=replayed.result,
+        plan=plans.plan,
+        schedule=plans,
+        planned_run=str(loop.planned_run) if diff is not None else None,
+        diff=diff,
+    )
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    """Sets environment variables for processes that are started inside of the context."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,0 +1,43 @@
+"""The synthetic demo: a run with a straggler, generated and replayed without PyTorch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from augury import api
+from augury.api import ReplayAnswer
+from augury.build.synthetic.layers import ModelSize, conv_layers
+from augury.build.synthetic.training_run import SyntheticJob, synthesize
+from augury.core.graph.graph_file import save_graph
+from augury.predict.progress import Progress, silent
+from augury.report.perfetto import Written
+
+STRAGGLER = 5
+STRAGGLER_FACTOR = 1.4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyntheticDemo:
+    graph: Path
+    timeline: Path
+    replayed: ReplayAnswer
+    written: Written | None
+
+
+def replay_synthetic(
+    out: Path, *, force: bool = False, progress: Progress = silent
+) -> SyntheticDemo:
+    """Writes a synthetic run to ``out/run.augury`` and its replayed timeline beside it."""
+    path, timeline = out / "run.augury", out / "timeline.json"
+    with progress("generating a synthetic run"):
+        job = SyntheticJob(
+            layers=conv_layers(ModelSize(num_layers=24)),
+            jitter=0.02,
+            num_steps=3,
+            stragglers=((STRAGGLER, STRAGGLER_FACTOR),),
+        )
+        save_graph(synthesize(job), path, force=force)
+    replayed = api.open(path, progress=progress).replay()
+    written = replayed.write(timeline, force=force)
+    return SyntheticDemo(graph=path, timeline=timeline, replayed=replayed, written=written)

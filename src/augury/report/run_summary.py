@@ -1,0 +1,57 @@
+"""Lines that ``augury run`` prints at the end of a job: recorded ranks, warnings, next command."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from augury.core.results.recorded_run import RankSummary, RunSummary, WireSummary
+from augury.core.units import format_count, format_ns
+
+MAX_LISTED_TRACES = 3
+"""A rank with more traces is shown with their number and the first of them."""
+
+
+def run_summary_lines(
+    summary: RunSummary, *, out: Path, exit_code: int, is_part: bool = False
+) -> list[str]:
+    """``out`` is the folder as the user wrote it; ``is_part`` says that the summary is of one rank
+    that does not stand for the whole job."""
+    lines = [f"augury: {format_count(len(summary.ranks), 'rank')} recorded in {out}"]
+    if summary.is_empty and exit_code == 0:
+        lines = [f"augury: nothing was recorded in {out}, though the job ended well"]
+    lines += [f"  {_rank_line(rank)}" for rank in summary.ranks]
+    if summary.wire is not None:
+        lines.append(f"  {_wire_line(summary.wire)}")
+    for anomaly in summary.ledger:
+        example = anomaly.example or anomaly.name
+        lines.append(f"  {anomaly.severity}: {anomaly.meaning} ({example})")
+        if anomaly.remedy:
+            lines.append(f"    remedy: {anomaly.remedy}")
+    if summary.gathered is not None:
+        place = summary.gathered
+        lines.append(f"  copied to {place.folder} on {place.host}, which holds the whole run")
+    elif any(rank.traces for rank in summary.ranks) and not is_part:
+        lines.append(f"next: augury replay {shlex.quote(str(out))}")
+    return lines
+
+
+def _rank_line(rank: RankSummary) -> str:
+    parts = [f"rank {rank.rank} on {rank.host}", format_count(rank.num_steps, "step")]
+    if rank.plain_step_ns is not None:
+        parts.append(f"{format_ns(rank.plain_step_ns)} per step")
+    if rank.recorded_step_ns is not None:
+        parts.append(f"{format_ns(rank.recorded_step_ns)} while recording")
+    if len(rank.traces) > MAX_LISTED_TRACES:
+        return ", ".join([*parts, f"{len(rank.traces)} traces: {rank.traces[0]}, ..."])
+    return ", ".join([*parts, *rank.traces])
+
+
+def _wire_line(wire: WireSummary) -> str:
+    """Returns one line that accounts for all calls: those not kept are counted."""
+    return (
+        f"TCP traffic of {format_count(wire.num_processes, 'process', 'processes')},"
+        f" {format_count(wire.num_connections, 'connection')}:"
+        f" {format_count(wire.num_events, 'event')} kept, {wire.events_written_over:,} overwritten,"
+        f" {format_count(wire.calls_not_kept, 'call')} outside of windows only counted"
+    )
