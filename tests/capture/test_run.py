@@ -211,7 +211,7 @@ def test_ranks_are_chosen_by_number_and_range():
     assert parse_ranks(None) is None
     assert parse_ranks("0,3-5,4") == (0, 3, 4, 5)
     for text in ("", "a", "5-3", "-1", "1,", "1-", "9999999", "²"):
-        with pytest.raises(UsageError, match="is not a list of ranks"):
+        with pytest.raises(UsageError, match="does not name ranks"):
             parse_ranks(text)
 
 

@@ -28,7 +28,8 @@ def table(folder: str) -> str:
     """Files of a folder of the package; files of a subfolder stand together, below its own line."""
     root = PACKAGE / folder
     lines = ["| file | |", "|---|---|"]
-    for path in sorted(root.rglob("*.py"), key=lambda path: (path.parent != root, path)):
+    paths = root.rglob("*.py") if folder else root.glob("*.py")
+    for path in sorted(paths, key=lambda path: (path.parent != root, path)):
         name = path.relative_to(root).as_posix()
         if name == "__init__.py":
             continue
@@ -42,9 +43,9 @@ def page(text: str) -> str:
     """The document with its tables made anew."""
 
     def section(found: re.Match[str]) -> str:
-        return f"{found[1]}{table(found[2])}\n"
+        return f"{found[1]}{table(found[2] or '')}\n"
 
-    return re.sub(r"(### `(\w+)/`\n)(?:\|.*\n)*", section, text)
+    return re.sub(r"(### (?:`(\w+)/`|Beside the folders)\n)(?:\|.*\n)*", section, text)
 
 
 if __name__ == "__main__":

@@ -69,12 +69,16 @@ def digests_of(folder: Path, budget: ReadBudget) -> dict[str, str]:
     return found
 
 
-def run_digest(folder: Path, *, max_bytes: int = MAX_RUN_BYTES) -> str:
+def run_digest(
+    folder: Path, *, max_bytes: int = MAX_RUN_BYTES, is_just_opened: bool = False
+) -> str:
     """Returns one SHA-256 digest of all source files of a run.
 
-    Where they are gone, their digests are taken from ``run.json``. An imported run has no source
-    files: its digest is that of ``run.json``, which has checksums of all tables."""
-    sources = digests_of(folder, ReadBudget(folder, max_bytes)) or read_sources(folder)
+    Where they are gone, or the run was just opened, their digests are taken from ``run.json``. An
+    imported run has no source files: its digest is that of ``run.json``, which has checksums of
+    all tables."""
+    known = read_sources(folder) if is_just_opened else {}
+    sources = known or digests_of(folder, ReadBudget(folder, max_bytes)) or read_sources(folder)
     sources.pop("reader", None)
     if not sources:
         with open_regular(folder / RUN_FILE) as file:

@@ -65,7 +65,17 @@ class OpenedRun:
         from augury.ingest.open_run import open_run
 
         with self.progress(f"reading {self.path}"):
-            return open_run(self.path, max_bytes=run_cap(self.max_bytes))
+            trace = open_run(self.path, max_bytes=run_cap(self.max_bytes))
+        _ = self.digest  # belongs to the files as they were read
+        return trace
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of the recorded run's files."""
+        from augury.ingest.run_files import run_digest
+
+        cap = run_cap(self.max_bytes)
+        return run_digest(self.path, max_bytes=cap, is_just_opened=True)
 
     @cached_property
     def graph(self) -> Graph:

@@ -21,13 +21,11 @@ from augury.costs.p2p_exchange import fit_p2p
 from augury.costs.piece_costs import extra_during_compute, piece_costs
 from augury.costs.prediction_interval import NINE_OF_TEN
 from augury.costs.runtime_overhead import NO_OVERHEAD, RuntimeOverhead
-from augury.ingest.run_files import run_digest
 from augury.passes.communication_order import COMMUNICATION_ORDER
 from augury.passes.pieces.piece_exchange import OrderedPieces
 from augury.passes.protocol import Scene
 from augury.predict import changes
 from augury.predict.changes import factor_of
-from augury.predict.opened_run import run_cap
 from augury.predict.prediction import representation_of
 from augury.predict.progress import Progress, silent
 from augury.predict.replay_bound import Ways, replay_bound
@@ -208,8 +206,7 @@ def _recorded(run: OpenedRun, changes: Sequence[Change]) -> ScheduleCase:
         recorded=recorded,
         progress=run.progress,
     )
-    digest = run_digest(run.path, max_bytes=run_cap(run.max_bytes))
-    return replace(case, run_digest=digest, warnings=_warnings(trace))
+    return replace(case, run_digest=run.digest, warnings=_warnings(trace))
 
 
 def _warnings(trace: Trace) -> list[str]:
