@@ -18,10 +18,6 @@ from augury.core.columns import F8
 from augury.costs.collective_steps import TREE_CHUNKS
 
 
-def point_to_point_ns(size_bytes: int, link: Link) -> int:
-    return link.transfer_ns(size_bytes)
-
-
 def point_to_point_s(size_bytes: F8 | float, alpha: F8, beta: F8) -> F8:
     return alpha + size_bytes * beta
 

@@ -112,15 +112,11 @@ def _through(points: list[Sample]) -> TransferCost:
 
 
 def _rising(times: list[float]) -> list[float]:
-    """Isotonic regression by pooling adjacent violators."""
-    blocks: list[tuple[float, int]] = []
-    for time in times:
-        mean, count = time, 1
-        while blocks and blocks[-1][0] > mean:
-            other, more = blocks.pop()
-            mean, count = (mean * count + other * more) / (count + more), count + more
-        blocks.append((mean, count))
-    return [mean for mean, count in blocks for _ in range(count)]
+    """Returns the closest times that do not decrease (isotonic regression)."""
+    from scipy.optimize import isotonic_regression  # noqa: PLC0415 - slow to import
+
+    fitted: list[float] = isotonic_regression(times).x.tolist()
+    return fitted
 
 
 def _slope(points: Sequence[Sample]) -> float:

@@ -35,15 +35,6 @@ class Line:
         cuts: I8 = np.union1d(whole[whole > 0], last)
         return cuts
 
-    def chopped(self, cuts: I8, most_bytes: float) -> I8:
-        """Returns cuts that split every message into equal parts of at most this size."""
-        begin = np.concatenate([[0], cuts[:-1]])
-        size = cuts - begin
-        parts = np.ceil(size / max(1.0, most_bytes)).astype(np.int64)
-        nth = np.arange(parts.sum()) - np.repeat(np.cumsum(parts) - parts, parts)
-        inner = np.repeat(begin, parts) + np.repeat(size / parts, parts) * nth
-        return self.aligned(np.concatenate([inner.astype(np.int64), cuts]))
-
     def parts(self, cuts: I8) -> tuple[I4, I4, I8]:
         """Returns slices by message: the first slice of each message, gradients and sizes."""
         ends = np.union1d(self.end_bytes, cuts)
