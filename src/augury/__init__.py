@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from augury.api import Run, open, oracle
+    from augury.api import Run, import_traces, open, oracle, run, synth, validate_oracle
     from augury.capture.api import record
     from augury.core.enums import OpKind
     from augury.core.graph.builder import GraphBuilder
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from augury.core.graph.graph_file import load_graph as load
     from augury.core.graph.graph_file import save_graph as save
     from augury.core.timeline import Timeline
+    from augury.demo.loop import run_demo as demo
+    from augury.doctor import check_all as doctor
     from augury.replay.run import replay
     from augury.runtime.api import apply
 
@@ -33,12 +35,18 @@ __all__ = [
     "Timeline",
     "__version__",
     "apply",
+    "demo",
+    "doctor",
+    "import_traces",
     "load",
     "open",
     "oracle",
     "record",
     "replay",
+    "run",
     "save",
+    "synth",
+    "validate_oracle",
 ]
 
 _HOMES = {
@@ -48,10 +56,14 @@ _HOMES = {
     "Run": ("augury.api", "Run"),
     "Timeline": ("augury.core.timeline", "Timeline"),
     "apply": ("augury.runtime.api", "apply"),
+    "import_traces": ("augury.api", "import_traces"),
     "load": ("augury.core.graph.graph_file", "load_graph"),
     "open": ("augury.api", "open"),
     "record": ("augury.capture.api", "record"),
+    "run": ("augury.api", "run"),
     "save": ("augury.core.graph.graph_file", "save_graph"),
+    "synth": ("augury.api", "synth"),
+    "validate_oracle": ("augury.api", "validate_oracle"),
 }
 
 
@@ -60,7 +72,7 @@ if not TYPE_CHECKING:  # a type checker would accept every name otherwise
     def __getattr__(name: str) -> object:
         import importlib  # noqa: PLC0415
 
-        if name in ("replay", "oracle"):
+        if name in ("demo", "doctor", "oracle", "replay"):
             # The subpackages themselves: they can be called (core/callable_package.py).
             return importlib.import_module(f"augury.{name}")
         if name == "__version__":

@@ -1,27 +1,32 @@
-"""The public objects: an opened Run, and the answers that its methods return."""
+"""The public interface: one call for each verb, and the Run that most of them start from."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal
 
+from augury.answers import (
+    DiffAnswer,
+    ImportAnswer,
+    OracleAnswer,
+    ReplayAnswer,
+    ScheduleAnswer,
+    ValidationAnswer,
+    WhatIfAnswer,
+    WireAnswer,
+    write_timeline,
+)
 from augury.core.errors import InputError
-from augury.report.answer import RunAnswer
 
 if TYPE_CHECKING:
     from augury.core.graph.graph import Graph
     from augury.core.ledger import Anomaly
     from augury.core.plan.plan import Plan
-    from augury.core.results.comparison import Comparison
-    from augury.core.results.oracle import OracleResult
-    from augury.core.results.replay import ReplayResult, WhatIfResult
-    from augury.core.results.schedule import ScheduleResult
-    from augury.core.timeline import Timeline
+    from augury.job import FinishedJob
     from augury.predict.opened_run import OpenedRun
     from augury.predict.progress import Progress
-    from augury.predict.schedule_assess import Assessment
     from augury.report.perfetto import Written
 
 PathLike = str | os.PathLike[str]
@@ -49,10 +54,80 @@ def open(
 def oracle(model: Any, cluster: Any, **options: Any) -> OracleAnswer:
     """Predicts time and memory of parallel strategies, as ``augury oracle`` does. Options are those
     of ``augury.oracle.predict_strategies.predict_strategies``."""
-    from importlib import import_module
+    from augury.oracle.predict_strategies import predict_strategies
 
-    found = import_module("augury.oracle.predict_strategies")
-    return OracleAnswer(found.predict_strategies(model, cluster, **options))
+    return OracleAnswer(predict_strategies(model, cluster, **options))
+
+
+def validate_oracle(measured: PathLike, **options: Any) -> ValidationAnswer:
+    """Compares the oracle with a table of measurements, as ``augury validate oracle`` does. Options
+    are those of ``augury.oracle.fitting.validation.validate_oracle``."""
+    from augury.oracle.fitting.validation import validate_oracle as validate
+
+    return ValidationAnswer(validate(Path(measured), **options))
+
+
+def import_traces(
+    traces: Sequence[PathLike],
+    out: PathLike,
+    *,
+    clocks: str = "auto",
+    max_bytes: int | str | None = None,
+    force: bool = False,
+) -> ImportAnswer:
+    """Reads traces of all ranks and writes them as one run, as ``augury import`` does."""
+    from augury.ingest.import_run import import_run
+
+    paths = [Path(path) for path in traces]
+    result = import_run(paths, Path(out), clocks=clocks, max_bytes=max_bytes, force=force)
+    return ImportAnswer(result, Path(out))
+
+
+def synth(
+    out: PathLike | None = None,
+    *,
+    cluster: PathLike | None = None,
+    ranks: int | None = None,
+    ranks_per_host: int | None = None,
+    bandwidth: str | None = None,
+    latency: str | None = None,
+    force: bool = False,
+    **options: Any,
+) -> Graph:
+    """Returns a synthetic training run, and writes it if ``out`` is given, as ``augury synth``
+    does. Other options are those of ``make_synthetic_job``."""
+    from augury.build.synthetic.job_options import choose_cluster, make_synthetic_job
+    from augury.build.synthetic.training_run import synthesize
+    from augury.core.graph.graph_file import save_graph
+
+    chosen = choose_cluster(
+        None if cluster is None else Path(cluster),
+        ranks=ranks,
+        ranks_per_host=ranks_per_host,
+        bandwidth=bandwidth,
+        latency=latency,
+    )
+    graph = synthesize(make_synthetic_job(cluster=chosen, **options))
+    if out is not None:
+        save_graph(graph, Path(out), force=force)
+    return graph
+
+
+def run(
+    command: Sequence[str],
+    *,
+    out: PathLike = "augury-run",
+    plan: PathLike | None = None,
+    repeat_baseline: int | None = None,
+    **options: Any,
+) -> list[FinishedJob]:
+    """Starts a job and records it, as ``augury run -- COMMAND`` does. Returns the finished job;
+    with ``repeat_baseline``, all finished jobs in their order. Other options are those of
+    ``augury.job.make_job``."""
+    from augury.job import record_jobs
+
+    planned = None if plan is None else Path(plan)
+    return record_jobs(command, out=Path(out), plan=planned, number=repeat_baseline, **options)
 
 
 class Run:
@@ -173,6 +248,13 @@ class Run:
         comparison = compare_folders(self._source, after._source, plan)
         return DiffAnswer(comparison, self.path.name, after.path.name)
 
+    def wire(self) -> WireAnswer:
+        """Links, collectives and gaps of a run recorded with ``--wire``, as ``augury wire``."""
+        from augury.predict.wire_summary import summarize_recorded_wire
+
+        result = summarize_recorded_wire(self.path, progress=self._source.progress)
+        return WireAnswer(result, self.path.name)
+
     def report(
         self,
         path: PathLike,
@@ -190,7 +272,9 @@ class Run:
         check_export(Path(path), force=force)
         progress = self._source.progress
         timeline = replay_graph(self.graph, engine=engine, fold=fold, progress=progress)
-        return _write(timeline, path, self.path.name, progress, force=force, max_events=max_events)
+        return write_timeline(
+            timeline, path, self.path.name, progress, force=force, max_events=max_events
+        )
 
     def __repr__(self) -> str:
         return f"augury.open({os.fspath(self.path)!r})"
@@ -199,170 +283,3 @@ class Run:
         from augury.report.notebook import as_html
 
         return as_html(repr(self))
-
-
-class TimelineAnswer(RunAnswer):
-    """An answer with a replayed timeline."""
-
-    def __init__(
-        self, result: ReplayResult, name: str, timeline: Timeline, progress: Progress
-    ) -> None:
-        self.result = result
-        self.name = name
-        self.timeline = timeline
-        self._progress = progress
-
-    def write(
-        self, path: PathLike, *, force: bool = False, max_events: int | None = None
-    ) -> Written | None:
-        """Writes the timeline (.json, .json.gz) or a table (.parquet)."""
-        return _write(
-            self.timeline, path, self.name, self._progress, force=force, max_events=max_events
-        )
-
-
-class ReplayAnswer(TimelineAnswer):
-    """The predicted step of a run."""
-
-    result: ReplayResult
-
-    def render(self, file: TextIO, *, top: int = 10) -> None:
-        """``top`` limits the lines of each list."""
-        from augury.report.terminal import render
-
-        render(self.result, file, name=self.name, top=top)
-
-
-class WhatIfAnswer(TimelineAnswer):
-    """The predicted step of a changed run."""
-
-    result: WhatIfResult
-
-    def render(self, file: TextIO) -> None:
-        from augury.report.whatif import render_change
-
-        render_change(self.result, file, name=self.name)
-
-
-class ScheduleAnswer(RunAnswer):
-    """Communication policies on a run, with the best one as a plan."""
-
-    result: ScheduleResult
-
-    def __init__(self, assessment: Assessment, name: str, *, is_single: bool) -> None:
-        self.assessment = assessment
-        self.result = assessment.result()
-        self.name = name
-        self._is_single = is_single
-
-    def render(self, file: TextIO) -> None:
-        from augury.report.schedule import render_schedule
-
-        render_schedule(self.result, file, name=self.name)
-
-    def make_plan(self) -> Plan:
-        """The best order as a plan, whether it pays off or not (``can_pay``)."""
-        return self.assessment.plan()
-
-    def save_plan(self, path: PathLike, *, force: bool = False) -> Path | None:
-        """Writes the plan; None, and no file, where no plan pays off."""
-        from msgspec.structs import replace
-
-        written = self.assessment.write_plan(Path(path), force=force)
-        if written is not None:
-            self.result = replace(self.result, plan=str(written))
-        return written
-
-    def save_plot(self, path: PathLike, *, force: bool = False) -> None:
-        """Draws released and arrived bytes as SVG; for a single policy, its pieces."""
-        from augury.report.schedule_plot import pieces_svg, stepwise_svg
-
-        result = self.result
-        drawn = pieces_svg(result, result.best) if self._is_single else stepwise_svg(result)
-        _write_text(drawn, path, force=force)
-
-    def save_problem(self, path: PathLike, *, force: bool = False) -> None:
-        """Writes the scheduling problem, which ``augury.open`` accepts."""
-        from augury.schedule.problem_file import Stated, save_problem
-
-        case = self.assessment.case
-        stated = Stated(problem=case.problem, num_ranks=case.num_ranks)
-        save_problem(stated, Path(path), force=force)
-
-
-class DiffAnswer(RunAnswer):
-    """The comparison of two runs."""
-
-    result: Comparison
-
-    def __init__(self, result: Comparison, before: str, after: str) -> None:
-        self.result = result
-        self.names = (before, after)
-
-    def render(self, file: TextIO) -> None:
-        from augury.report.diff import render_diff
-
-        before, after = self.names
-        render_diff(self.result, file, before=before, after=after)
-
-    def to_json(self) -> str:
-        from augury.report.as_json import encode_document
-
-        return encode_document(result=self.result)
-
-
-class OracleAnswer(RunAnswer):
-    """Time and memory of parallel strategies; ``prediction`` also has the graph of a single one."""
-
-    result: OracleResult
-
-    def __init__(self, prediction: Any) -> None:
-        self.prediction = prediction
-        self.result = prediction.result
-
-    def render(self, file: TextIO) -> None:
-        from augury.report.oracle import render_oracle
-
-        render_oracle(self.result, file)
-
-    def save_graph(self, path: PathLike, *, force: bool = False) -> None:
-        """Writes the graph of the only configuration."""
-        from augury.core.graph.graph_file import save_graph
-
-        save_graph(self.prediction.graph(), Path(path), force=force)
-
-    def save_plot(self, path: PathLike, *, force: bool = False) -> None:
-        """Plots time, efficiency and memory by strategy as SVG."""
-        from augury.report.oracle_plot import oracle_svg
-
-        _write_text(oracle_svg(self.result), path, force=force)
-
-
-def _write_text(text: str, path: PathLike, *, force: bool) -> None:
-    from augury.core.files import ensure_writable, new_file
-
-    ensure_writable(Path(path), force=force)
-    with new_file(Path(path), force=force) as file:
-        file.write(text.encode("utf-8"))
-
-
-def _write(
-    timeline: Timeline,
-    path: PathLike,
-    title: str,
-    progress: Progress,
-    *,
-    force: bool,
-    max_events: int | None,
-) -> Written | None:
-    from augury.report.exports import write_export
-    from augury.report.formats import DEFAULT_MAX_EVENTS
-
-    with progress(f"writing {os.fspath(path)}"):
-        return write_export(
-            timeline,
-            Path(path),
-            force=force,
-            max_events=DEFAULT_MAX_EVENTS if max_events is None else max_events,
-            title=title,
-        )

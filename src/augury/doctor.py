@@ -18,6 +18,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from augury.core.callable_package import make_callable
 from augury.core.errors import AuguryError
 from augury.core.tested_versions import is_tested, tested_versions
 from augury.core.units import format_bytes, format_count
@@ -257,3 +258,6 @@ def _network_namespaces() -> Check:
         if missing
         else "",
     )
+
+
+make_callable(__name__, "augury.doctor:check_all")

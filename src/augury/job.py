@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from augury.capture.launcher.in_process import (
     arrange_here,
@@ -149,6 +150,32 @@ def repeat_job(job: Job, number: int, report: Report) -> int:
         if code:
             return code
     return 0
+
+
+def record_jobs(
+    command: Sequence[str], *, number: int | None = None, **options: Any
+) -> list[FinishedJob]:
+    """Runs and records a job, ``number`` times without and with its plan if that is given, and
+    returns the finished jobs. The environment of this process is left as it was."""
+    finished: list[FinishedJob] = []
+    names = (VARIABLE, TRIAL_VARIABLE)
+    before = {name: os.environ.get(name) for name in names}
+    try:
+        job = make_job(command, **options)
+        if job.becomes_rank:
+            raise UsageError(
+                "this process is a rank of a job", remedy="call augury.record in it instead"
+            )
+        if number is None:
+            run_job(job, finished.append)
+        else:
+            repeat_job(job, number, finished.append)
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+    return finished
 
 
 def alternating_runs(number: int) -> list[tuple[str, str]]:

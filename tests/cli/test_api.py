@@ -19,12 +19,18 @@ def test_the_public_interface() -> None:
         "Timeline",
         "__version__",
         "apply",
+        "demo",
+        "doctor",
+        "import_traces",
         "load",
         "open",
         "oracle",
         "record",
         "replay",
+        "run",
         "save",
+        "synth",
+        "validate_oracle",
     ]
     for name in augury.__all__:
         assert getattr(augury, name) is not None

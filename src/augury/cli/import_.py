@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -9,8 +10,7 @@ import typer
 
 from augury.cli.options import Force, Json, MaxBytes
 from augury.cli.progress import working
-from augury.cli.say import next_command, say
-from augury.core.units import format_count
+from augury.cli.say import next_command
 
 
 def import_(
@@ -38,23 +38,12 @@ def import_(
     json: Json = False,
 ) -> None:
     """Read traces of all ranks: align clocks, match collectives, count anomalies."""
-    from augury.ingest.import_run import import_run
+    from augury.api import import_traces
 
     with working("reading traces"):
-        result = import_run(traces, out, clocks=clocks, max_bytes=max_bytes, force=force)
+        answer = import_traces(traces, out, clocks=clocks, max_bytes=max_bytes, force=force)
     if json:
-        from augury.report.as_json import encode_document
-
-        print(encode_document(run=str(out), result=result))
+        print(answer.to_json())
         return
-    say(
-        f"{out}: {result.num_ranks} of {format_count(result.world_size, 'rank')},"
-        f" {format_count(result.num_events, 'event')}, {format_count(result.num_steps, 'step')}",
-        f"{format_count(result.num_matched, 'collective')} matched across ranks,"
-        f" {format_count(result.num_unmatched, 'event')} unmatched",
-    )
-    for anomaly in result.ledger:
-        times = format_count(anomaly.count, "time")
-        example = f": {anomaly.example}" if anomaly.example else ""
-        say(f"{anomaly.severity}: {anomaly.meaning} ({times}){example}")
+    answer.render(sys.stdout)
     next_command("replay", out)

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from augury import api
-from augury.api import DiffAnswer, ReplayAnswer, ScheduleAnswer
+from augury.answers import DiffAnswer, ReplayAnswer, ScheduleAnswer
 from augury.capture.launcher.launch import launch
 from augury.capture.launcher.run_folder import prepare_folder
 from augury.capture.settings import Settings, parse_windows
@@ -20,7 +20,7 @@ from augury.core.errors import AuguryError
 from augury.core.results.comparison import Comparison
 from augury.core.results.replay import ReplayResult
 from augury.core.results.schedule import ScheduleResult
-from augury.demo.network import behind_slow_network
+from augury.demo.network import behind_slow_network, can_have_slow_network
 from augury.ingest.open_run import open_run
 from augury.predict.progress import Progress, silent
 from augury.report.perfetto import Written
@@ -134,6 +134,13 @@ class DemoLoop:
             *(str(Path(__file__).with_name("training.py")), str(num_steps)),
         ]
         return behind_slow_network(command) if self.has_slow_network else command
+
+
+def run_demo(out: str | os.PathLike[str] = "augury-demo", *, force: bool = False) -> LoopResult:
+    """Runs the whole loop on a real training of two processes, as ``augury demo`` does."""
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    return run_loop(DemoLoop(folder, force, can_have_slow_network()))
 
 
 def run_loop(loop: DemoLoop) -> LoopResult:

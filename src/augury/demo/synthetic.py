@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from augury import api
-from augury.api import ReplayAnswer
+from augury.answers import ReplayAnswer
 from augury.build.synthetic.layers import ModelSize, conv_layers
 from augury.build.synthetic.training_run import SyntheticJob, synthesize
 from augury.core.graph.graph_file import save_graph

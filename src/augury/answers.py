@@ -1,0 +1,249 @@
+"""Answers of the Python interface: results with their representations and files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from augury.report.answer import RunAnswer
+
+if TYPE_CHECKING:
+    from augury.core.plan.plan import Plan
+    from augury.core.results.comparison import Comparison
+    from augury.core.results.imported_run import ImportResult
+    from augury.core.results.oracle import OracleResult, ValidationResult
+    from augury.core.results.replay import ReplayResult, WhatIfResult
+    from augury.core.results.schedule import ScheduleResult
+    from augury.core.results.wire import WireResult
+    from augury.core.timeline import Timeline
+    from augury.oracle.fitting.validation import Validation
+    from augury.predict.progress import Progress
+    from augury.predict.schedule_assess import Assessment
+    from augury.report.perfetto import Written
+
+PathLike = str | os.PathLike[str]
+
+
+class TimelineAnswer(RunAnswer):
+    """An answer with a replayed timeline."""
+
+    def __init__(
+        self, result: ReplayResult, name: str, timeline: Timeline, progress: Progress
+    ) -> None:
+        self.result = result
+        self.name = name
+        self.timeline = timeline
+        self._progress = progress
+
+    def write(
+        self, path: PathLike, *, force: bool = False, max_events: int | None = None
+    ) -> Written | None:
+        """Writes the timeline (.json, .json.gz) or a table (.parquet)."""
+        return write_timeline(
+            self.timeline, path, self.name, self._progress, force=force, max_events=max_events
+        )
+
+
+class ReplayAnswer(TimelineAnswer):
+    """The predicted step of a run."""
+
+    result: ReplayResult
+
+    def render(self, file: TextIO, *, top: int = 10) -> None:
+        """``top`` limits the lines of each list."""
+        from augury.report.terminal import render
+
+        render(self.result, file, name=self.name, top=top)
+
+
+class WhatIfAnswer(TimelineAnswer):
+    """The predicted step of a changed run."""
+
+    result: WhatIfResult
+
+    def render(self, file: TextIO) -> None:
+        from augury.report.whatif import render_change
+
+        render_change(self.result, file, name=self.name)
+
+
+class ScheduleAnswer(RunAnswer):
+    """Communication policies on a run, with the best one as a plan."""
+
+    result: ScheduleResult
+
+    def __init__(self, assessment: Assessment, name: str, *, is_single: bool) -> None:
+        self.assessment = assessment
+        self.result = assessment.result()
+        self.name = name
+        self._is_single = is_single
+
+    def render(self, file: TextIO) -> None:
+        from augury.report.schedule import render_schedule
+
+        render_schedule(self.result, file, name=self.name)
+
+    def make_plan(self) -> Plan:
+        """The best order as a plan, whether it pays off or not (``can_pay``)."""
+        return self.assessment.plan()
+
+    def save_plan(self, path: PathLike, *, force: bool = False) -> Path | None:
+        """Writes the plan; None, and no file, where no plan pays off."""
+        from msgspec.structs import replace
+
+        written = self.assessment.write_plan(Path(path), force=force)
+        if written is not None:
+            self.result = replace(self.result, plan=str(written))
+        return written
+
+    def save_plot(self, path: PathLike, *, force: bool = False) -> None:
+        """Draws released and arrived bytes as SVG; for a single policy, its pieces."""
+        from augury.report.schedule_plot import pieces_svg, stepwise_svg
+
+        result = self.result
+        drawn = pieces_svg(result, result.best) if self._is_single else stepwise_svg(result)
+        _write_text(drawn, path, force=force)
+
+    def save_problem(self, path: PathLike, *, force: bool = False) -> None:
+        """Writes the scheduling problem, which ``augury.open`` accepts."""
+        from augury.schedule.problem_file import Stated, save_problem
+
+        case = self.assessment.case
+        stated = Stated(problem=case.problem, num_ranks=case.num_ranks)
+        save_problem(stated, Path(path), force=force)
+
+
+class DiffAnswer(RunAnswer):
+    """The comparison of two runs."""
+
+    result: Comparison
+
+    def __init__(self, result: Comparison, before: str, after: str) -> None:
+        self.result = result
+        self.names = (before, after)
+
+    def render(self, file: TextIO) -> None:
+        from augury.report.diff import render_diff
+
+        before, after = self.names
+        render_diff(self.result, file, before=before, after=after)
+
+    def to_json(self) -> str:
+        from augury.report.as_json import encode_document
+
+        return encode_document(result=self.result)
+
+
+class OracleAnswer(RunAnswer):
+    """Time and memory of parallel strategies; ``prediction`` also has the graph of a single one."""
+
+    result: OracleResult
+
+    def __init__(self, prediction: Any) -> None:
+        self.prediction = prediction
+        self.result = prediction.result
+
+    def render(self, file: TextIO) -> None:
+        from augury.report.oracle import render_oracle
+
+        render_oracle(self.result, file)
+
+    def save_graph(self, path: PathLike, *, force: bool = False) -> None:
+        """Writes the graph of the only configuration."""
+        from augury.core.graph.graph_file import save_graph
+
+        save_graph(self.prediction.graph(), Path(path), force=force)
+
+    def save_plot(self, path: PathLike, *, force: bool = False) -> None:
+        """Plots time, efficiency and memory by strategy as SVG."""
+        from augury.report.oracle_plot import oracle_svg
+
+        _write_text(oracle_svg(self.result), path, force=force)
+
+
+class ValidationAnswer(RunAnswer):
+    """The oracle compared with measurements."""
+
+    result: ValidationResult
+
+    def __init__(self, validation: Validation) -> None:
+        self.validation = validation
+        self.result = validation.result
+
+    def render(self, file: TextIO) -> None:
+        from augury.report.oracle_validation import render_validation
+
+        render_validation(self.result, file)
+
+    def save_constants(self, path: PathLike, *, force: bool = False) -> None:
+        """Writes the fitted corrections, for ``augury oracle --constants``."""
+        from augury.oracle.fitting.corrections import save_constants
+
+        save_constants(self.validation.constants, Path(path), force=force)
+
+
+class WireAnswer(RunAnswer):
+    """TCP traffic of a run: links, collectives, gaps in the recording."""
+
+    result: WireResult
+
+    def __init__(self, result: WireResult, name: str) -> None:
+        self.result = result
+        self.name = name
+
+    def render(self, file: TextIO, *, top: int = 20) -> None:
+        from augury.report.wire_terminal import render_wire
+
+        render_wire(self.result, file, name=self.name, top=top)
+
+
+class ImportAnswer(RunAnswer):
+    """A run made of imported traces; ``path`` is its folder."""
+
+    result: ImportResult
+
+    def __init__(self, result: ImportResult, path: Path) -> None:
+        self.result = result
+        self.path = path
+
+    def render(self, file: TextIO) -> None:
+        from augury.report.imported_run import imported_lines
+
+        file.writelines(f"{line}\n" for line in imported_lines(self.result, self.path))
+
+    def to_json(self) -> str:
+        from augury.report.as_json import encode_document
+
+        return encode_document(run=str(self.path), result=self.result)
+
+
+def _write_text(text: str, path: PathLike, *, force: bool) -> None:
+    from augury.core.files import ensure_writable, new_file
+
+    ensure_writable(Path(path), force=force)
+    with new_file(Path(path), force=force) as file:
+        file.write(text.encode("utf-8"))
+
+
+def write_timeline(
+    timeline: Timeline,
+    path: PathLike,
+    title: str,
+    progress: Progress,
+    *,
+    force: bool,
+    max_events: int | None,
+) -> Written | None:
+    """Writes a timeline (.json, .json.gz) or a table (.parquet)."""
+    from augury.report.exports import write_export
+    from augury.report.formats import DEFAULT_MAX_EVENTS
+
+    with progress(f"writing {os.fspath(path)}"):
+        return write_export(
+            timeline,
+            Path(path),
+            force=force,
+            max_events=DEFAULT_MAX_EVENTS if max_events is None else max_events,
+            title=title,
+        )
