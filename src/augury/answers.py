@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from augury.report.answer import RunAnswer
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from augury.core.results.wire import WireResult
     from augury.core.timeline import Timeline
     from augury.oracle.fitting.validation import Validation
+    from augury.oracle.predict_strategies import StrategyPrediction
     from augury.predict.progress import Progress
     from augury.predict.schedule_assess import Assessment
     from augury.report.perfetto import Written
@@ -140,7 +141,7 @@ class OracleAnswer(RunAnswer):
 
     result: OracleResult
 
-    def __init__(self, prediction: Any) -> None:
+    def __init__(self, prediction: StrategyPrediction) -> None:
         self.prediction = prediction
         self.result = prediction.result
 

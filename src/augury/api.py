@@ -21,8 +21,12 @@ from augury.answers import (
 from augury.core.errors import InputError
 
 if TYPE_CHECKING:
+    from torch import nn
+
+    from augury.core.cluster.cluster import Cluster
     from augury.core.graph.graph import Graph
     from augury.core.ledger import Anomaly
+    from augury.core.model import Model
     from augury.core.plan.plan import Plan
     from augury.job import FinishedJob
     from augury.predict.opened_run import OpenedRun
@@ -34,24 +38,34 @@ Engine = Literal["auto", "native", "reference"]
 
 
 def open(
-    path: PathLike, *, max_bytes: int | str | None = None, progress: Progress | None = None
+    source: PathLike | Graph,
+    *,
+    max_bytes: int | str | None = None,
+    progress: Progress | None = None,
 ) -> Run:
-    """Opens a recorded run's folder, a graph (.augury) or a scheduling problem (.json).
+    """Opens a recorded run's folder, a graph (.augury, or a Graph in memory) or a scheduling
+    problem (.json).
 
     Files are read when a method first needs them, and only once. ``max_bytes`` limits their
     unpacked size (``"2GiB"`` or a number). ``progress`` returns a context for a named piece of
     work, such as one that shows a spinner.
     """
-    from augury.predict.opened_run import open_source
+    from augury.core.graph.graph import Graph
+    from augury.predict.opened_run import open_graph, open_source
     from augury.predict.progress import silent
 
-    source = open_source(Path(path), max_bytes=max_bytes, progress=progress or silent)
-    if not source.path.exists():
-        raise InputError(f"cannot read {source.path}: no such file", remedy="check the path")
-    return Run(source)
+    shown = progress or silent
+    if isinstance(source, Graph):
+        return Run(open_graph(source, progress=shown))
+    opened = open_source(Path(source), max_bytes=max_bytes, progress=shown)
+    if not opened.path.exists():
+        raise InputError(f"cannot read {opened.path}: no such file", remedy="check the path")
+    return Run(opened)
 
 
-def oracle(model: Any, cluster: Any, **options: Any) -> OracleAnswer:
+def oracle(
+    model: PathLike | Model | nn.Module, cluster: PathLike | Cluster, **options: Any
+) -> OracleAnswer:
     """Predicts time and memory of parallel strategies, as ``augury oracle`` does. Options are those
     of ``augury.oracle.predict_strategies.predict_strategies``."""
     from augury.oracle.predict_strategies import predict_strategies
@@ -138,6 +152,7 @@ class Run:
 
     @property
     def path(self) -> Path:
+        """The opened folder or file; ``<graph>`` for a Graph in memory."""
         return self._source.path
 
     @property

@@ -144,6 +144,24 @@ def test_errors_say_what_to_do(tmp_path: Path, folder: Path) -> None:
         augury.open(tmp_path / "x.augury").replay(fine=True)
 
 
+def test_a_graph_in_memory_is_opened_like_its_file(
+    folder: Path, tmp_path: Path, run: Runner
+) -> None:
+    graph = augury.open(folder).graph
+    augury.save(graph, tmp_path / "x.augury")
+    opened = augury.open(graph)
+    assert opened.graph is graph
+    assert opened.path == Path("<graph>")
+    assert json.loads(opened.replay().to_json()) == document(run, "replay", tmp_path / "x.augury")
+    change = opened.whatif(bandwidth="2x")
+    assert change.result == augury.open(tmp_path / "x.augury").whatif(bandwidth="2x").result
+    assert pickle.loads(pickle.dumps(opened)).ranks == [0, 1]
+    with pytest.raises(UsageError, match="no wire record"):
+        opened.replay(fine=True)
+    with pytest.raises(InputError, match="not a run's folder"):
+        opened.diff(folder)
+
+
 def test_the_oracle_is_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
     def predict_strategies(*args: Any, **options: Any) -> SimpleNamespace:
         return SimpleNamespace(result=SimpleNamespace(asked=(args, options)))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from augury.core.errors import InfeasibleError, UsageError
+from augury.oracle.model_reader.model_file import save_model_file
 from augury.oracle.predict_strategies import predict_strategies
 from augury.oracle.sweep_result import require_feasible
 from tests.oracle.small import CLUSTER, MODEL
@@ -15,6 +18,15 @@ def test_a_model_and_a_cluster_give_a_result():
     assert {row.devices for row in result.rows} == {4, 8}
     assert result.recommended is not None
     require_feasible(result)
+
+
+def test_a_model_file_is_named_by_text_or_by_path(tmp_path: Path):
+    file = tmp_path / "model.json"
+    save_model_file(MODEL, file)
+    expected = predict_strategies(MODEL, CLUSTER, devices="4", global_batch=64).result
+    for name in (file, str(file)):
+        found = predict_strategies(name, CLUSTER, devices="4", global_batch=64)
+        assert found.result == expected
 
 
 def test_names_of_strategies_as_text_or_as_a_list():

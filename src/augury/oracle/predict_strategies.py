@@ -53,7 +53,7 @@ class StrategyPrediction:
 
 
 def predict_strategies(
-    model: str | Model | nn.Module,
+    model: str | os.PathLike[str] | Model | nn.Module,
     cluster: str | os.PathLike[str] | Cluster,
     *,
     devices: str | Sequence[int] = "4:1024",
@@ -95,7 +95,8 @@ def predict_strategies(
     known = find_constants(constants) if isinstance(constants, str) else constants
     computed_in = Precision(precision)
     described.described_device.reached_flops_per_s(computed_in)  # refused before a model is read
-    with progress(f"reading {model if isinstance(model, str) else type(model).__name__}"):
+    name = model if isinstance(model, str | os.PathLike) else type(model).__name__
+    with progress(f"reading {name}"):
         found = with_times(_read(model, input_shapes), times, times_batch)
     copies = Optimizer(optimizer).state_items
     judged = sweep(
@@ -133,11 +134,11 @@ def _find_strategies(names: str | Sequence[str]) -> list[Strategy]:
     return [find_strategy(name) for name in dict.fromkeys(listed)]
 
 
-def _read(model: str | Model | nn.Module, input_shapes: Sequence[str]) -> Model:
+def _read(model: str | os.PathLike[str] | Model | nn.Module, input_shapes: Sequence[str]) -> Model:
     if isinstance(model, Model):
         return model
-    if isinstance(model, str):
-        return load_model(model, input_shapes=input_shapes)
+    if isinstance(model, str | os.PathLike):
+        return load_model(os.fspath(model), input_shapes=input_shapes)
     return read_module(model, input_shapes)
 
 

@@ -1,4 +1,4 @@
-"""A recorded run's folder or a graph file, read when first needed, and only once."""
+"""A recorded run's folder, a graph file or a graph, read when first needed, and only once."""
 
 from __future__ import annotations
 
@@ -48,16 +48,18 @@ class FineRun:
 
 @dataclass(frozen=True, eq=False)
 class OpenedRun:
-    """``max_bytes`` limits the unpacked size: of the graph file, or of all files of the run."""
+    """``max_bytes`` limits the unpacked size: of the graph file, or of all files of the run. A
+    graph in memory (``given``) is not read from ``path``, which only names it."""
 
     path: Path
     max_bytes: int | None = None
     progress: Progress = field(default=silent, repr=False)
+    given: Graph | None = field(default=None, repr=False)
 
     @property
     def is_recorded(self) -> bool:
         """Whether this is a run's folder rather than a file."""
-        return self.path.is_dir()
+        return self.given is None and self.path.is_dir()
 
     @cached_property
     def trace(self) -> Trace:
@@ -79,6 +81,8 @@ class OpenedRun:
 
     @cached_property
     def graph(self) -> Graph:
+        if self.given is not None:
+            return self.given
         if self.is_recorded:
             from augury.build.recorded.recorded_graph import build_recorded
 
@@ -122,6 +126,11 @@ def open_source(
     """Opens a run's folder or a graph file; a textual ``max_bytes`` has a unit, such as 2GiB."""
     cap = parse_bytes(max_bytes) if isinstance(max_bytes, str) else max_bytes
     return OpenedRun(Path(path), cap, progress)
+
+
+def open_graph(graph: Graph, *, progress: Progress = silent) -> OpenedRun:
+    """Opens a graph in memory, under the name ``<graph>``."""
+    return OpenedRun(Path("<graph>"), progress=progress, given=graph)
 
 
 def run_cap(max_bytes: int | str | None) -> int:
