@@ -333,7 +333,7 @@ class Broken(Deciding):
         (Deciding, "4", "Deciding"),
         (Masking, "4", "Masking"),
         (OneByOne, "4", "each sample"),
-        (Untrained, "4", "depends on parameters"),
+        (Untrained, "4", "depends on trainable parameters"),
         (Broken, "4", "missing"),
         (Residual, "4x16x16", "first"),
         (Residual, "16", "first"),

@@ -25,26 +25,27 @@ def demo(
     synthetic: Annotated[
         bool, typer.Option("--synthetic", help="Replay a synthetic run; needs no PyTorch.")
     ] = False,
+    # Hidden alias of --synthetic.
     made_up: Annotated[bool, typer.Option("--made-up", hidden=True)] = False,
     force: Force = False,
     json: Json = False,
 ) -> None:
     """Record training of two processes, replay it, make a plan, follow it, and compare."""
     synthetic = synthetic or made_up
-    is_real = not synthetic and find_spec("torch") is not None
-    if not (is_real or synthetic):
+    if not synthetic and find_spec("torch") is None:
+        synthetic = True
         print(
-            "augury: PyTorch is not installed here, so no training can be recorded; a synthetic"
-            f" run is replayed instead. To install PyTorch: {sys.executable} -m pip install"
+            "augury: PyTorch is not installed here, so the demo cannot record training; it replays"
+            f" a synthetic run instead. To install PyTorch: {sys.executable} -m pip install"
             f" 'torch=={TESTED['torch'][-1]}.*'",
             file=sys.stderr,
         )
-    _prepare(out, force=force)
+    _prepare_folder(out, force=force)
     import_numpy()
-    if is_real:
-        _show_loop(out, force=force, json=json)
-    else:
+    if synthetic:
         _show_synthetic(out, force=force, json=json)
+    else:
+        _show_loop(out, force=force, json=json)
 
 
 def _show_loop(out: Path, *, force: bool, json: bool) -> None:
@@ -72,7 +73,7 @@ def _show_loop(out: Path, *, force: bool, json: bool) -> None:
     plans = loop.make_plan()
     plans.render(sys.stdout)
     if plans.result.plan is None:
-        say("", "No plan was written, because no plan pays off here: the demo ends.")
+        say("", "No plan was written, because no plan pays off here. The demo ends.")
     else:
         say("", "The same training again, with the plan:", "")
         loop.follow_plan().render(sys.stdout)
@@ -82,39 +83,44 @@ def _show_loop(out: Path, *, force: bool, json: bool) -> None:
 def _show_synthetic(out: Path, *, force: bool, json: bool) -> None:
     from augury.demo.synthetic import STRAGGLER, STRAGGLER_FACTOR, replay_synthetic
 
-    found = replay_synthetic(out, force=force, progress=working)
-    result = found.replayed.result
+    demo_run = replay_synthetic(out, force=force, progress=working)
+    result = demo_run.replayed.result
     if json:
         from augury.report.as_json import encode_document
 
-        print(encode_document(graph=str(found.graph), timeline=str(found.timeline), result=result))
+        print(
+            encode_document(
+                graph=str(demo_run.graph), timeline=str(demo_run.timeline), result=result
+            )
+        )
         return
     say(
         f"A synthetic run of {result.num_ranks} ranks: gradients are all-reduced in buckets during",
-        f"backward, and computing takes rank {STRAGGLER} {STRAGGLER_FACTOR} times as long as the"
-        " others.",
+        f"backward, and compute on rank {STRAGGLER} takes {STRAGGLER_FACTOR} times as long as on"
+        " the others.",
         "",
     )
-    found.replayed.render(sys.stdout)
+    demo_run.replayed.render(sys.stdout)
     say(
         "",
         f"Look for rank {STRAGGLER} above: the critical path runs through it, and the other ranks",
         "wait for it in their communication.",
-        *describe(found.timeline, result.num_ops, found.written),
+        *describe(demo_run.timeline, result.num_ops, demo_run.written),
     )
-    next_command("replay", found.graph, "--json")
+    next_command("replay", demo_run.graph, "--json")
 
 
-def _prepare(out: Path, *, force: bool) -> None:
+def _prepare_folder(out: Path, *, force: bool) -> None:
     if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is not a folder", remedy="name another with --out")
+        raise UsageError(f"{out} is not a folder", remedy="choose another folder with --out")
     if out.is_dir() and any(out.iterdir()) and not force:
         raise UsageError(
-            f"{out} is not empty", remedy="name another with --out, or add --force to replace files"
+            f"{out} is not empty",
+            remedy="choose another folder with --out, or add --force to replace files",
         )
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise AuguryError(
-            f"cannot make {out}: {error.strerror}", remedy="name another with --out"
+            f"cannot create {out}: {error.strerror}", remedy="choose another folder with --out"
         ) from error

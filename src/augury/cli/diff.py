@@ -39,16 +39,17 @@ def diff(
 
     answer = api.open(before, progress=working).diff(after, plan)
     gain_pct = answer.result.gain_pct
-    missed = None
+    failure = None
     if require_gain is not None and gain_pct < require_gain:
-        missed = GateError(
+        failure = GateError(
             f"the gain is {gain_pct:+.1f} %, less than {require_gain:+.1f} %",
             remedy="compare the replays of both runs: augury replay",
         )
-        missed.result = {"result": answer.result}
+        # With --json, the document that reports the failure contains the comparison too.
+        failure.result = {"result": answer.result}
     if not json:
         answer.render(sys.stdout)
-    elif missed is None:
+    elif failure is None:
         print(answer.to_json())
-    if missed is not None:
-        raise missed
+    if failure is not None:
+        raise failure

@@ -1,4 +1,4 @@
-"""``augury validate oracle``: the oracle compared with a table of measurements."""
+"""``augury validate oracle`` compares the oracle with a table of measurements."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def validate(
     ],
     fit: Annotated[
         Path | None,
-        typer.Option(metavar="FILE2.csv", help="Measurements to fit constants to first."),
+        typer.Option(metavar="FILE2.csv", help="Fit the constants to these measurements first."),
     ] = None,
     every_other: Annotated[
         Literal["first", "second"] | None,
         typer.Option(
-            help="Fit on every other scale, starting with the first or the second;"
+            help="Fit only to every other scale, starting with the first or the second;"
             " compare with the rest of the table."
         ),
     ] = None,
@@ -36,7 +36,7 @@ def validate(
         str | None, typer.Option(metavar="NAME", help="Compare only this model's rows.")
     ] = None,
     fit_model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Fit only on this model's rows.")
+        str | None, typer.Option(metavar="NAME", help="Fit only to this model's rows.")
     ] = None,
     cluster: Annotated[
         str, typer.Option(metavar="NAME|FILE.toml", help="Cluster of the measurements.")
@@ -48,7 +48,11 @@ def validate(
     ] = "fp32",
     group: Annotated[
         int | None,
-        typer.Option(min=2, metavar="N", help="Devices per group of a hybrid; by default a host."),
+        typer.Option(
+            min=2,
+            metavar="N",
+            help="Devices per group of a hybrid strategy; by default those of one host.",
+        ),
     ] = None,
     overlap: Annotated[
         float,
@@ -62,11 +66,13 @@ def validate(
     ] = "bare",
     out: Annotated[
         Path | None,
-        typer.Option("-o", "--out", metavar="FILE.json", help="Write the constants."),
+        typer.Option("-o", "--out", metavar="FILE.json", help="Write the constants to this file."),
     ] = None,
     at_least: Annotated[
         float | None,
-        typer.Option(metavar="PCT", help="Exit with 5 if the mean accuracy is lower."),
+        typer.Option(
+            metavar="PCT", help="Exit with code 5 if the mean accuracy is lower than this."
+        ),
     ] = None,
     force: Force = False,
     json: Json = False,
@@ -112,9 +118,10 @@ def validate(
 
         print(encode(result))
     if failed:
-        gate = GateError(
-            f"mean accuracy {result.mean_accuracy_pct:.2f} %, below {at_least:g} %",
+        failure = GateError(
+            f"the mean accuracy is {result.mean_accuracy_pct:.2f} %, below {at_least:g} %",
             remedy="fit the constants to measurements of this cluster",
         )
-        gate.result = result
-        raise gate
+        # With --json, the document that reports the failure contains the validation too.
+        failure.result = result
+        raise failure

@@ -1,4 +1,4 @@
-"""The Schedule that an engine returns: start, end and cause of all operations."""
+"""The Schedule that an engine returns: start, end and cause of each operation."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ PENDING = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Schedule:
-    """Times of all operations. ``start_ns`` is the time at which an operation got its place; a
-    member of a gang progresses once the last of its peers has one. ``cause`` is the operation whose
-    end allowed the start: >= 0 the predecessor that finished last, <= -2 the operation that
-    occupied its place before (``-2 - cause``), NO_CAUSE for neither. Ties go to the smallest id."""
+    """Times of all operations. ``start_ns`` is the time at which an operation got a place on its
+    resource; a member of a gang progresses only when all members have a place.
+
+    ``cause`` encodes the operation whose end allowed the start. A value >= 0 is the predecessor
+    that finished last. A value <= -2 stands for operation ``-2 - cause``, which freed the place.
+    NO_CAUSE means that there is no such operation. Ties go to the smallest id."""
 
     start_ns: I8
     end_ns: I8
@@ -40,5 +42,5 @@ class Schedule:
 
 
 def place_cause(op: int) -> int:
-    """Encodes that an operation waited for the place of ``op``."""
+    """Returns the ``cause`` of an operation that started in the place that ``op`` freed."""
     return -2 - op

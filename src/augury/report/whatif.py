@@ -25,11 +25,11 @@ def render_change(result: WhatIfResult, file: TextIO, *, name: str) -> None:
         after += f"   {interval_words(result.interval_ns)}"
     table.add_row("after", after)
     table.add_row("gain", gain_words(result.gain_pct))
-    table.add_row("critical path", _shares(result.critical_path_summary.by_kind))
+    table.add_row("critical path", _largest_shares(result.critical_path_summary.by_kind))
     with console.capture() as capture:
-        line = Text(safe(name, max_chars=console.width), style="bold")
-        line.append("  predicted step with", style="not bold")
-        console.print(line)
+        heading = Text(safe(name, max_chars=console.width), style="bold")
+        heading.append("  predicted step with", style="not bold")
+        console.print(heading)
         for change in result.changes:
             console.print(f"  {safe(change, max_chars=200)}", highlight=False, markup=False)
         print_warnings(console, result.ledger)
@@ -39,5 +39,5 @@ def render_change(result: WhatIfResult, file: TextIO, *, name: str) -> None:
     file.writelines(f"{line.rstrip(' ')}\n" for line in capture.get().splitlines())
 
 
-def _shares(shares: list[Share]) -> str:
+def _largest_shares(shares: list[Share]) -> str:
     return ", ".join(f"{share.name} {share.share_pct:.0f} %" for share in shares[:4])

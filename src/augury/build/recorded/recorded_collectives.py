@@ -15,16 +15,16 @@ from augury.core.trace.trace import Trace
 from augury.core.vocabulary.torch import GLOO_THREADS
 
 Awaited = dict[tuple[int, int], int]
-"""Index of a collective, by group and sequence."""
+"""Index of a collective, by group and sequence number."""
 
-SAME_MOMENT = 0.05
-"""Overlap as a share of a collective's time that is attributed to inexact time stamps."""
+OVERLAP_TOLERANCE = 0.05
+"""Share of a collective's duration. A shorter overlap is attributed to inexact time stamps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedCollective:
-    """One collective or message. The spans of its members include the wait for the last one; all
-    progress from the latest start to the earliest end."""
+    """One collective or message. The recorded span of each member includes its wait for the last
+    member; data moves only from the latest start to the earliest end."""
 
     kind: OpKind
     name: str
@@ -33,39 +33,40 @@ class RecordedCollective:
     step: int
     size_bytes: int
     rows: dict[int, int]
-    """The event of each member rank."""
+    """Row of the event of each member rank in the trace."""
     arrival_ns: dict[int, int]
-    """Time of the call on each member rank."""
+    """Time at which each member rank called it."""
     start_ns: dict[int, int]
     end_ns: dict[int, int]
     """Start and end on each member rank."""
 
     @property
     def is_message(self) -> bool:
-        """Whether one rank sends it to another, which only waits for it."""
+        """Whether only the sender is a member; the receiver then only waits for the message."""
         return self.kind == OpKind.SEND and len(self.rows) == 1
 
     @property
     def is_collective(self) -> bool:
-        """Whether all members call it in the same order, the order of sequence numbers."""
+        """Whether it is not point-to-point. All members call it in order of sequence numbers."""
         return self.kind not in (OpKind.SEND, OpKind.RECV)
 
     @property
     def begin_ns(self) -> int:
-        """Time from which all members progress."""
+        """Time at which the last member starts."""
         return min(max(self.start_ns.values()), self.done_ns)
 
     @property
     def done_ns(self) -> int:
-        """Time until which all members progress."""
+        """Time at which the first member ends."""
         return min(self.end_ns.values())
 
 
 def collectives_of(trace: Trace, steps: set[int], ranks: set[int]) -> list[RecordedCollective]:
-    """Returns the collectives of these steps and ranks in the order in which they began, those of
-    one group and step in the order of their calls. Members without a record are left out."""
+    """Returns the collectives of these steps and ranks in the order in which they began. Within a
+    group and step, collectives are in the order of their calls. Members that were not recorded are
+    left out."""
     events = trace.events
-    found: dict[tuple[int, int], list[int]] = defaultdict(list)
+    rows_of: dict[tuple[int, int], list[int]] = defaultdict(list)
     is_communication = are_communication(events.kind)
     for row in np.flatnonzero(is_communication & (events.group != NONE)).tolist():
         if (
@@ -73,26 +74,32 @@ def collectives_of(trace: Trace, steps: set[int], ranks: set[int]) -> list[Recor
             and int(events.rank[row]) in ranks
             and events.sequence[row] != NONE
         ):
-            found[int(events.group[row]), int(events.sequence[row])].append(row)
+            rows_of[int(events.group[row]), int(events.sequence[row])].append(row)
     collectives = [
-        _collective(trace, group, sequence, rows) for (group, sequence), rows in found.items()
+        _collective(trace, group, sequence, rows) for (group, sequence), rows in rows_of.items()
     ]
     collectives.sort(key=lambda one: (one.step, one.begin_ns))
-    places: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for place, one in enumerate(collectives):
+    return _in_call_order(collectives)
+
+
+def _in_call_order(collectives: list[RecordedCollective]) -> list[RecordedCollective]:
+    """Sorts the collectives of each group and step by sequence number, within the positions that
+    they occupy. Messages keep their positions."""
+    positions_of: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for position, one in enumerate(collectives):
         if one.is_collective:
-            places[one.group, one.step].append(place)
+            positions_of[one.group, one.step].append(position)
     ordered = list(collectives)
-    for own in places.values():
-        asked = sorted(own, key=lambda place: collectives[place].sequence)
-        for place, other in zip(own, asked, strict=True):
-            ordered[place] = collectives[other]
+    for positions in positions_of.values():
+        in_sequence = sorted((collectives[i] for i in positions), key=lambda one: one.sequence)
+        for position, one in zip(positions, in_sequence, strict=True):
+            ordered[position] = one
     return ordered
 
 
 def _collective(trace: Trace, group: int, sequence: int, rows: list[int]) -> RecordedCollective:
     events = trace.events
-    of_rank = {int(events.rank[row]): row for row in rows}
+    row_of_rank = {int(events.rank[row]): row for row in rows}
     first = rows[0]
     return RecordedCollective(
         kind=OpKind(int(events.kind[first])),
@@ -101,95 +108,94 @@ def _collective(trace: Trace, group: int, sequence: int, rows: list[int]) -> Rec
         sequence=sequence,
         step=int(events.step[first]),
         size_bytes=max(0, int(events.size_bytes[rows].max())),
-        rows=of_rank,
+        rows=row_of_rank,
         arrival_ns={
             rank: int(min(events.arrival_ns[row], events.start_ns[row]))
-            for rank, row in of_rank.items()
+            for rank, row in row_of_rank.items()
         },
-        start_ns={rank: int(events.start_ns[row]) for rank, row in of_rank.items()},
+        start_ns={rank: int(events.start_ns[row]) for rank, row in row_of_rank.items()},
         end_ns={
-            rank: int(events.start_ns[row] + events.dur_ns[row]) for rank, row in of_rank.items()
+            rank: int(events.start_ns[row] + events.dur_ns[row])
+            for rank, row in row_of_rank.items()
         },
     )
 
 
 def concurrent_transfers(collectives: Sequence[RecordedCollective]) -> dict[int, int]:
-    """Returns the number of collectives that each group runs at a time. Groups have gloo's default
-    number of threads; a group has one if collectives were called while another was in flight, and
-    always began after it had ended."""
-    of_place: dict[tuple[int, int], list[tuple[int, int, int]]] = defaultdict(list)
+    """Returns how many collectives each group runs at a time. This is 1 for a group with messages,
+    and for a group whose collectives never overlapped although one was called while another was in
+    flight. All other groups are assumed to have gloo's default number of threads."""
+    spans_of: dict[tuple[int, int], list[tuple[int, int, int]]] = defaultdict(list)
     for one in collectives:
         for rank in one.rows:
-            of_place[one.group, rank].append(
+            spans_of[one.group, rank].append(
                 (one.start_ns[rank], one.end_ns[rank], one.arrival_ns[rank])
             )
-    has_waited: set[int] = set()
-    has_shared: set[int] = set()
-    for (group, _), spans in of_place.items():
+    queued: set[int] = set()
+    overlapped: set[int] = set()
+    for (group, _), spans in spans_of.items():
         spans.sort()
-        for (start_ns, end_ns, _), (next_ns, _, called_ns) in pairwise(spans):
-            if next_ns < end_ns - SAME_MOMENT * (end_ns - start_ns):
-                has_shared.add(group)
-            elif called_ns < end_ns:
-                has_waited.add(group)
-    in_line = {one.group for one in collectives if one.is_message}
-    return {
-        one.group: 1 if one.group in in_line | (has_waited - has_shared) else GLOO_THREADS
-        for one in collectives
-    }
+        for (start_ns, end_ns, _), (next_start_ns, _, next_called_ns) in pairwise(spans):
+            if next_start_ns < end_ns - OVERLAP_TOLERANCE * (end_ns - start_ns):
+                overlapped.add(group)
+            elif next_called_ns < end_ns:
+                queued.add(group)
+    with_messages = {one.group for one in collectives if one.is_message}
+    serial = with_messages | (queued - overlapped)
+    return {one.group: 1 if one.group in serial else GLOO_THREADS for one in collectives}
 
 
-def second_halves(trace: Trace, collectives: Sequence[RecordedCollective]) -> dict[int, int]:
-    """Returns, for each all-gather of a plan, the collective whose sums it gathers: the first of
-    its step that is as large and was not gathered yet. Communication threads call the all-gather
-    when that one has ended, independently of the main thread."""
+def first_halves(trace: Trace, collectives: Sequence[RecordedCollective]) -> dict[int, int]:
+    """Maps each all-gather of a plan to the collective that computed the sums it gathers: the first
+    one of the same group, step and size that has no all-gather yet. A communication thread calls
+    the all-gather when the first half has ended, independently of the main thread."""
     groups = {group for facts in trace.ranks for group in facts.piece_groups}
-    firsts: dict[tuple[int, int, int], list[int]] = defaultdict(list)
-    found: dict[int, int] = {}
+    not_gathered: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+    first_half_of: dict[int, int] = {}
     for key, one in enumerate(collectives):
         if one.group not in groups:
             continue
-        place = one.group, one.step, one.size_bytes
+        candidates = not_gathered[one.group, one.step, one.size_bytes]
         if one.kind in (OpKind.ALL_TO_ALL, OpKind.REDUCE_SCATTER):
-            firsts[place].append(key)
-        elif one.kind == OpKind.ALL_GATHER and firsts[place]:
-            found[key] = firsts[place].pop(0)
-    return found
+            candidates.append(key)
+        elif one.kind == OpKind.ALL_GATHER and candidates:
+            first_half_of[key] = candidates.pop(0)
+    return first_half_of
 
 
-def awaited_of(
+def awaited_collectives(
     trace: Trace, collectives: Sequence[RecordedCollective], steps: Sequence[int]
 ) -> Awaited:
-    """Returns the collectives that main threads may wait for. The first step of a window may wait,
-    without a barrier, for messages of a step that is not among ``steps``. The messages of the last
-    timed step before it stand for those: no other step waits for them."""
-    found = {(one.group, one.sequence): key for key, one in enumerate(collectives)}
-    at_place: dict[tuple[int, int], list[int]] = defaultdict(list)
+    """Returns the collectives that main threads may wait for. Without a barrier, the first step of
+    a window may wait for collectives of the step before the window, which is not among ``steps``.
+    They are mapped to the collectives of the last timed step before that window, for which no other
+    step waits."""
+    awaited = {(one.group, one.sequence): key for key, one in enumerate(collectives)}
+    timed_keys: dict[tuple[int, int], list[int]] = defaultdict(list)
     for key in sorted(range(len(collectives)), key=lambda key: collectives[key].sequence):
-        at_place[collectives[key].group, collectives[key].step].append(key)
-    before = dict(pairwise(reversed(steps)))
-    elsewhere = _sent_elsewhere(trace, {*found})
-    for step in steps:
-        earlier = before.get(step)
-        for (group, sent_in), names in elsewhere.items():
-            if earlier is None or not earlier < sent_in < step:
+        timed_keys[collectives[key].group, collectives[key].step].append(key)
+    untimed = _untimed_ids(trace, {*awaited})
+    for previous, step in pairwise(steps):
+        for (group, untimed_step), ids in untimed.items():
+            if not previous < untimed_step < step:
                 continue
-            stands_for = at_place[group, earlier]
-            if len(stands_for) == len(names):
-                for name, key in zip(sorted(names), stands_for, strict=True):
-                    found.setdefault(name, key)
-    return found
+            substitutes = timed_keys[group, previous]
+            if len(substitutes) == len(ids):
+                for id_, key in zip(sorted(ids), substitutes, strict=True):
+                    awaited.setdefault(id_, key)
+    return awaited
 
 
-def _sent_elsewhere(
-    trace: Trace, known: set[tuple[int, int]]
+def _untimed_ids(
+    trace: Trace, timed: set[tuple[int, int]]
 ) -> dict[tuple[int, int], set[tuple[int, int]]]:
-    """Returns groups and sequences of communication that is not ``known``, by group and step."""
+    """Returns the group and sequence number of each collective that is not in ``timed``, by group
+    and step."""
     events = trace.events
-    found: dict[tuple[int, int], set[tuple[int, int]]] = defaultdict(set)
-    sent = are_communication(events.kind) & (events.group != NONE) & (events.sequence != NONE)
-    for row in np.flatnonzero(sent).tolist():
-        name = int(events.group[row]), int(events.sequence[row])
-        if name not in known:
-            found[name[0], int(events.step[row])].add(name)
-    return found
+    untimed: dict[tuple[int, int], set[tuple[int, int]]] = defaultdict(set)
+    has_id = are_communication(events.kind) & (events.group != NONE) & (events.sequence != NONE)
+    for row in np.flatnonzero(has_id).tolist():
+        group, sequence = int(events.group[row]), int(events.sequence[row])
+        if (group, sequence) not in timed:
+            untimed[group, int(events.step[row])].add((group, sequence))
+    return untimed

@@ -20,7 +20,7 @@ from augury.build.recorded.interference import (
     transfer_work_ns,
 )
 from augury.build.recorded.pick_ups import PickUps
-from augury.build.recorded.recorded_collectives import RecordedCollective, second_halves
+from augury.build.recorded.recorded_collectives import RecordedCollective, first_halves
 from augury.build.recorded.recorded_run import Place, RecordedRun, recorded_run
 from augury.core.enums import Discipline, OpKind, ResourceKind
 from augury.core.graph.builder import GraphBuilder
@@ -167,7 +167,7 @@ class _RecordedGraph:
         streams: dict[tuple[int, int], int] = {}
         op_of: dict[tuple[int, int], int] = {}
         called: dict[tuple[int, int], int | None] = {}
-        first_half_of = second_halves(self._trace, self._collectives)
+        first_half_of = first_halves(self._trace, self._collectives)
         for key, one in enumerate(self._collectives):
             if key not in self._run.counts_with:
                 continue

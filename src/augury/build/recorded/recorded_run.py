@@ -10,7 +10,7 @@ from augury.build.recorded.gradient_buckets import BucketTable, buckets_of, redu
 from augury.build.recorded.main_thread import ThreadStep, thread_step
 from augury.build.recorded.recorded_collectives import (
     RecordedCollective,
-    awaited_of,
+    awaited_collectives,
     collectives_of,
     concurrent_transfers,
 )
@@ -85,7 +85,7 @@ def _thread_steps(
     for key, one in enumerate(collectives):
         for rank in one.rows:
             of_place[rank, one.step][key] = one
-    awaited = awaited_of(trace, collectives, steps)
+    awaited = awaited_collectives(trace, collectives, steps)
     details = {
         rank: detail_of(trace, rank, num_gradients=len(buckets[rank].names)) for rank in ranks
     }

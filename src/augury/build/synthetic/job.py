@@ -15,7 +15,7 @@ from augury.core.errors import UsageError
 
 PARAMETER_SERVER = "parameter-server"
 SCHEMES = (*(a.name for a in ALGORITHMS if a.kind is OpKind.ALL_REDUCE), PARAMETER_SERVER)
-"""Schemes by which gradients can be reduced."""
+"""Names of the schemes that can reduce gradients."""
 
 NOMINAL_CLUSTER = Cluster.of_hosts(
     num_hosts=2,
@@ -24,7 +24,7 @@ NOMINAL_CLUSTER = Cluster.of_hosts(
     inter=Link(latency_ns=15_000, bandwidth_bytes_per_s=10_000_000_000, overhead_ns=2_000),
 )
 
-_COUNTS = (
+_AT_LEAST_ONE = (
     "num_stages",
     "num_micro_batches",
     "num_steps",
@@ -40,14 +40,15 @@ def _default_layers() -> tuple[Layer, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class SyntheticJob:
-    """Synthetic job. Each device of the cluster has one rank, which trains: the ranks of a pipeline
-    stage are a data-parallel group of consecutive ranks. Servers have hosts of their own."""
+    """Synthetic training job. Each device of the cluster runs one training rank. Consecutive ranks
+    form a pipeline stage; the ranks of a stage are data-parallel replicas. Parameter servers run on
+    additional hosts."""
 
     layers: tuple[Layer, ...] = field(default_factory=_default_layers)
     cluster: Cluster = NOMINAL_CLUSTER
 
     algorithm: str = "gang"
-    """Scheme by which gradients are reduced: one of SCHEMES."""
+    """Scheme that reduces gradients: one of SCHEMES."""
     ports: PortKind = PortKind.FIFO
     bucket_bytes: int = 25 << 20
     urgent_first: bool = False
@@ -64,25 +65,26 @@ class SyntheticJob:
     num_steps: int = 1
     has_barrier: bool = True
     """Whether all gradients are reduced before the first update, and all updates end before the
-    next forward; otherwise each layer waits only for its own."""
+    next forward; otherwise each layer waits only for its own gradients and its own update."""
     optimizer_bytes_per_parameter_byte: int = 2
 
     jitter: float = 0.0
-    """Sigma of the log-normal factor of every compute operation."""
+    """Sigma of the log-normal factor that multiplies each compute duration."""
     stragglers: tuple[tuple[int, float], ...] = ()
-    """Ranks with the factor by which their compute takes longer."""
+    """Pairs of a rank and the factor that multiplies its compute durations."""
     compute_rate: float = 1.0
-    """Interference: relative speed of compute while communication is in progress."""
+    """Interference: relative speed of compute while communication is in flight."""
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in _COUNTS:
+        for name in _AT_LEAST_ONE:
             _require(getattr(self, name) >= 1, f"{name} is {getattr(self, name)}", "at least 1")
         if self.num_stages > len(self.layers) or self.cluster.num_devices % self.num_stages:
             raise UsageError(
-                f"{len(self.layers)} layers on {self.cluster.num_devices} ranks do not make"
-                f" {self.num_stages} pipeline stages",
-                remedy="choose stages that divide the ranks, not more than layers",
+                f"{len(self.layers)} layers on {self.cluster.num_devices} ranks cannot be"
+                f" split into {self.num_stages} pipeline stages",
+                remedy="choose a number of stages that divides the number of ranks and is at most"
+                " the number of layers",
             )
         _require(
             self.algorithm in SCHEMES,
@@ -96,8 +98,9 @@ class SyntheticJob:
             )
         if self.uses_gangs and self.urgent_first:
             raise UsageError(
-                "gangs ordered by priority deadlock when ranks are not in step",
-                remedy="expand the collectives: ring, tree, two-level or parameter-server",
+                "gangs ordered by priority deadlock when ranks start them in different orders",
+                remedy="expand collectives into transfers:"
+                " ring, tree, two-level or parameter-server",
             )
         _require(0 <= self.jitter <= 2, f"jitter is {self.jitter}", "0 to 2")
         _require(
@@ -112,7 +115,9 @@ class SyntheticJob:
                 f"one of {self.cluster.num_devices} ranks",
             )
             _require(
-                0.001 <= factor <= 1000, f"rank {rank} is slower {factor}-fold", "0.001 to 1,000"
+                0.001 <= factor <= 1000,
+                f"the straggler factor of rank {rank} is {factor}",
+                "0.001 to 1,000",
             )
 
     @property
@@ -121,7 +126,7 @@ class SyntheticJob:
 
     @property
     def uses_gangs(self) -> bool:
-        """Whether each reduction is one operation per rank."""
+        """Whether each reduction is a gang: one operation per rank, all in progress together."""
         return not self.uses_servers and find_algorithm(OpKind.ALL_REDUCE, self.algorithm).is_gang
 
     @property
@@ -130,6 +135,6 @@ class SyntheticJob:
         return self.cluster.num_devices // self.num_stages
 
 
-def _require(is_fine: bool, cause: str, remedy: str) -> None:
-    if not is_fine:
-        raise UsageError(cause, remedy=f"make it {remedy}")
+def _require(is_valid: bool, cause: str, allowed: str) -> None:
+    if not is_valid:
+        raise UsageError(cause, remedy=f"make it {allowed}")

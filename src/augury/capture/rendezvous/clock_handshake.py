@@ -1,6 +1,6 @@
-"""Clock handshakes between rank 0 and the other ranks: stamps of many short exchanges, as in NTP.
+"""Clock handshakes between rank 0 and the other ranks: time stamps of short exchanges, as in NTP.
 
-The stamps are stored as they are; readers of the record estimate the clocks from them.
+The time stamps are recorded unchanged; the clocks are estimated when the record is read.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from augury.core.trace.rank_record import Handshake
 MAX_EXCHANGES = 60
 MIN_EXCHANGES = 8
 TOTAL_EXCHANGES = 4_000
-"""Limit over all ranks: they take turns, so each rank of a large job gets fewer."""
+"""Limit on the exchanges of all ranks together. Ranks take turns, so each rank of a large job makes
+fewer exchanges."""
 
 HOLD_S = 1.0
-"""Rank 0 pauses for the others, because its training would blur their stamps; but no longer than
-this after the last activity."""
+"""Rank 0 pauses its training during the handshakes, because training would delay its answers. It
+resumes when all ranks are served, or when none has been active for this long."""
 
 _STAMPS = struct.Struct("!qq")
 _PING = b"?"
@@ -27,8 +28,8 @@ _END = b"."
 
 
 def exchange_clocks(rendezvous: Rendezvous, moment: str) -> list[Handshake]:
-    """Returns the handshake of this rank. All ranks call this at the same ``moment``. The list is
-    empty at rank 0, where there is no other rank, and where anything fails."""
+    """Returns the handshake of this rank with rank 0. All ranks must call this at the same
+    ``moment``. The list is empty on rank 0, in a job of one rank, and after a failure."""
     try:
         member = rendezvous.join()
         if member is None:
@@ -42,10 +43,11 @@ def exchange_clocks(rendezvous: Rendezvous, moment: str) -> list[Handshake]:
             exchanges = _ask(call, num_exchanges(member.world_size))
         return [Handshake(peer=0, moment=moment, exchanges=exchanges)]
     except Exception:
-        return []  # the clocks are then estimated from the ends of collectives
+        return []  # The clocks are then estimated from the ends of collectives.
 
 
 def num_exchanges(world_size: int) -> int:
+    """Returns the number of exchanges that each rank makes with rank 0."""
     return max(MIN_EXCHANGES, min(MAX_EXCHANGES, TOTAL_EXCHANGES // world_size))
 
 

@@ -8,27 +8,30 @@ from augury.core.ledger import Anomaly
 from augury.core.results.schema_version import SCHEMA_VERSION
 
 Curve = list[tuple[int, int]]
-"""Points of nanoseconds from the start of backward and cumulative bytes."""
+"""Points of a curve: nanoseconds since the start of backward, and cumulative bytes."""
 
 
 class PieceResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One message. Times count from the start of backward: release of its last gradient, start and
-    end on the link, arrival, and the first need of one of its gradients in forward."""
+    """One message of an order. Times count from the start of backward."""
 
     op: str
     size_bytes: int
     num_slices: int
     first_gradient: str
     release_ns: int
+    """Time at which backward has produced the last gradient of the message."""
     start_ns: int
     end_ns: int
+    """Start and end on the link."""
     arrive_ns: int
     need_ns: int
+    """Time at which forward first needs one of the gradients."""
 
 
 class PolicyResult(msgspec.Struct, frozen=True, kw_only=True):
-    """``step_ns`` is the replayed step where a graph was recorded, else the evaluated one. Shares
-    refer to that step; ``gap_pct`` is its distance above the bound."""
+    """Step that one policy achieves. ``step_ns`` is the replayed step if there is a recorded run,
+    otherwise the evaluated step. Percentages refer to ``step_ns``; ``gap_pct`` is its distance
+    above the bound."""
 
     policy: str
     step_ns: int
@@ -46,16 +49,16 @@ class PolicyResult(msgspec.Struct, frozen=True, kw_only=True):
     window_bytes: int | None
     has_barrier: bool
     is_stock_ddp: bool
-    """Whether stock DDP follows this order with a list of bucket sizes."""
+    """Whether stock DDP can follow this order, given a list of bucket sizes."""
     transferred: Curve
     trouble: str | None = None
-    """Reason why the order could not be replayed; it is then not chosen, and its step is the
-    evaluated one."""
+    """Reason why the order could not be replayed, or null. Its ``step_ns`` is then the evaluated
+    step, and it is the best only if no order could be replayed."""
 
 
 class ScheduleResult(msgspec.Struct, frozen=True, kw_only=True):
-    """``policies`` are in the order of the request; ``pieces`` are those of ``best``. ``baseline``
-    names the order that gains are counted from."""
+    """Comparison of policies. ``policies`` are in the order of the request; ``pieces`` belong to
+    the policy ``best``. Gains are relative to the order that ``baseline`` names."""
 
     schema_version: int = SCHEMA_VERSION
     num_ranks: int
@@ -75,16 +78,20 @@ class ScheduleResult(msgspec.Struct, frozen=True, kw_only=True):
     bound_ns: int
     """Lower bound on the replayed and the evaluated step of any order."""
     headroom_pct: float
-    """Distance of the bound below the baseline, replayed or evaluated, whichever is faster."""
+    """Distance of the bound below the replayed or the evaluated step of the baseline, whichever is
+    shorter."""
     noise_pct: float
     """Gains below this are within the run's own variation and cannot be measured."""
     can_pay: bool
+    """Whether a plan is worthwhile: the headroom exceeds the noise, and the best order has no
+    ``trouble`` and a positive gain. If our own search took part, that gain must also exceed the
+    noise."""
     best: str
     plan: str | None
-    """File of the best order as a plan; null where none was written."""
+    """Path of the plan for the best order; null if no plan was written."""
     policies: list[PolicyResult]
     pieces: list[PieceResult]
     released: Curve
     ledger: list[Anomaly]
     warnings: list[str] = []
-    """Reasons why the runtime will refuse a plan, as far as the recorded run shows them."""
+    """Reasons, seen in the recorded run, why the runtime will refuse a plan."""
