@@ -235,7 +235,7 @@ def test_what_is_no_parquet(folder: Path):
     frame = polars.read_parquet(folder / "events.parquet")
     forge(folder, "events", frame, crc32=zlib.crc32(b"PAR1nothing"), stored_bytes=11)
     (folder / "events.parquet").write_bytes(b"PAR1nothing")
-    with pytest.raises(InputError, match="no Parquet file"):
+    with pytest.raises(InputError, match="not a Parquet file"):
         read_trace(folder)
 
 

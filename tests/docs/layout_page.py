@@ -17,10 +17,10 @@ PACKAGE = ROOT / "src/augury"
 
 
 def first_sentence(path: Path) -> str:
-    """Of the module's docstring, on one line, without its full stop."""
+    """Returns the first sentence of a module's docstring, on one line, without its full stop."""
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     paragraph = " ".join(text.split("\n\n")[0].split())
-    sentence = re.split(r"(?<=[.:;])\s", paragraph, maxsplit=1)[0]
+    sentence = re.split(r"(?<=\.)(?<!et al\.)\s", paragraph, maxsplit=1)[0]
     return re.sub(r"`{2}", "`", sentence).rstrip(".:;").replace("|", "\\|")
 
 
@@ -45,7 +45,7 @@ def page(text: str) -> str:
     def section(found: re.Match[str]) -> str:
         return f"{found[1]}{table(found[2] or '')}\n"
 
-    return re.sub(r"(### (?:`(\w+)/`|Beside the folders)\n)(?:\|.*\n)*", section, text)
+    return re.sub(r"(### (?:`(\w+)/`|Files outside the folders)\n)(?:\|.*\n)*", section, text)
 
 
 if __name__ == "__main__":

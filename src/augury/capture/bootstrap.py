@@ -1,4 +1,4 @@
-"""Starts recording in a process once it imports a framework: the table of these frameworks."""
+"""Starts recording in a process once it imports one of the frameworks in a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The Model: layers as data. Counts are per sample and in elements, for any batch and precision."""
+"""The Model: the layers of a neural network as data, for any batch size and precision.
+
+Counts are per sample and in elements.
+"""
 
 from __future__ import annotations
 

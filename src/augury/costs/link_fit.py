@@ -1,4 +1,4 @@
-"""Overhead and time per byte of pieces, fitted to their costs for use by policies."""
+"""Fits a Network, with an overhead and a time per byte, to the costs of pieces, for policies."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from augury.core.plan.problem import Network
 from augury.costs.transfer_times import TransferCost
 
 SMALLEST_BYTES = 1 << 16
+"""Lower limit of the smallest piece that the fit covers."""
 SPAN = 32
 """Ratio of the largest to the smallest piece that the fit covers."""
 
-_SIGMA_OF_MEDIAN = 1.4826
+_SIGMA_PER_MEDIAN_DEVIATION = 1.4826
+"""Standard deviation of a normal distribution, divided by its median absolute deviation."""
 
 Floats = NDArray[np.float64]
 
@@ -21,38 +23,42 @@ def fit_link(
     cost: TransferCost,
     *,
     total_bytes: int,
-    slowed: float = 1.0,
+    slowdown: float = 1.0,
     during_compute: TransferCost | None = None,
     compute_ns: int = 0,
 ) -> Network:
-    """Returns the network as a line through the costs of pieces. ``slowed`` is the factor of
-    interference on all times; ``during_compute`` the extra time of a piece during compute, which
-    lasts for ``compute_ns``."""
+    """Returns the Network that approximates the costs of pieces by a line over their size.
+
+    Interference multiplies all times by ``slowdown``. A piece that is sent during compute takes the
+    extra time ``during_compute``; a step computes for ``compute_ns`` and sends ``total_bytes``."""
 
     def time_ns(size_bytes: float) -> float:
         alone_ns = max(1.0, cost.time_ns(int(size_bytes)))
         extra_ns = during_compute.time_ns(int(size_bytes)) if during_compute else 0.0
-        # Pieces that leave after compute take no extra time.
-        whole_ns = (alone_ns + extra_ns) * total_bytes / max(1.0, size_bytes)
-        return alone_ns + extra_ns * min(1.0, compute_ns / whole_ns)
+        # Only pieces that are sent during compute take the extra time: it counts for their share.
+        all_pieces_ns = (alone_ns + extra_ns) * total_bytes / max(1.0, size_bytes)
+        return alone_ns + extra_ns * min(1.0, compute_ns / all_pieces_ns)
 
-    # Policies choose neither pieces dominated by overhead nor pieces with negligible overhead.
-    least_bytes = time_ns(SMALLEST_BYTES) / max(cost.ns_per_byte, 1e-9)
-    first = min(max(least_bytes, SMALLEST_BYTES), max(total_bytes / SPAN, SMALLEST_BYTES))
-    sizes = np.geomspace(first, max(min(SPAN * first, total_bytes), 2 * first), 24)
-    overhead_ns, ns_per_byte = _line(sizes, np.array([time_ns(size) for size in sizes]))
+    # The fit covers the sizes that policies choose. They avoid pieces that are mostly overhead, and
+    # pieces so large that overhead is negligible.
+    balanced_bytes = time_ns(SMALLEST_BYTES) / max(cost.ns_per_byte, 1e-9)
+    first_bytes = max(SMALLEST_BYTES, min(balanced_bytes, total_bytes / SPAN))
+    last_bytes = max(min(SPAN * first_bytes, total_bytes), 2 * first_bytes)
+    sizes = np.geomspace(first_bytes, last_bytes, 24)
+    overhead_ns, ns_per_byte = _fit_line(sizes, np.array([time_ns(size) for size in sizes]))
     return Network(
-        overhead_ns=round(overhead_ns * slowed),
-        ns_per_byte=ns_per_byte * slowed,
-        spread=_SIGMA_OF_MEDIAN * cost.residual,
+        overhead_ns=round(overhead_ns * slowdown),
+        ns_per_byte=ns_per_byte * slowdown,
+        spread=_SIGMA_PER_MEDIAN_DEVIATION * cost.residual,
     )
 
 
-def _line(sizes: Floats, times: Floats) -> tuple[float, float]:
-    """Fits a line by relative least squares, with neither figure negative."""
+def _fit_line(sizes: Floats, times: Floats) -> tuple[float, float]:
+    """Returns the overhead and the time per byte of the line with the least squared relative
+    errors. Neither is negative."""
     design = np.column_stack([1 / times, sizes / times])
     (overhead_ns, ns_per_byte), *_ = np.linalg.lstsq(design, np.ones(len(sizes)), rcond=None)
     if overhead_ns >= 0:
         return float(overhead_ns), max(0.0, float(ns_per_byte))
-    through = design[:, 1]
-    return 0.0, float(through.sum() / (through @ through))
+    bytes_per_ns = design[:, 1]
+    return 0.0, float(bytes_per_ns.sum() / (bytes_per_ns @ bytes_per_ns))

@@ -1,6 +1,6 @@
-"""Levels of one run for comparisons.
+"""Typical times of one run, for comparisons with other runs.
 
-These are whole steps, steps without the time of waiting for a core, and compute by kind of
+These are the times of whole steps, of steps without the waits for a core, and of compute by kind of
 operation.
 """
 

@@ -1,4 +1,4 @@
-"""Question to a parallel strategy and its estimate: arrays with one entry per configuration."""
+"""The input and the estimate of a parallel strategy: arrays with one entry per configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations with which two graphs begin to differ: the start of partial replays."""
+"""First operations in which two graphs differ, from which a partial replay starts."""
 
 from __future__ import annotations
 

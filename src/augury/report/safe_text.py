@@ -1,7 +1,7 @@
-"""Text of unknown origin, made harmless to a terminal: the one place where that happens.
+"""Escapes text of unknown origin, such as names in traces and paths, for terminals.
 
-Names come from traces, paths from anywhere. Control characters move cursors and change titles,
-bidi marks reorder what is read, invisible ones hide differences: all are shown as escapes.
+Control characters move cursors and change titles, bidi marks reorder the text on the screen, and
+invisible characters hide differences. All of them are shown as escapes.
 """
 
 from __future__ import annotations

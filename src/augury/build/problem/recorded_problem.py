@@ -91,7 +91,7 @@ def recorded_problem(
         else fit_link(
             cost,
             total_bytes=total_bytes,
-            slowed=_slowdown_on(timeline, stream),
+            slowdown=_slowdown_on(timeline, stream),
             during_compute=during_compute,
             compute_ns=backward_ns + forward_ns,
         ),

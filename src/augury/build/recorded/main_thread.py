@@ -26,8 +26,8 @@ class ThreadStep:
 
     segments: list[ThreadSegment]
     end_ns: dict[int, int]
-    """End of each collective of the rank in this step, by key. It is earlier than recorded where
-    the thread went on before the recorded end."""
+    """Ends of the collectives that the thread waited for in this step, by key. An end is earlier
+    than recorded if the thread continued before the recorded end."""
 
 
 def thread_step(
@@ -41,34 +41,39 @@ def thread_step(
     reductions: Sequence[int],
     awaited: Awaited,
 ) -> ThreadStep:
-    """Splits the main thread of a rank in a timed step into segments of work. ``collectives`` are
-    those of the rank in this step, by key; ``reductions`` the keys of those that carry buckets, in
-    order; ``awaited`` the collectives of all steps and ranks that the thread may wait for."""
+    """Splits the main thread of a rank in a timed step into segments of work.
+
+    ``collectives`` are those of the rank in this step, by key. ``reductions`` are the keys of the
+    collectives that carry buckets, in order. ``awaited`` are the collectives of all steps and ranks
+    that the thread may wait for."""
     row = int(np.flatnonzero((trace.steps.rank == rank) & (trace.steps.step == step))[0])
     start_ns, end_ns = int(trace.steps.start_ns[row]), int(trace.steps.end_ns[row])
     top = main_thread_events(trace, rank, start_ns, end_ns)
-    events = _number_gradients(_without_updates_inside(trace, rank, top), len(buckets.names))
-    own = {key: one for key, one in collectives.items() if key not in reductions}
-    waits, ends_ns = _waits_of_program(trace, rank, own, awaited, start_ns, end_ns)
-    last = max((i for i, segment in enumerate(events) if segment.gradient >= 0), default=None)
+    work = _number_gradients(_split_at_updates(trace, rank, top), len(buckets.names))
+    of_program = {key: one for key, one in collectives.items() if key not in reductions}
+    waits, ends_ns = _waits_of_program(trace, rank, of_program, awaited, start_ns, end_ns)
+    last = max((i for i, segment in enumerate(work) if segment.gradient >= 0), default=None)
     if reductions and last is not None:
-        until_ns = events[last + 1].start_ns if last + 1 < len(events) else end_ns
-        prepared_ns = events[last].end_ns + (detail.prepare_ns[-1] if detail.prepare_ns else 0)
-        costs = [
-            sum(detail.copy_ns[i] for i in own) if detail.copy_ns else 0 for own in buckets.members
+        # Stock DDP waits for its buckets between the last gradient and the next event.
+        next_ns = work[last + 1].start_ns if last + 1 < len(work) else end_ns
+        prepared_ns = work[last].end_ns + (detail.prepare_ns[-1] if detail.prepare_ns else 0)
+        copy_costs_ns = [
+            sum(detail.copy_ns[i] for i in members) if detail.copy_ns else 0
+            for members in buckets.members
         ]
         carrying = {key: collectives[key] for key in reductions}
-        ends_ns |= _ends_before(carrying, rank, costs, until_ns)
-        copies = _copies_back(
+        ends_ns |= _ends_before_copies(carrying, rank, copy_costs_ns, next_ns)
+        waits_and_copies = _wait_and_copy_back(
             [(key, ends_ns[key], collectives[key].size_bytes) for key in reductions],
-            costs,
-            start_ns=min(prepared_ns, until_ns),
-            end_ns=until_ns,
+            copy_costs_ns,
+            start_ns=min(prepared_ns, next_ns),
+            end_ns=next_ns,
         )
-        events[last + 1 : last + 1] = [segment for segment in copies if segment.kind != OpKind.SYNC]
-        waits += [segment for segment in copies if segment.kind == OpKind.SYNC]
-    share = _share_of_gaps(events, waits, start_ns, end_ns, detail.unexplained)
-    tiles = tile(lay(events, waits), start_ns=start_ns, end_ns=end_ns, unexplained=share)
+        copies = [segment for segment in waits_and_copies if segment.kind != OpKind.SYNC]
+        work[last + 1 : last + 1] = copies
+        waits += [segment for segment in waits_and_copies if segment.kind == OpKind.SYNC]
+    unexplained = _unexplained_share_of_gaps(work, waits, start_ns, end_ns, detail.unexplained)
+    tiles = tile(lay(work, waits), start_ns=start_ns, end_ns=end_ns, unexplained=unexplained)
     return ThreadStep(segments=list(without_waits(tiles)), end_ns=ends_ns)
 
 
@@ -80,47 +85,54 @@ def _waits_of_program(
     start_ns: int,
     end_ns: int,
 ) -> tuple[list[ThreadSegment], dict[int, int]]:
-    """Returns the waits of the program for communication, and the ends of collectives that these
-    show to be earlier than recorded. A recorded wait counts, and the segment that contains the call
-    is split there. Collectives called in C++, such as broadcasts of BatchNorm's buffers, are waited
-    for at once. Without a barrier, forward waits for communication of the step before."""
+    """Returns the waits of the program for communication, and the ends of the collectives whose
+    waits were recorded.
+
+    A recorded wait is taken as it is, and the call of its collective becomes a mark that splits the
+    segment around it. Broadcasts without a recorded wait, such as those of BatchNorm's buffers, are
+    called in C++, and the thread waits from their start to their end. The same is assumed of all
+    collectives if the rank recorded no waits. Under a plan without a barrier, forward also waits
+    for communication of the step before."""
     events = trace.events
     rows = np.arange(trace.of_rank(rank).start, trace.of_rank(rank).stop)
     rows = rows[(events.kind[rows] == OpKind.SYNC) & (events.group[rows] != NONE)]
-    seen = {(int(events.group[row]), int(events.sequence[row])): row for row in rows.tolist()}
+    wait_rows = {(int(events.group[row]), int(events.sequence[row])): row for row in rows.tolist()}
     waits: list[ThreadSegment] = []
     ends_ns: dict[int, int] = {}
-    for name, row in seen.items():
-        if not start_ns <= int(events.start_ns[row]) < end_ns or name not in awaited:
+    for group_and_sequence, row in wait_rows.items():
+        is_in_step = start_ns <= int(events.start_ns[row]) < end_ns
+        if not is_in_step or group_and_sequence not in awaited:
             continue
-        key = awaited[name]
-        if key not in collectives:
+        key = awaited[group_and_sequence]
+        if key not in collectives:  # a collective of another step
             begin_ns = int(events.start_ns[row])
             until_ns = min(begin_ns + int(events.dur_ns[row]), end_ns)
             waits.append(waiting(begin_ns, max(until_ns, begin_ns), key))
     for key, one in collectives.items():
-        row = seen.get((one.group, one.sequence))
+        row = wait_rows.get((one.group, one.sequence))
         called_ns = max(one.arrival_ns[rank], start_ns)
-        if one.is_message or (row is not None and int(events.start_ns[row]) >= end_ns):
-            waits.append(_call(called_ns))
+        is_awaited_later = row is not None and int(events.start_ns[row]) >= end_ns
+        if one.is_message or is_awaited_later:
+            waits.append(_call_mark(called_ns))
         elif row is not None:
             begin_ns = max(int(events.start_ns[row]), start_ns)
             until_ns = min(int(events.start_ns[row] + events.dur_ns[row]), end_ns)
             ends_ns[key] = min(one.end_ns[rank], max(until_ns, one.start_ns[rank]))
             waits.append(waiting(begin_ns, max(until_ns, begin_ns), key))
-            waits.append(_call(called_ns))
-        elif one.kind == OpKind.BROADCAST or not seen:
+            waits.append(_call_mark(called_ns))
+        elif one.kind == OpKind.BROADCAST or not wait_rows:
             waits.append(waiting(max(one.start_ns[rank], start_ns), one.end_ns[rank], key))
     return waits, ends_ns
 
 
-def _call(at_ns: int) -> ThreadSegment:
-    """Returns the mark of a call, at which the segment that contains it is split."""
+def _call_mark(at_ns: int) -> ThreadSegment:
+    """Returns an empty wait for nothing. It marks the call of a collective, and splits the segment
+    during which the call was made."""
     return replace(waiting(at_ns, at_ns, 0), waits_for=())
 
 
 def _segment(trace: Trace, event: int) -> ThreadSegment:
-    """Returns an event as a segment. An event of no other kind gets the kind of its phase."""
+    """Returns an event as a segment. An event of kind OTHER gets the kind of its phase."""
     events = trace.events
     kind = OpKind(int(events.kind[event]))
     return ThreadSegment(
@@ -132,67 +144,73 @@ def _segment(trace: Trace, event: int) -> ThreadSegment:
     )
 
 
-def _without_updates_inside(trace: Trace, rank: int, top: I4) -> list[ThreadSegment]:
-    """Returns the outermost events as segments. Without a barrier, parameters are updated within
-    the next forward, which is split at each update."""
+def _split_at_updates(trace: Trace, rank: int, top: I4) -> list[ThreadSegment]:
+    """Returns the outermost events as segments. Under a plan without a barrier, parameters are
+    updated during the next forward, which is split at each update."""
     events, own = trace.events, trace.of_rank(rank)
-    inside: dict[int, list[int]] = defaultdict(list)
-    is_update = (events.phase[own] == Phase.UPDATE) & (events.parent[own] != NONE)
-    for row in (
-        np.flatnonzero(is_update & (events.kind[own] == OpKind.UPDATE)) + own.start
-    ).tolist():
-        inside[int(events.parent[row])].append(row)
+    is_inner_update = (
+        (events.phase[own] == Phase.UPDATE)
+        & (events.parent[own] != NONE)
+        & (events.kind[own] == OpKind.UPDATE)
+    )
+    updates_in: dict[int, list[int]] = defaultdict(list)
+    for row in (np.flatnonzero(is_inner_update) + own.start).tolist():
+        updates_in[int(events.parent[row])].append(row)
     segments: list[ThreadSegment] = []
     for event in top.tolist():
-        left = _segment(trace, event)
-        updates = inside[event] if events.phase[event] == Phase.FORWARD else []
+        rest = _segment(trace, event)
+        updates = updates_in[event] if events.phase[event] == Phase.FORWARD else []
         for row in updates:
             update = _segment(trace, row)
-            if left.start_ns <= update.start_ns and update.end_ns <= left.end_ns:
-                segments += [replace(left, end_ns=update.start_ns), update]
-                left = replace(left, start_ns=update.end_ns)
-        segments.append(left)
+            if rest.start_ns <= update.start_ns and update.end_ns <= rest.end_ns:
+                segments += [replace(rest, end_ns=update.start_ns), update]
+                rest = replace(rest, start_ns=update.end_ns)
+        segments.append(rest)
     return segments
 
 
-def _number_gradients(events: list[ThreadSegment], count: int) -> list[ThreadSegment]:
-    """Numbers the gradients of the last backward of a step: those are communicated."""
-    places = [i for i, segment in enumerate(events) if segment.name == ACCUMULATES_GRADIENT]
-    if not count or len(places) < count:
-        return events
-    numbered = list(events)
-    for gradient, place in enumerate(places[-count:]):
-        numbered[place] = replace(numbered[place], gradient=gradient)
+def _number_gradients(segments: list[ThreadSegment], num_gradients: int) -> list[ThreadSegment]:
+    """Numbers the segments that accumulate the gradients of the last backward of a step, which are
+    the communicated ones."""
+    indices = [i for i, segment in enumerate(segments) if segment.name == ACCUMULATES_GRADIENT]
+    if not num_gradients or len(indices) < num_gradients:
+        return segments
+    numbered = list(segments)
+    for gradient, index in enumerate(indices[-num_gradients:]):
+        numbered[index] = replace(numbered[index], gradient=gradient)
     return numbered
 
 
-def _ends_before(
-    reductions: dict[int, RecordedCollective], rank: int, costs: list[int], until_ns: int
+def _ends_before_copies(
+    reductions: dict[int, RecordedCollective], rank: int, copy_costs_ns: list[int], until_ns: int
 ) -> dict[int, int]:
-    """Returns the ends of reductions before the copies that followed them. A communication thread
-    may lose its core to the main thread that it has just woken, and record a later end."""
+    """Returns the ends of reductions, early enough for the copies after them to end by
+    ``until_ns``. Recorded ends may be too late: a communication thread may lose its core to the
+    main thread that it has just woken."""
     ends_ns: dict[int, int] = {}
-    for (key, one), cost in zip(reversed(reductions.items()), reversed(costs), strict=True):
-        until_ns = max(until_ns - cost, one.start_ns[rank])
+    backwards = zip(reversed(reductions.items()), reversed(copy_costs_ns), strict=True)
+    for (key, one), cost_ns in backwards:
+        until_ns = max(until_ns - cost_ns, one.start_ns[rank])
         ends_ns[key] = min(one.end_ns[rank], until_ns)
     return ends_ns
 
 
-def _copies_back(
-    arrivals: list[tuple[int, int, int]], costs: list[int], *, start_ns: int, end_ns: int
+def _wait_and_copy_back(
+    arrivals: list[tuple[int, int, int]], copy_costs_ns: list[int], *, start_ns: int, end_ns: int
 ) -> list[ThreadSegment]:
-    """Returns the waits and copies after backward: DDP waits for one bucket after the other and
-    copies each back into gradients. Copy times come from detailed steps, and are shortened if they
-    do not fit the recorded time."""
+    """Returns the waits and copies of DDP after backward. DDP waits for one bucket after the other
+    and copies each back into gradients. ``arrivals`` has the key, the end and the size of each
+    reduction. Copy times come from detailed steps; they are scaled down until the copies fit
+    between ``start_ns`` and ``end_ns``."""
     segments: list[ThreadSegment] = []
     for scale in (1.0, 0.75, 0.5, 0.25, 0.0):
         segments, at_ns = [], start_ns
-        for (key, arrived_ns, size_bytes), cost in zip(arrivals, costs, strict=True):
+        for (key, arrived_ns, size_bytes), cost_ns in zip(arrivals, copy_costs_ns, strict=True):
             ready_ns = min(arrived_ns, end_ns)
             if ready_ns > at_ns:
                 segments.append(waiting(at_ns, ready_ns, key))
                 at_ns = ready_ns
-            done_ns = at_ns + round(cost * scale)
+            done_ns = at_ns + round(cost_ns * scale)
             segments.append(
                 ThreadSegment(
                     kind=OpKind.COPY,
@@ -209,19 +227,20 @@ def _copies_back(
     return segments
 
 
-def _share_of_gaps(
-    events: list[ThreadSegment],
+def _unexplained_share_of_gaps(
+    work: list[ThreadSegment],
     waits: list[ThreadSegment],
     start_ns: int,
     end_ns: int,
     unexplained: float | None,
 ) -> float:
-    """Returns the share of the gaps between events that no operation explains."""
+    """Returns the share of the gaps between segments that no operation explains. ``unexplained`` is
+    the same time as a share of the working time, from detailed steps; None without them."""
     if unexplained is None:
         return 1.0
     begin, end = np.array([start_ns]), np.array([end_ns])
     waited = [(wait.start_ns, wait.end_ns) for wait in waits]
-    worked = [(segment.start_ns, segment.end_ns) for segment in events]
+    worked = [(segment.start_ns, segment.end_ns) for segment in work]
     waited_ns = float(IntervalSet(waited).within(begin, end)[0])
     known_ns = float(IntervalSet([*waited, *worked]).within(begin, end)[0])
     gaps_ns = end_ns - start_ns - known_ns

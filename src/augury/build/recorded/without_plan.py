@@ -1,4 +1,4 @@
-"""A run that followed a plan as a run of stock DDP with a single bucket: the input of scheduling.
+"""Converts a run that followed a plan into a run of stock DDP with one bucket, for scheduling.
 
 Pieces and the waits for them are removed, and updates move to the end of their step.
 """

@@ -16,7 +16,8 @@ from augury.core.graph.builder import GraphBuilder
 
 
 class World:
-    """Graph under construction with the resources of all ranks."""
+    """The graph of a synthetic run under construction, with the ranks, resources and stages that
+    its steps use."""
 
     def __init__(self, job: SyntheticJob) -> None:
         self.job = job
@@ -34,12 +35,12 @@ class World:
         self.stages = make_stages(job, ports, streams, servers)
         if job.compute_rate < 1:
             for port, stream in zip(ports.members, streams, strict=True):
-                self._interfere(port, stream)
-        self._hold_model()
-        self._slowness = [1.0] * cluster.num_devices
+                self._add_interference(port, stream)
+        self._add_model_memory()
+        self._slowdown = [1.0] * cluster.num_devices
         for rank, factor in job.stragglers:
-            self._slowness[rank] *= factor
-        self._noise = _noise(job.jitter, job.seed)
+            self._slowdown[rank] *= factor
+        self._noise_factors = _noise_factors(job.jitter, job.seed)
 
     def compute(
         self,
@@ -52,14 +53,15 @@ class World:
         waits: PerReplica,
         step: int,
     ) -> list[int]:
-        """Adds one operation on each replica; ``work_ns`` is the work without straggling."""
+        """Adds one operation on each replica of a stage, after the operations that ``waits`` lists
+        for the replica. ``work_ns`` is the work before the factors of stragglers and noise."""
         return [
             self.builder.op(
                 name,
                 kind=kind,
                 rank=port.rank,
                 resource=stream,
-                work_ns=round(work_ns * self._slowness[port.rank] * next(self._noise)),
+                work_ns=round(work_ns * self._slowdown[port.rank] * next(self._noise_factors)),
                 after=after,
                 layer=layer.name,
                 step=step,
@@ -69,14 +71,15 @@ class World:
 
     def _open_servers(self) -> Servers:
         job = self.job
-        numbers = range(job.num_servers)
-        ranks = [self.builder.rank(role=Role.SERVER, host=f"server{n}") for n in numbers]
-        hosts = [job.cluster.num_hosts + n for n in numbers]
+        servers = range(job.num_servers)
+        ranks = [self.builder.rank(role=Role.SERVER, host=f"server{n}") for n in servers]
+        hosts = [job.cluster.num_hosts + n for n in servers]
         ports = open_ports(self.builder, job.cluster, ranks, kind=job.ports, hosts=hosts)
         return open_servers(self.builder, ports, partition_bytes=job.partition_bytes)
 
-    def _interfere(self, port: Port, stream: int) -> None:
-        """Adds interference by sending only: sending and receiving at once interfere once."""
+    def _add_interference(self, port: Port, stream: int) -> None:
+        """Slows a rank's compute while the rank sends. Receiving adds no interference of its own,
+        because a rank that sends and receives at once is slowed only once."""
         job = self.job
         aggressors = []
         if job.uses_gangs and job.num_replicas > 1:
@@ -86,21 +89,20 @@ class World:
         for aggressor in aggressors:
             self.builder.interfere(victim=stream, aggressor=aggressor, rate=job.compute_rate)
 
-    def _hold_model(self) -> None:
-        """Adds memory of parameters and, unless servers hold it, of optimizer state."""
+    def _add_model_memory(self) -> None:
+        """Adds the memory of parameters, and of optimizer state unless servers hold it."""
         job = self.job
         for stage in self.stages:
             for i in stage.layers:
                 layer = job.layers[i]
-                size_bytes = layer.parameter_bytes
-                stage.hold(self.builder, layer, MemoryKind.PARAMETER, size_bytes)
-                size_bytes *= job.optimizer_bytes_per_parameter_byte
-                if size_bytes and not job.uses_servers:
-                    stage.hold(self.builder, layer, MemoryKind.OPTIMIZER, size_bytes)
+                stage.hold(self.builder, layer, MemoryKind.PARAMETER, layer.parameter_bytes)
+                state_bytes = layer.parameter_bytes * job.optimizer_bytes_per_parameter_byte
+                if state_bytes and not job.uses_servers:
+                    stage.hold(self.builder, layer, MemoryKind.OPTIMIZER, state_bytes)
 
 
-def _noise(sigma: float, seed: int) -> Iterator[float]:
-    """Yields log-normal factors with mean 1; exactly 1 without jitter."""
+def _noise_factors(sigma: float, seed: int) -> Iterator[float]:
+    """Yields log-normal factors with mean 1. Without jitter, all factors are exactly 1."""
     if sigma == 0:
         while True:
             yield 1.0

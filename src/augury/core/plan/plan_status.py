@@ -1,4 +1,4 @@
-"""The status of a Plan in a run: followed from which step, or why not, and the trial's outcome.
+"""The status of a Plan in a run: first step under it, or the reason of refusal, and its trial.
 
 The runtime publishes the status inside the training process; the recorder stores it with the
 rank's record. Steps are exchanges of gradients, counted from 1; ``settled_step`` alone counts steps

@@ -1,7 +1,7 @@
 """The files of a Trace: ``run.json`` with small facts, and one Parquet file per table.
 
-The files are hostile input: sizes are capped, every table has a checksum and must
-have exactly its own columns, and every number is checked at the end.
+The files may be hostile input. Reading limits their size, compares the checksum and the columns of
+each table with the expected ones, and finally checks all values by the specification of a Trace.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 RUN_FILE = "run.json"
 VERSION = 1
 DEFAULT_MAX_BYTES = 2 << 30
-"""Limit for the unpacked columns of one trace."""
+"""Default limit on the unpacked columns of one trace."""
 
 _MAX_HEAD_BYTES = 512 << 20
 _TABLES: dict[str, type[Table]] = {
@@ -52,12 +52,16 @@ _Size = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
 
 
 class _TableFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Size and checksum of a table's Parquet file."""
+
     num_rows: _Size
     stored_bytes: _Size
     crc32: int
 
 
 class _Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Contents of ``run.json``."""
+
     schema_version: int
     world_size: int
     ranks: list[RankFacts]
@@ -67,10 +71,12 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     strings: list[str]
     tables: dict[str, _TableFile]
     sources: dict[str, str] = {}
-    """Files that the trace was read from, with their digests; none for an imported trace."""
+    """Digests of the files that the trace was read from, by name; empty for an imported trace."""
 
 
 class _Sources(msgspec.Struct, frozen=True):
+    """The sources alone, read from ``run.json`` of any version."""
+
     sources: dict[str, str] = {}
 
 
@@ -79,8 +85,9 @@ class _Version(msgspec.Struct, frozen=True):
 
 
 def write_trace(trace: Trace, folder: Path, *, sources: dict[str, str] | None = None) -> None:
-    """Replaces existing files. ``run.json`` is written last, and fits only its own tables.
-    ``sources`` are the files that the trace was read from, with their digests."""
+    """Writes the files of a trace, and replaces existing ones. ``run.json`` is written last: it
+    holds the checksums of the tables, so an interrupted write is detected. ``sources`` are the
+    digests of the files that the trace was read from, by name."""
     tables: dict[str, _TableFile] = {}
     for name in _TABLES:
         data = _pack(getattr(trace, name))
@@ -100,13 +107,13 @@ def write_trace(trace: Trace, folder: Path, *, sources: dict[str, str] | None = 
         tables=tables,
         sources=sources or {},
     )
-    encoded = msgspec.json.encode(_unicode(msgspec.to_builtins(head)))
+    encoded = msgspec.json.encode(_without_surrogates(msgspec.to_builtins(head)))
     with new_file(folder / RUN_FILE, force=True) as file:
         file.write(encoded)
 
 
 def read_sources(folder: Path) -> dict[str, str]:
-    """Returns the files that the trace was read from, with their digests."""
+    """Returns the digests of the files that the trace was read from, by name."""
     path = folder / RUN_FILE
     try:
         return msgspec.json.decode(_read_bytes(path, _MAX_HEAD_BYTES), type=_Sources).sources
@@ -117,14 +124,14 @@ def read_sources(folder: Path) -> dict[str, str]:
 def read_trace(folder: Path, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Trace:
     head = _read_head(folder / RUN_FILE)
     if set(head.tables) != set(_TABLES):
-        raise _damaged(folder / RUN_FILE, "its tables are not a trace's")
-    unpacked = sum(
+        raise _damaged(folder / RUN_FILE, "it does not list the tables of a trace")
+    unpacked_bytes = sum(
         head.tables[name].num_rows * sum(dtype.itemsize for _, dtype in table.schema())
         for name, table in _TABLES.items()
     )
-    if unpacked > max_bytes:
+    if unpacked_bytes > max_bytes:
         raise LimitError(
-            f"{folder} unpacks to {format_bytes(unpacked)},"
+            f"{folder} unpacks to {format_bytes(unpacked_bytes)},"
             f" more than the cap of {format_bytes(max_bytes)}",
             remedy="raise the cap with --max-bytes if you trust the run",
         )
@@ -141,9 +148,9 @@ def read_trace(folder: Path, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Trace:
         ledger=Ledger(head.ledger),
         **tables,
     )
-    wrong = next(problems(trace), None)
-    if wrong is not None:
-        raise _damaged(folder, wrong)
+    problem = next(problems(trace), None)
+    if problem is not None:
+        raise _damaged(folder, problem)
     return trace
 
 
@@ -180,23 +187,26 @@ def _read_table(path: Path, declared: _TableFile, table: type[Table]) -> Table:
     try:
         found = polars.read_parquet_schema(io.BytesIO(data))
         if dict(found) != _schema(table):
-            raise _damaged(path, "its columns are not what they should be")
-        # One row more than declared shows that there are too many.
+            raise _damaged(path, "its columns are not those of this table")
+        # Reading one row more than declared reveals a file with more rows.
         frame = polars.read_parquet(
             io.BytesIO(data), columns=names, n_rows=declared.num_rows + 1, use_statistics=False
         )
     except (polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
-        raise _damaged(path, f"it is no Parquet file ({str(error)[:200]})") from error
-    if frame.height != declared.num_rows or any(frame[name].null_count() for name in names):
-        raise _damaged(path, "it has other rows than it should have")
+        raise _damaged(path, f"it is not a Parquet file ({str(error)[:200]})") from error
+    if frame.height != declared.num_rows:
+        raise _damaged(path, f"it does not have {declared.num_rows} rows, as {RUN_FILE} says")
+    if any(frame[name].null_count() for name in names):
+        raise _damaged(path, "some rows have missing values")
     return table(**{name: frame[name].to_numpy() for name in names})
 
 
 def _schema(table: type[Table]) -> dict[str, polars.DataType]:
+    """Returns the type of each column in the Parquet file of a table."""
     import polars  # noqa: PLC0415
 
-    types = {"<u1": polars.UInt8(), "<i4": polars.Int32(), "<i8": polars.Int64()}
-    return {name: types[_code(dtype)] for name, dtype in table.schema()}
+    type_of = {"<u1": polars.UInt8(), "<i4": polars.Int32(), "<i8": polars.Int64()}
+    return {name: type_of[_code(dtype)] for name, dtype in table.schema()}
 
 
 def _code(dtype: np.dtype[Any]) -> str:
@@ -212,18 +222,18 @@ def _read_bytes(path: Path, max_bytes: int) -> bytes:
             f"cannot read {path}: {error.strerror}", remedy="record or import the run again"
         ) from error
     if len(data) > max_bytes:
-        raise _damaged(path, f"it has more than {format_bytes(max_bytes)}")
+        raise _damaged(path, f"it is larger than {format_bytes(max_bytes)}")
     return data
 
 
-def _unicode(value: Any) -> Any:
-    """Replaces lone surrogates, which file names may contain and JSON cannot."""
+def _without_surrogates(value: Any) -> Any:
+    """Replaces lone surrogates in all strings. File names may contain them; JSON cannot."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode("utf-8")
     if isinstance(value, dict):
-        return {_unicode(key): _unicode(item) for key, item in value.items()}
+        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_unicode(item) for item in value]
+        return [_without_surrogates(item) for item in value]
     return value
 
 

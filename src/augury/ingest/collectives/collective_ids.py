@@ -1,4 +1,4 @@
-"""Numbers the collectives of a recorded run: equal (group, sequence) on all ranks of one."""
+"""Gives each collective of a recorded run the same group and sequence number on all its ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages from socket calls: what one call asked to send, and the calls that received it.
+"""Messages from socket calls: the bytes that one call sends, and the calls that receive them.
 
 TCP is a stream. A message is a range of bytes in it, and so is a receive: their positions alone
 determine which belong together.

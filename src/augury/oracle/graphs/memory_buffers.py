@@ -1,4 +1,4 @@
-"""Memory of a step as buffers: that of the closed form, allocated and freed by operations."""
+"""Memory of the closed form as buffers of a Graph, which operations allocate and free."""
 
 from __future__ import annotations
 

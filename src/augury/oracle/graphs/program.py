@@ -1,4 +1,4 @@
-"""Program of one device in a step, laid out as a Graph of one rank for all devices, or of all."""
+"""Program of one device in a step, and its Graph with one rank for all devices or one for each."""
 
 from __future__ import annotations
 

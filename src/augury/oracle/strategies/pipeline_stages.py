@@ -1,4 +1,7 @@
-"""Cut of layers into pipeline stages with the least slowest stage, and number of micro-batches."""
+"""Cuts layers into pipeline stages so that the slowest stage takes the least time.
+
+The number of micro-batches is chosen here as well.
+"""
 
 from __future__ import annotations
 

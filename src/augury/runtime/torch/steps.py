@@ -15,7 +15,7 @@ import torch
 
 from augury.runtime.torch.exchange_driver import ExchangeDriver
 from augury.runtime.torch.pieces.exchange import GradientExchange, own_gradient
-from augury.runtime.torch.pieces.updates import Updates, undisturbed
+from augury.runtime.torch.pieces.updates import Updates, without_program_modes
 from augury.runtime.torch.program.access_guard import AccessPattern
 from augury.runtime.torch.program.aliases import Aliases
 from augury.runtime.torch.program.compatibility import has_step_hooks, is_plain_step
@@ -228,14 +228,14 @@ class PlannedSteps:
     def _step_now(self, exchange: GradientExchange, previous: Callable[..., Any]) -> Any:
         self._driver.wait(exchange.drop)
         self._guard.stop()
-        with undisturbed():
+        with without_program_modes():
             kept = exchange.swap_in()
         self._states.begin_stepping()
         try:
             result = exchange.meter.work(previous)
         finally:
             self._states.end_stepping()
-            with undisturbed():
+            with without_program_modes():
                 exchange.swap_out(kept)
         self._states.make_due()
         # Parameters are up to date; gradients are set to the means when they are read.
@@ -243,18 +243,18 @@ class PlannedSteps:
         return result
 
     def _step_later(self, exchange: GradientExchange) -> None:
-        with self._updates.announced():
+        with self._updates.as_program_step():
             # Hooks of the program may have read or changed gradients.
             if self.phase is not ExchangePhase.SENT or exchange.was_edited():
                 self._driver.flush()
-                self._updates.step_whole()
+                self._updates.step_all()
                 return
-            with undisturbed():
+            with without_program_modes():
                 self._updates.snapshot()
-                others = self._updates.others(exchange.number_of)
+                others = self._updates.not_exchanged(exchange.number_of)
                 if others:
                     self._updates.apply(others, [parameter.grad for parameter in others])
-                self._guard.watched.update(self._updates.states(exchange.unit_of))
+                self._guard.watched.update(self._updates.unit_of_state(exchange.unit_of))
             self._states.make_due()
 
     def on_zero_grad(

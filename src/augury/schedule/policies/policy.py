@@ -13,5 +13,6 @@ class Policy(Protocol):
     def name(self) -> str: ...
 
     def compile(self, problem: Problem) -> Order:
-        """Returns the Order for a Problem. It is deterministic, so that all ranks send alike."""
+        """Returns the Order for a Problem. Equal Problems give equal Orders, so that all ranks send
+        the same pieces in the same order."""
         ...

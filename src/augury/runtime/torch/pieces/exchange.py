@@ -20,7 +20,7 @@ from augury.core.plan.plan_board import board
 from augury.runtime.meter import Meter
 from augury.runtime.torch.pieces.buffers import PieceBuffers
 from augury.runtime.torch.pieces.sender import Sender
-from augury.runtime.torch.pieces.updates import Updates, undisturbed
+from augury.runtime.torch.pieces.updates import Updates, without_program_modes
 from augury.runtime.torch.program.aliases import has_aliases
 from augury.runtime.torch.ranks.groups import ControlGroup, PieceGroup
 
@@ -152,14 +152,14 @@ class GradientExchange:
     def end_part(self) -> None:
         """A backward has ended without all gradients, and another one may compute the rest. The
         program may change gradients in between, so their shares are stored now."""
-        with undisturbed():
+        with without_program_modes():
             self.sender.lay_down(
                 [number for number, (given, _) in enumerate(self._given) if given is not None]
             )
 
     def was_edited(self) -> bool:
         """Whether the program has changed or replaced a gradient since backward computed it."""
-        with undisturbed():
+        with without_program_modes():
             pairs = zip(self.parameters, self._given, strict=True)
             return any(p.grad is not given or given._version != v for p, (given, v) in pairs)
 
@@ -171,7 +171,7 @@ class GradientExchange:
         """Backward failed: sends NaN instead of the missing gradients, so that every rank that
         receives them fails too."""
         self._group.note_failure(reason)
-        with undisturbed():
+        with without_program_modes():
             self._is_laid_down = [True] * len(self.parameters)
             self._buffers.spoil(self.sender.unsent)
             for number in sorted(self.sender.waiting_for):
@@ -195,7 +195,7 @@ class GradientExchange:
     def fill(self, *, agree: bool) -> None:
         """Backward is over: missing gradients count as zero. ``agree``: ranks agree on the
         gradients that no rank computed."""
-        with undisturbed():
+        with without_program_modes():
             missing = sorted(self.sender.waiting_for)
             for number in missing:
                 parameter = self.parameters[number]
@@ -235,7 +235,7 @@ class GradientExchange:
 
     def wait_units(self, units: Iterable[int]) -> None:
         """Waits until the parameters of these units are up to date; updates others meanwhile."""
-        with undisturbed():
+        with without_program_modes():
             for unit in units:
                 while unit in self.left:
                     if self._num_missing[unit]:
@@ -245,7 +245,7 @@ class GradientExchange:
 
     def wait_all(self, in_turn: bool) -> None:
         """Waits until everything is up to date; ``in_turn``: updates as gradients arrive."""
-        with undisturbed():
+        with without_program_modes():
             while in_turn and self.left and not self.sender.is_done:
                 self._use_time()
             while not self.sender.is_done:
@@ -330,7 +330,7 @@ class GradientExchange:
             parameter.grad = gradient
 
     def give_back_all(self) -> None:
-        with undisturbed():
+        with without_program_modes():
             self._give_back(range(len(self.units)))
 
     def _give_back(self, units: Iterable[int]) -> None:

@@ -1,8 +1,8 @@
-"""Deferred updates of some parameters of an optimizer, after its ``step`` was called.
+"""Updates parameters in parts, as their gradients arrive after the program called ``step``.
 
-An optimizer of the same class does them. It shares the state of the program's optimizer and has
-only the parameters to update, with the learning rates at the time of ``step``, since schedulers
-change them right after it.
+A partial optimizer of the same class as the program's optimizer makes the updates. It shares the
+state of the program's optimizer and has only the parameters to update. Its learning rates are those
+at the time of ``step``, since schedulers change them right after it.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _HOOKS = (
     "_optimizer_load_state_dict_post_hooks",
 )
 
-_UNSEEN = nullcontext()
+_NO_RANGE = nullcontext()
 
 PART_OF = "_augury_part_of"
-"""Marks such an optimizer, as opposed to those of the program."""
+"""Attribute that partial optimizers have, and optimizers of the program do not."""
 
 
-def undisturbed() -> AbstractContextManager[Any]:
-    """Returns a context for work of the runtime within the program's forward, without the modes
-    that are active there."""
+def without_program_modes() -> AbstractContextManager[Any]:
+    """Returns a context in which the runtime works during the program's forward. The program's
+    inference mode, autocast and torch functions are not active in it."""
     if not (torch.is_inference_mode_enabled() or torch.is_autocast_enabled("cpu")):
         plain: AbstractContextManager[Any] = torch._C.DisableTorchFunction()
         return plain
@@ -45,37 +45,43 @@ def undisturbed() -> AbstractContextManager[Any]:
 
 
 class Updates:
+    """Updates of the parameters of one optimizer, all at once or in parts."""
+
     def __init__(self, optimizer: Any) -> None:
         self._optimizer = optimizer
         kind = type(optimizer)
-        # Without torch's wrapper: its hooks are for the program's calls of ``step``.
+        # The wrapper of torch around ``step`` runs hooks, which are for calls of the program.
         self._step = getattr(kind.step, "__wrapped__", kind.step)
         self.range_name = f"Optimizer.step#{kind.__name__}.step"
-        self._part = object.__new__(kind)
+        self._partial = object.__new__(kind)
         self._state: Any = {}
         """The state of the optimizer when ``step`` was called."""
         self._groups: list[dict[str, Any]] = []
+        """The settings of each parameter group when ``step`` was called."""
         self._group_of: dict[int, int] = {}
+        """Index of a parameter's group, by the ``id`` of the parameter."""
 
     @contextmanager
-    def announced(self) -> Iterator[None]:
-        """Runs the hooks of all optimizers and marks the step for profilers and schedulers."""
+    def as_program_step(self) -> Iterator[None]:
+        """Makes the body look like a ``step`` of the program: runs torch's global optimizer hooks
+        around it, and makes it visible to profilers and learning-rate schedulers."""
         optimizer = self._optimizer
         optimizer._opt_called = True  # learning-rate schedulers check it
-        with self._seen():
+        with self._profiler_range():
             for hook in [*torch_optimizer._global_optimizer_pre_hooks.values()]:
                 hook(optimizer, (optimizer,), {})
             yield
             for hook in [*torch_optimizer._global_optimizer_post_hooks.values()]:
                 hook(optimizer, (optimizer,), {})
 
-    def _seen(self) -> AbstractContextManager[Any]:
-        """Returns a context that makes the step visible to torch's profiler, if one is active."""
-        return record_function(self.range_name) if torch.autograd._profiler_enabled() else _UNSEEN
+    def _profiler_range(self) -> AbstractContextManager[Any]:
+        """Returns a context that torch's profiler records as a step, if a profiler is active."""
+        return record_function(self.range_name) if torch.autograd._profiler_enabled() else _NO_RANGE
 
     @property
     def has_state(self) -> bool:
-        """Whether the optimizer has stepped before: its first step creates its state."""
+        """Whether the state of the optimizer exists, or the optimizer needs none. The first step
+        creates the state."""
         return bool(self._optimizer.state) or self._is_stateless()
 
     def _is_stateless(self) -> bool:
@@ -83,24 +89,25 @@ class Updates:
             group["momentum"] for group in self._optimizer.param_groups
         )
 
-    def states(self, unit_of: Mapping[int, int]) -> dict[int, int]:
-        """Returns units by the ``id`` of the state tensors of their parameters."""
+    def unit_of_state(self, unit_of: Mapping[int, int]) -> dict[int, int]:
+        """Returns the unit of each state tensor, by the ``id`` of the tensor. ``unit_of`` is the
+        unit of each parameter, by the ``id`` of the parameter."""
         return {
             id(value): unit_of[id(parameter)]
-            for parameter, kept in self._state.items()
+            for parameter, state in self._state.items()
             if id(parameter) in unit_of
-            for value in kept.values()
+            for value in state.values()
             if isinstance(value, torch.Tensor)
         }
 
-    def step_whole(self) -> None:
-        """Steps with the gradients as they are, without the hooks around ``step``."""
+    def step_all(self) -> None:
+        """Updates all parameters with their current gradients, without the hooks of ``step``."""
         with torch._C.DisableTorchFunction():
             self._step(self._optimizer)
 
     def snapshot(self) -> None:
-        """Keeps the settings and the state at the time of ``step``: the program may change, clear
-        or replace them before the updates are done."""
+        """Keeps the settings and the state at the time of ``step``. The program may change, clear
+        or replace them before the last update."""
         groups = self._optimizer.param_groups
         self._groups = [
             {
@@ -110,28 +117,30 @@ class Updates:
             }
             for group in groups
         ]
-        self._part.__dict__.update(self._optimizer.__dict__)
+        self._partial.__dict__.update(self._optimizer.__dict__)
         for name in ("step", "zero_grad"):
-            self._part.__dict__.pop(name, None)
-        self._part.__dict__[PART_OF] = self._optimizer
+            self._partial.__dict__.pop(name, None)
+        self._partial.__dict__[PART_OF] = self._optimizer
         for name in _HOOKS:
-            self._part.__dict__[name] = {}
+            self._partial.__dict__[name] = {}
         self._state = copy(self._optimizer.state)
         self._group_of = {id(p): n for n, group in enumerate(groups) for p in group["params"]}
 
-    def others(self, known: Mapping[int, int]) -> list[Any]:
-        """Returns parameters with a gradient whose ids are not in ``known``."""
-        if self._group_of.keys() <= known.keys():
+    def not_exchanged(self, exchanged: Mapping[int, int]) -> list[Any]:
+        """Returns the parameters that have a gradient and are not exchanged. The keys of
+        ``exchanged`` are the ``id`` of parameters."""
+        if self._group_of.keys() <= exchanged.keys():
             return []
         return [
             parameter
             for group in self._optimizer.param_groups
             for parameter in group["params"]
-            if id(parameter) not in known and parameter.grad is not None
+            if id(parameter) not in exchanged and parameter.grad is not None
         ]
 
     def apply(self, parameters: Sequence[Any], gradients: Sequence[Any]) -> None:
-        """Updates parameters with these gradients. Their own ``grad`` stays as it is."""
+        """Updates parameters with these gradients. The ``grad`` of the parameters is unchanged
+        afterwards."""
         chosen: dict[int, list[Any]] = {}
         for parameter in parameters:
             group = self._group_of.get(id(parameter))
@@ -139,20 +148,20 @@ class Updates:
                 chosen.setdefault(group, []).append(parameter)
         if not chosen:
             return
-        self._part.state = self._state
-        new = [parameter for parameter in parameters if parameter not in self._state]
-        self._part.param_groups = [
+        self._partial.state = self._state
+        stateless = [parameter for parameter in parameters if parameter not in self._state]
+        self._partial.param_groups = [
             {**self._groups[group], "params": chosen[group]} for group in sorted(chosen)
         ]
-        kept = [parameter.grad for parameter in parameters]
+        previous = [parameter.grad for parameter in parameters]
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = gradient
         try:
-            with self._seen():
-                self._step(self._part)
+            with self._profiler_range():
+                self._step(self._partial)
         finally:
-            for parameter, gradient in zip(parameters, kept, strict=True):
+            for parameter, gradient in zip(parameters, previous, strict=True):
                 parameter.grad = gradient
-            for parameter in new:
+            for parameter in stateless:
                 if parameter in self._state:
                     self._optimizer.state[parameter] = self._state[parameter]
