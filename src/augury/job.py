@@ -63,7 +63,7 @@ class FinishedJob:
 
     @property
     def verb_exit_code(self) -> int:
-        """The job's exit code, or 1 if the job ended well and nothing was recorded."""
+        """The job's exit code, or 1 if the job succeeded and nothing was recorded."""
         return self.exit_code or int(self.summary.is_empty)
 
 

@@ -23,7 +23,7 @@ def test_long_jobs_are_probed_less_often(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(step_log, "COPY_BYTES", 1 << 10)
     probe = SpeedProbe()
     for step in range(1, 3 * MAX_PROBES):
-        now_ns[0] += step_log.EVERY_NS
+        now_ns[0] += step_log.MIN_PROBE_INTERVAL_NS
         probe.probe(step)
     assert MAX_PROBES // 2 <= len(probe.probes) <= MAX_PROBES
     steps = [step for step, _ in probe.probes]

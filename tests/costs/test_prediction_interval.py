@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from augury.core.ledger import Ledger
 from augury.costs.prediction_interval import (
     BETWEEN_RUNS,
-    NINE_OF_TEN,
-    combined,
+    SIGMAS_OF_90_PCT,
+    combine_errors,
     interval_ns,
     note_unrepresentative,
     representation,
@@ -55,7 +55,7 @@ def test_it_holds_the_prediction(
 
 
 def test_a_run_of_equal_steps_differs_as_runs_do() -> None:
-    least = 2 * NINE_OF_TEN * BETWEEN_RUNS * 100 * MS
+    least = 2 * SIGMAS_OF_90_PCT * BETWEEN_RUNS * 100 * MS
     assert least < width(run_of(100 * MS, 100 * MS)) < 1.3 * least
 
 
@@ -120,11 +120,11 @@ def test_noise_is_no_reason_to_warn() -> None:
     rng = np.random.default_rng(6)
     noisy = 100 * MS * np.exp(0.4 * rng.standard_normal(len(WINDOWS)))
     plain = 100 * MS * np.exp(0.4 * rng.standard_normal(len(PLAIN)))
-    assert not run_of(noisy, plain).is_apart
+    assert not run_of(noisy, plain).is_unrepresentative
 
 
 def test_errors_combine_as_variances_and_freedom_follows_the_largest() -> None:
-    error, freedom = combined((0.03, 4), (0.04, np.inf))
+    error, freedom = combine_errors((0.03, 4), (0.04, np.inf))
     assert error == pytest.approx(0.05)
     assert freedom > 4
-    assert combined((0.1, 3), (0.0001, 50))[1] == pytest.approx(3, rel=1e-3)
+    assert combine_errors((0.1, 3), (0.0001, 50))[1] == pytest.approx(3, rel=1e-3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 
@@ -12,8 +12,8 @@ class PipelineSchedule(StrEnum):
     GPIPE = "gpipe"
     """All forward passes, then all backward passes."""
     ONE_F_ONE_B = "1f1b"
-    """Backward as soon as possible, which holds fewer activations at a time. With one stage it is
-    plain gradient accumulation."""
+    """Forward and backward alternate after a warm-up, so that a stage holds the activations of few
+    micro-batches at a time. With one stage it is plain gradient accumulation."""
     INTERLEAVED = "interleaved"
     """1F1B with several chunks of layers per device."""
 
@@ -37,53 +37,57 @@ def stage_tasks(
 ) -> list[StageTask]:
     """Returns the tasks of one stage (of one device, when interleaved) in order.
 
-    GPipe runs all forward passes first. The others run one backward after each forward once
-    enough forward passes are ahead to fill the pipeline behind this stage.
+    GPipe runs all forward passes first. The others first run as many forward passes as it takes to
+    fill the stages after this one, and then alternate between one backward and one forward.
     """
     rounds = [range(num_micro_batches)]
     if num_chunks > 1:
         rounds = _rounds(num_stages, num_micro_batches)
     forward = [
-        StageTask(True, m, chunk) for some in rounds for chunk in range(num_chunks) for m in some
+        StageTask(True, micro_batch, chunk)
+        for micro_batches in rounds
+        for chunk in range(num_chunks)
+        for micro_batch in micro_batches
     ]
     backward = [
-        StageTask(False, m, chunk)
-        for some in rounds
+        StageTask(False, micro_batch, chunk)
+        for micro_batches in rounds
         for chunk in reversed(range(num_chunks))
-        for m in some
+        for micro_batch in micro_batches
     ]
-    ahead = len(forward)
+    num_before_backward = len(forward)
     if schedule != PipelineSchedule.GPIPE:
-        behind = num_stages - 1 - stage
+        num_warmup = num_stages - 1 - stage
         if num_chunks > 1:
-            behind = 2 * behind + (num_chunks - 1) * max(map(len, rounds))
-        ahead = min(behind + 1, len(forward))
-    tasks = forward[:ahead]
+            num_warmup = 2 * num_warmup + (num_chunks - 1) * max(map(len, rounds))
+        num_before_backward = min(num_warmup + 1, len(forward))
+    tasks = forward[:num_before_backward]
+    left = forward[num_before_backward:]
     for index, task in enumerate(backward):
         tasks.append(task)
-        tasks += forward[ahead + index : ahead + index + 1]
+        tasks += left[index : index + 1]  # empty once all forward passes have run
     return tasks
 
 
 def _rounds(num_stages: int, num_micro_batches: int) -> list[range]:
-    """Micro-batches that pass one chunk before the next chunk starts: at least as many as stages
-    where possible, because with fewer the stages would wait for each other in a cycle."""
-    number = max(1, num_micro_batches // num_stages)
-    edges = [num_micro_batches * index // number for index in range(number + 1)]
+    """Returns rounds of micro-batches: all of a round pass one chunk before the next chunk starts.
+    A round has at least as many micro-batches as there are stages, where possible; with fewer, the
+    stages would wait for each other in a cycle."""
+    num_rounds = max(1, num_micro_batches // num_stages)
+    edges = [num_micro_batches * index // num_rounds for index in range(num_rounds + 1)]
     return [range(low, high) for low, high in pairwise(edges)]
 
 
 def cut_stages(times_ns: Sequence[int], num_stages: int) -> list[range]:
-    """Cuts layers into stages of at least one layer; each cut is where the accumulated time is
-    nearest to the stage's share."""
-    num_layers, total = len(times_ns), sum(times_ns)
-    sums = [0]
-    for time_ns in times_ns:
-        sums.append(sums[-1] + time_ns)
+    """Cuts layers into stages of at least one layer. Each cut is where the accumulated time is
+    nearest to that of equally long stages."""
+    num_layers, total_ns = len(times_ns), sum(times_ns)
+    accumulated_ns = [0, *accumulate(times_ns)]
     cuts = [0]
     for stage in range(1, num_stages):
         low, high = cuts[-1] + 1, num_layers - (num_stages - stage)
-        target = total * stage / num_stages
-        cuts.append(min((abs(sums[cut] - target), cut) for cut in range(low, high + 1))[1])
+        target_ns = total_ns * stage / num_stages
+        distances = [(abs(accumulated_ns[cut] - target_ns), cut) for cut in range(low, high + 1)]
+        cuts.append(min(distances)[1])
     cuts.append(num_layers)
     return [range(low, high) for low, high in pairwise(cuts)]

@@ -39,7 +39,7 @@ _WINSORIZED = {5: 0.346, 6: 0.456, 7: 0.525, 8: 0.585, 9: 0.630, 10: 0.383}
 """By number of segments: variance of normal values of which the highest and the lowest fifth,
 rounded down, are winsorized, over their variance without that."""
 
-APART = 0.05
+MAX_WINDOW_SHIFT = 0.05
 """Windows represent a run if they differ from it by less than this share."""
 
 _NORMAL = 1.6449

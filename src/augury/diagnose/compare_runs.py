@@ -24,7 +24,7 @@ from augury.core.plan.plan import Plan
 from augury.core.plan.plan_status import ModeTime, TrainingMode, TrialResult, mode_of
 from augury.core.results.comparison import Comparison, ComputeChange
 from augury.core.trace.trace import Trace
-from augury.costs.prediction_interval import BETWEEN_RUNS, combined
+from augury.costs.prediction_interval import BETWEEN_RUNS, combine_errors
 from augury.diagnose.machine_speed import TimedSteps, at_equal_speed
 from augury.diagnose.run_levels import RunLevels, run_levels
 from augury.predict.judge_plan import followed_from, judged_by, trial_of
@@ -113,7 +113,7 @@ def _gain(
     of the correction for the machine's speed."""
     levels = [level(one.number, one.dur_ns) for one in (before, after)]
     change = math.log(levels[1].value_ns / levels[0].value_ns)
-    error, freedom = combined(
+    error, freedom = combine_errors(
         *((one.error, one.freedom) for one in levels),
         *((one.drift, one.freedom) for one in map(_settled, (before, after))),
         (math.sqrt(2) * BETWEEN_RUNS, math.inf),
@@ -135,7 +135,7 @@ def _compute_changes(before: RunLevels, after: RunLevels) -> list[ComputeChange]
     found = []
     for kind in before.compute.keys() & after.compute.keys():
         was, now = before.compute[kind], after.compute[kind]
-        error, freedom = combined((was.error, was.freedom), (now.error, now.freedom))
+        error, freedom = combine_errors((was.error, was.freedom), (now.error, now.freedom))
         change = math.log(now.value_ns / was.value_ns)
         if abs(change) > max(COMPUTE_CHANGED, student(freedom) * error):
             found.append(

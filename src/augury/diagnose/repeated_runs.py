@@ -17,7 +17,7 @@ from augury.core.measured_step import PRIOR_FREEDOM, MeasuredRun, student
 from augury.core.plan.plan import Plan
 from augury.core.results.comparison import Comparison, ComputeChange
 from augury.core.trace.trace import Trace
-from augury.costs.prediction_interval import BETWEEN_RUNS, NINE_OF_TEN
+from augury.costs.prediction_interval import BETWEEN_RUNS, SIGMAS_OF_90_PCT
 from augury.diagnose.compare_runs import compare_runs
 from augury.predict.judge_plan import judged_by
 
@@ -56,11 +56,11 @@ def _mean(values: Sequence[float], usual: float) -> tuple[float, float]:
 
 def _variance_of(gain_interval_pct: tuple[float, float]) -> float:
     low, high = (math.log1p(-edge / 100) for edge in gain_interval_pct)
-    return ((low - high) / 2 / NINE_OF_TEN) ** 2
+    return ((low - high) / 2 / SIGMAS_OF_90_PCT) ** 2
 
 
 def _pooled(runs: Sequence[MeasuredRun]) -> MeasuredRun:
-    widths = [math.log(one.high_ns / max(1, one.low_ns)) / 2 / NINE_OF_TEN for one in runs]
+    widths = [math.log(one.high_ns / max(1, one.low_ns)) / 2 / SIGMAS_OF_90_PCT for one in runs]
     usual = fmean(width**2 for width in widths) + BETWEEN_RUNS**2
     level, reach = _mean([math.log(one.step_ns) for one in runs], usual)
     loads = [one.other_load for one in runs if one.other_load is not None]

@@ -12,7 +12,7 @@ from augury.core.plan.plan import LAST_OPS, Order, is_swapped
 from augury.core.plan.plan_spec import verify_order
 from augury.core.results.prediction import Prediction
 from augury.core.results.schedule import Curve, PolicyResult
-from augury.costs.prediction_interval import NINE_OF_TEN
+from augury.costs.prediction_interval import SIGMAS_OF_90_PCT
 from augury.passes.communication_order import order_error
 from augury.predict.prediction import predict_step
 from augury.predict.progress import Progress, silent
@@ -155,7 +155,7 @@ def _replayed(
 
 def _evaluated(case: ScheduleCase, order: Order, outcome: Outcome) -> Prediction:
     model_error = order_error(order).relative
-    share = NINE_OF_TEN * (model_error**2 + case.noise**2) ** 0.5
+    share = SIGMAS_OF_90_PCT * (model_error**2 + case.noise**2) ** 0.5
     return Prediction(
         predicted_step_ns=outcome.step_ns,
         interval_ns=(round(outcome.step_ns * (1 - share)), round(outcome.step_ns * (1 + share))),

@@ -2,20 +2,22 @@
 
 A replayed order (``communication_order.py``) keeps the recorded work of each rank's main thread and
 sends gradients by collectives or by point-to-point messages. From the start of one backward to the
-start of the next, each step therefore obeys a scheduling problem whose quantities are lower bounds:
+start of the next, each step therefore obeys a scheduling problem with these lower bounds:
 
-- Compute runs at full rate: interference only slows it. Releases, forward and updates are sums of
-  recorded work of this rank and this step. The overhead of the runtime is left out.
-- Messages of an exchange occupy the connection for exactly their cost, one after the other.
+- Compute runs at full rate, because interference only slows it. Release times of gradients, and
+  the durations of forward and updates, are sums of the recorded work of this rank and this step.
+  The overhead of the runtime is left out.
+- Point-to-point messages occupy the connection for exactly their cost, one after the other.
 - A collective of s bytes costs at least a + b s, times this step's residual. Collectives may share
-  the link, so that the fixed cost of one overlaps with the bytes of another. The bytes of any set
-  of gradients, and one fixed cost, still pass the link after the first of them is released. So the
-  fixed cost is the latency of the bound, and its overhead per message is zero.
+  the link, so that the fixed cost a of one overlaps with the bytes of another. For any set of
+  gradients, all of their bytes and one fixed cost still follow the first release. The bound
+  therefore takes the fixed cost as latency and no overhead per message.
 
-``lower_bound`` of that problem holds for the step. The step of a replay is the median over steps,
-of the slowest rank; so is the bound. The first step of a window follows no other step and only has
-its own compute. Replay cuts steps at their ends, the bound at the start of backward: where recorded
-steps differ much, the two medians may differ by that.
+``lower_bound`` of that problem holds for the step. The replayed step is the median over the steps
+of the slowest rank. The bound is likewise the median over the bounds of steps, of the rank where it
+is largest. The first step of a window follows no other step, so its bound is its own compute.
+Replay divides a run at the ends of steps, the bound at the starts of backward: if recorded steps
+differ much, the two medians may differ as well.
 """
 
 from __future__ import annotations
@@ -41,56 +43,68 @@ ROUNDING = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ways:
-    """Costs of all the ways in which orders of one case are replayed."""
+class ExchangeCosts:
+    """Costs of all ways in which a replay may exchange gradients."""
 
-    costs: tuple[Costs, ...]
+    collectives: tuple[Costs, ...]
+    """Costs of collectives that run one at a time, and of collectives that share the link."""
     during_compute: TransferCost | None
+    """Additional time of a collective that starts during backward."""
     p2p: P2PExchange | None
 
 
-def replay_bound(graph: Graph, problem: Problem, ways: Ways) -> int:
+def replay_bound(graph: Graph, problem: Problem, costs: ExchangeCosts) -> int:
     """Returns the lower bound on the replayed step. ``problem`` gives the order in which gradients
     are needed."""
-    of_rank: dict[int, list[StepParts]] = defaultdict(list)
+    steps_of_rank: dict[int, list[StepParts]] = defaultdict(list)
     for parts in parts_of(graph).values():
-        of_rank[parts.rank].append(parts)
-    return int(max(_of_rank(graph, problem, ways, steps) for steps in of_rank.values()))
+        steps_of_rank[parts.rank].append(parts)
+    bounds = [_bound_of_rank(graph, problem, costs, steps) for steps in steps_of_rank.values()]
+    return int(max(bounds))
 
 
-def _of_rank(graph: Graph, problem: Problem, ways: Ways, steps: Sequence[StepParts]) -> float:
-    if graph.num_steps < FEW_STEPS:  # the window is joined to itself
+def _bound_of_rank(
+    graph: Graph, problem: Problem, costs: ExchangeCosts, steps: Sequence[StepParts]
+) -> float:
+    if graph.num_steps < FEW_STEPS:
+        # The window is joined to itself: its first step follows its last.
         pairs = zip(steps, [*steps[1:], steps[0]], strict=True)
-        return fmean(_of_step(graph, problem, ways, one, after) for one, after in pairs)
+        return fmean(_bound_of_step(graph, problem, costs, own, after) for own, after in pairs)
     by_step = {parts.step: parts for parts in steps}
     pairs_inside = [
         (parts, by_step[parts.next_step]) for parts in steps if parts.next_step in by_step
     ]
     first = steps[0]
     compute = [*first.before, *first.forward, *first.backward, *first.rest]
-    found = [float(_work_ns(graph, compute))]
-    found += [_of_step(graph, problem, ways, one, after) for one, after in pairs_inside]
-    return median(found)
+    bounds = [float(_work_ns(graph, compute))]
+    bounds += [_bound_of_step(graph, problem, costs, own, after) for own, after in pairs_inside]
+    return median(bounds)
 
 
-def _of_step(graph: Graph, problem: Problem, ways: Ways, own: StepParts, after: StepParts) -> float:
-    """Returns the bound from the start of one backward to the start of the next."""
-    alone = _without_interference(graph, problem, own, after)
-    networks = [_collectives(graph, own, costs, ways.during_compute) for costs in ways.costs]
-    if ways.p2p is not None:
-        networks.append(ways.p2p.network)
-    return min(lower_bound(replace(alone, network=network)) for network in networks)
+def _bound_of_step(
+    graph: Graph, problem: Problem, costs: ExchangeCosts, own: StepParts, after: StepParts
+) -> float:
+    """Returns the bound from the start of backward in step ``own`` to that in the next step,
+    ``after``."""
+    undisturbed = _undisturbed_step(graph, problem, own, after)
+    networks = [
+        _collective_network(graph, own, collectives, costs.during_compute)
+        for collectives in costs.collectives
+    ]
+    if costs.p2p is not None:
+        networks.append(costs.p2p.network)
+    return min(lower_bound(replace(undisturbed, network=network)) for network in networks)
 
 
-def _without_interference(
-    graph: Graph, problem: Problem, own: StepParts, after: StepParts
-) -> Problem:
+def _undisturbed_step(graph: Graph, problem: Problem, own: StepParts, after: StepParts) -> Problem:
+    """Returns the scheduling problem of one step, with compute at full rate. Times at which
+    gradients are needed are scaled to the forward of the next step, ``after``."""
     work_ns, gradients = graph.ops.work_ns, graph.gradients
-    released_ns: dict[int, int] = {}
-    worked_ns = 0
+    release_ns: dict[int, int] = {}
+    backward_ns = 0
     for op in own.backward:
-        worked_ns += int(work_ns[op])
-        released_ns[op] = worked_ns
+        backward_ns += int(work_ns[op])
+        release_ns[op] = backward_ns
     made_by = {
         graph.strings[int(gradients.name[row])]: int(gradients.made_by[row]) for row in own.rows
     }
@@ -98,13 +112,13 @@ def _without_interference(
     update_ns, copy_ns = _work_ns(graph, own.updates), copy_ns_of(graph, own)
     return replace(
         problem,
-        backward_ns=worked_ns,
+        backward_ns=backward_ns,
         between_ns=_work_ns(graph, [*own.rest, *after.before]),
         forward_ns=forward_ns,
         gradients=tuple(
             replace(
                 gradient,
-                release_ns=released_ns[made_by[gradient.name]],
+                release_ns=release_ns[made_by[gradient.name]],
                 need_ns=round(forward_ns * gradient.need_ns / max(1, problem.forward_ns)),
                 update_ns=int(
                     update_ns * gradient.size_bytes / problem.size_bytes + copy_ns[gradient.name]
@@ -115,11 +129,14 @@ def _without_interference(
     )
 
 
-def _collectives(
+def _collective_network(
     graph: Graph, own: StepParts, costs: Costs, during_compute: TransferCost | None
 ) -> Network:
-    """Returns a line a + b s below the cost, which is piecewise linear: ``b`` is its least slope,
-    ``a`` the largest constant for which the line is nowhere above the cost."""
+    """Returns a network with a cost a + b s that is nowhere above the cost of collectives.
+
+    That cost is piecewise linear. ``b`` is the slope beyond the largest known size or, if smaller,
+    the least time per byte at a known size, so that ``a`` is not negative. ``a`` is the largest
+    constant for which the line is nowhere above the cost."""
     carried = carried_by(graph, own)
     cost = costs[OpKind(int(graph.ops.kind[carried[0]]))]
     factor = recorded_over_model(graph, carried, cost, during_compute) * (1 - ROUNDING)

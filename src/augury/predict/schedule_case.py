@@ -19,7 +19,7 @@ from augury.core.vocabulary.torch import GLOO_THREADS
 from augury.costs.collective_costs import fit_network
 from augury.costs.p2p_exchange import fit_p2p
 from augury.costs.piece_costs import extra_during_compute, piece_costs
-from augury.costs.prediction_interval import NINE_OF_TEN
+from augury.costs.prediction_interval import SIGMAS_OF_90_PCT
 from augury.costs.runtime_overhead import NO_OVERHEAD, RuntimeOverhead
 from augury.passes.communication_order import COMMUNICATION_ORDER
 from augury.passes.pieces.piece_exchange import OrderedPieces
@@ -28,7 +28,7 @@ from augury.predict import changes
 from augury.predict.changes import factor_of
 from augury.predict.prediction import representation_of
 from augury.predict.progress import Progress, silent
-from augury.predict.replay_bound import Ways, replay_bound
+from augury.predict.replay_bound import ExchangeCosts, replay_bound
 from augury.predict.replays import replay_graph
 from augury.schedule.evaluate import step_ns
 from augury.schedule.lower_bound import lower_bound
@@ -259,8 +259,10 @@ def graph_case(
         problem = recorded_problem(before, known, needs=needs, p2p=p2p, ledger=Ledger())
     shared = piece_costs(costs, calibration, Ledger(), at_once=GLOO_THREADS)
     with progress("computing the lower bound of any order"):
-        ways = Ways(costs=(known, shared), during_compute=during_compute, p2p=p2p)
-        bounds_ns = [replay_bound(graph, stock, ways), lower_bound(stock), lower_bound(problem)]
+        exchange = ExchangeCosts(
+            collectives=(known, shared), during_compute=during_compute, p2p=p2p
+        )
+        bounds_ns = [replay_bound(graph, stock, exchange), lower_bound(stock), lower_bound(problem)]
     return ScheduleCase(
         problem=problem,
         stock=stock,
@@ -288,4 +290,6 @@ def graph_case(
 def noise_of(run: Representation | None) -> float:
     """Relative uncertainty of gains. Both sides of a gain replay the same windows, so differences
     between runs cancel and only the error of the windows' level remains."""
-    return max(QUIET_NOISE, NINE_OF_TEN * run.recorded.error) if run is not None else QUIET_NOISE
+    return (
+        max(QUIET_NOISE, SIGMAS_OF_90_PCT * run.recorded.error) if run is not None else QUIET_NOISE
+    )

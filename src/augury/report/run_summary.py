@@ -9,17 +9,18 @@ from augury.core.results.recorded_run import RankSummary, RunSummary, WireSummar
 from augury.core.units import format_count, format_ns
 
 MAX_LISTED_TRACES = 3
-"""A rank with more traces is shown with their number and the first of them."""
+"""If a rank has more traces, only their number and the first one are printed."""
 
 
 def run_summary_lines(
     summary: RunSummary, *, out: Path, exit_code: int, is_part: bool = False
 ) -> list[str]:
-    """``out`` is the folder as the user wrote it; ``is_part`` says that the summary is of one rank
-    that does not stand for the whole job."""
+    """Returns the lines of a summary. ``out`` is the folder as the user wrote it. ``is_part`` says
+    that the summary covers one rank and does not represent the whole job; then no next command is
+    printed."""
     lines = [f"augury: {format_count(len(summary.ranks), 'rank')} recorded in {out}"]
     if summary.is_empty and exit_code == 0:
-        lines = [f"augury: nothing was recorded in {out}, though the job ended well"]
+        lines = [f"augury: nothing was recorded in {out}, although the job succeeded"]
     lines += [f"  {_rank_line(rank)}" for rank in summary.ranks]
     if summary.wire is not None:
         lines.append(f"  {_wire_line(summary.wire)}")
@@ -48,10 +49,10 @@ def _rank_line(rank: RankSummary) -> str:
 
 
 def _wire_line(wire: WireSummary) -> str:
-    """Returns one line that accounts for all calls: those not kept are counted."""
+    """Returns the line about TCP traffic, which accounts for all calls, kept or not."""
     return (
         f"TCP traffic of {format_count(wire.num_processes, 'process', 'processes')},"
         f" {format_count(wire.num_connections, 'connection')}:"
         f" {format_count(wire.num_events, 'event')} kept, {wire.events_written_over:,} overwritten,"
-        f" {format_count(wire.calls_not_kept, 'call')} outside of windows only counted"
+        f" {format_count(wire.calls_not_kept, 'call')} outside of windows counted but not kept"
     )

@@ -20,6 +20,7 @@ class Servers:
 
     ports: Ports
     threads: tuple[int, ...]
+    """For each server, the resource that stands for its threads."""
     partition_bytes: int
     copy_bytes_per_s: int
     sum_bytes_per_s: int
@@ -54,23 +55,22 @@ def open_servers(
 
 
 def push_pull(call: CollectiveCall, *, servers: Servers, home: Sequence[int]) -> list[int]:
-    """Adds push, sum, update and pull of one tensor; ``home`` is the server of each partition. With
-    ``servers`` and ``home`` bound it is a Collective."""
+    """Adds push, sum, update and pull of one tensor. ``home`` is the server of each partition. With
+    ``servers`` and ``home`` bound by ``partial``, the function is a Collective."""
     parts = capped_chunks(call.size_bytes, servers.partition_bytes)
-    pulled: list[list[int]] = [[] for _ in call.after]
+    pulled: list[list[int]] = [[] for _ in call.ports.members]
     for number, (server, part_bytes) in enumerate(zip(home, parts, strict=True)):
         part = call.stage(f"part{number}") if len(parts) > 1 else call
-        arrived = _Partition(replace(part, size_bytes=part_bytes), servers, server).push_pull()
-        for arrivals, arrival in zip(pulled, arrived, strict=True):
-            arrivals.append(arrival)
+        partition = _Partition(replace(part, size_bytes=part_bytes), servers, server)
+        for pulls, pull in zip(pulled, partition.push_pull(), strict=True):
+            pulls.append(pull)
     wire = call.wire()
-    return [
-        wire.join(port, arrivals) for port, arrivals in zip(call.ports.members, pulled, strict=True)
-    ]
+    return [wire.join(port, pulls) for port, pulls in zip(call.ports.members, pulled, strict=True)]
 
 
 class _Partition:
-    """Adds the exchange of one partition between the workers of ``call`` and its server."""
+    """Exchange of one partition between the workers, which are the members of ``call``, and the
+    server of the partition."""
 
     def __init__(self, call: CollectiveCall, servers: Servers, server: int) -> None:
         self.call = call
@@ -90,16 +90,17 @@ class _Partition:
         return call.wire(send_kind=OpKind.PUSH).move(moves, "push")
 
     def _update(self, arrived: Sequence[int]) -> int:
-        """Adds copy and sums: the first arrival is copied, the others are added to it. Only replay
-        knows which one is first, and only its cost differs, so the first worker is taken."""
-        costs = self.servers
+        """Adds the work of the server: the first gradient to arrive is copied, the others are added
+        to it, and the sum updates the parameters. Only replay knows which gradient arrives first.
+        The choice affects only the cost of one operation, so the first worker's is copied."""
+        rates = self.servers
         summed = []
         for number, arrival in enumerate(arrived):
-            kind, rate = OpKind.SERVER_SUM, costs.sum_bytes_per_s
+            kind, rate = OpKind.SERVER_SUM, rates.sum_bytes_per_s
             if number == 0:
-                kind, rate = OpKind.SERVER_COPY, costs.copy_bytes_per_s
+                kind, rate = OpKind.SERVER_COPY, rates.copy_bytes_per_s
             summed.append(self._work(kind, rate, (arrival,)))
-        return self._work(OpKind.SERVER_UPDATE, costs.update_bytes_per_s, summed)
+        return self._work(OpKind.SERVER_UPDATE, rates.update_bytes_per_s, summed)
 
     def _pull(self, updated: int) -> list[int]:
         call = self.call

@@ -10,23 +10,25 @@ from augury.core.trace.rank_record import Parameter, RecordedBucket, RecordedDdp
 if TYPE_CHECKING:
     from torch.nn.parallel import DistributedDataParallel
 
-MAXIMUM = (1 << 63) - 1
+_NO_LIMIT_BYTES = (1 << 63) - 1
 
 
 def ddp_facts(model: DistributedDataParallel, name_of: dict[int, str]) -> RecordedDdp:
+    """Returns the parameters and buckets of a model, as DDP logs them. ``name_of`` gives the names
+    of parameters by ``id``."""
     logged = model._get_ddp_logging_data()
     parameters = [parameter for parameter in model._module_parameters if parameter.requires_grad]
-    rebuilt = _numbers(logged.get("rebuilt_bucket_sizes"))
-    if logged.get("has_rebuilt_buckets") and rebuilt:
+    rebuilt_sizes = _integers(logged.get("rebuilt_bucket_sizes"))
+    if logged.get("has_rebuilt_buckets") and rebuilt_sizes:
+        sizes = rebuilt_sizes
         members = [
-            _numbers(one, between=None)
-            for one in logged.get("rebuilt_per_bucket_param_indices", "").split(",")
+            _integers(indices, separator=None)
+            for indices in logged.get("rebuilt_per_bucket_param_indices", "").split(",")
         ]
-        sizes = rebuilt
     else:
-        sizes = _numbers(logged.get("bucket_sizes"))
-        members = _first_assignment(model, parameters, sizes)
-    caps = getattr(model, "_bucket_config", None)
+        sizes = _integers(logged.get("bucket_sizes"))
+        members = _initial_buckets(model, parameters, sizes)
+    config = getattr(model, "_bucket_config", None)
     return RecordedDdp(
         group=model.process_group.group_name,
         parameters=[
@@ -39,28 +41,30 @@ def ddp_facts(model: DistributedDataParallel, name_of: dict[int, str]) -> Record
         ],
         buckets=[
             RecordedBucket(size_bytes=size_bytes, parameters=indices)
+            # There are fewer members than sizes if the parameters of buckets are unknown.
             for size_bytes, indices in zip(sizes, members, strict=False)
         ],
-        ready_order=_numbers(logged.get("prev_iteration_grad_ready_order_indices")),
+        ready_order=_integers(logged.get("prev_iteration_grad_ready_order_indices")),
         bucket_cap_bytes=int(logged["bucket_cap_bytes"]),
-        first_bucket_cap_bytes=None if caps is None else caps.first_bucket_bytes_cap,
+        first_bucket_cap_bytes=None if config is None else config.first_bucket_bytes_cap,
         gradient_as_bucket_view=bool(model.gradient_as_bucket_view),
         find_unused_parameters=bool(model.find_unused_parameters),
     )
 
 
-def _first_assignment(
+def _initial_buckets(
     model: DistributedDataParallel, parameters: list[Any], sizes: list[int]
 ) -> list[list[int]]:
-    """Returns the parameters of each bucket before DDP rebuilds them. DDP then reports only sizes,
-    so its assignment is repeated with each limit that it may have used, until the sizes agree.
-    Empty if none agrees."""
+    """Returns the indices of the parameters of each bucket, before DDP rebuilds its buckets.
+
+    Until then DDP reports only the sizes of buckets. So the assignment is computed with all limits
+    that DDP may have used, until the sizes agree; the list is empty if they never do."""
     from torch.distributed import _DEFAULT_FIRST_BUCKET_BYTES, _compute_bucket_assignment_by_size
 
     cap = model.bucket_bytes_cap
-    caps = getattr(model, "_bucket_config", None)
-    listed = list(getattr(caps, "per_bucket_bytes_caps", ()))
-    for limits in (listed, [MAXIMUM], [cap], [_DEFAULT_FIRST_BUCKET_BYTES, cap]):
+    config = getattr(model, "_bucket_config", None)
+    configured = list(getattr(config, "per_bucket_bytes_caps", ()))
+    for limits in (configured, [_NO_LIMIT_BYTES], [cap], [_DEFAULT_FIRST_BUCKET_BYTES, cap]):
         if not limits:
             continue
         buckets, _ = _compute_bucket_assignment_by_size(parameters, limits, [])
@@ -70,5 +74,6 @@ def _first_assignment(
     return []
 
 
-def _numbers(text: Any, between: str | None = ",") -> list[int]:
-    return [int(number) for number in text.split(between)] if text else []
+def _integers(text: Any, separator: str | None = ",") -> list[int]:
+    """Returns the integers of a logged list; None separates at white space."""
+    return [int(number) for number in text.split(separator)] if text else []

@@ -13,9 +13,10 @@ from augury.core.units import format_bytes
 from augury.ingest.run_files import ReadBudget
 
 MAX_BYTES = 2 << 30
-"""Unpacked size of one file."""
+"""Limit on the unpacked size of one file."""
 MAX_RATIO = 400
-"""Traces shrink 20 to 60 times; only repetitions of one byte shrink nearly a thousand times."""
+"""Limit on unpacked size over packed size. Traces reach 20 to 60; only a file that repeats one byte
+reaches nearly a thousand."""
 
 _GZIP = b"\x1f\x8b"
 _CHUNK = 1 << 20
@@ -29,14 +30,16 @@ def read_unpacked(
     allow_truncated: bool = False,
     budget: ReadBudget | None = None,
 ) -> bytes:
-    """Returns the whole content. ``max_bytes`` limits the unpacked size of this file, ``budget``
-    that of all files of a run. A truncated file is refused unless ``allow_truncated``."""
+    """Returns the whole content of a file, unpacked if the file is gzipped. ``max_bytes`` limits
+    the unpacked size of this file; ``budget`` limits the total over all files of a run. A truncated
+    file is refused unless ``allow_truncated``."""
     cap = max_bytes if budget is None else min(max_bytes, budget.left_bytes)
     try:
         data = _read(path, cap, max_ratio, allow_truncated=allow_truncated)
     except LimitError:
         if budget is not None and cap < max_bytes:
-            budget.take(cap + 1)  # raises the error of the whole run
+            # The run exceeds its budget, not the file its limit: this raises RunLimitError.
+            budget.take(cap + 1)
         raise
     if budget is not None:
         budget.take(len(data))
@@ -53,7 +56,7 @@ def _read(path: Path, max_bytes: int, max_ratio: int, *, allow_truncated: bool) 
                 file.seek(0)
                 return file.read(max_bytes)
             file.seek(0)
-            # A small file may be mostly zeros without being a bomb.
+            # A small file may exceed the ratio without being a decompression bomb.
             cap = min(max_bytes, max(1 << 20, size * max_ratio))
             return _unpack(file, path, cap, allow_truncated=allow_truncated)
     except OSError as error:
@@ -71,15 +74,16 @@ def _unpack(file: BinaryIO, path: Path, cap: int, *, allow_truncated: bool) -> b
     try:
         while data := file.read(_CHUNK):
             while data:
-                if unpacker.eof:
+                if unpacker.eof:  # a gzip file may have several members
                     unpacker = isal_zlib.decompressobj(16 + zlib.MAX_WBITS)
+                # One byte beyond the cap is enough to see that the file is too large.
                 part = unpacker.decompress(data, cap - total + 1)
                 total += len(part)
                 if total > cap:
                     raise _too_large(path, cap)
                 parts.append(part)
                 data = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
-    except isal_zlib.IsalError as error:  # type: ignore[misc]  # its stub has an instance
+    except isal_zlib.IsalError as error:  # type: ignore[misc]  # no class in its stub
         raise FileFormatError(
             f"{path} is damaged and cannot be unpacked ({error})", remedy="copy or record it again"
         ) from error

@@ -33,9 +33,11 @@ def has_wire(folder: Path) -> bool:
 
 
 def read_wire(folder: Path, trace: Trace | None = None) -> Wire:
-    """With ``trace``, messages are attributed to its collectives and times are on its clock.
-    Without, clocks are aligned by the messages themselves, and all-reduces are found by the lengths
-    of their messages."""
+    """Reads the recorded socket calls of a run and reconstructs its messages.
+
+    With ``trace``, messages are attributed to the collectives of the trace, and times are on its
+    clock. Without it, the messages themselves align the clocks, and the lengths of messages reveal
+    the all-reduces."""
     ledger = Ledger()
     files = read_wire_files(folder, ledger)
     if not files:
@@ -56,11 +58,11 @@ def read_wire(folder: Path, trace: Trace | None = None) -> Wire:
     messages = messages_of(files, pairs, streams, ledger)
     types = message_types(messages)
     ranks = infer_ranks([file.rank for file in files], messages, types, ledger)
-    ends = _ranks_of(ranks, messages["src"]), _ranks_of(ranks, messages["dst"])
+    end_ranks = _ranks_of(ranks, messages["src"]), _ranks_of(ranks, messages["dst"])
     if trace is not None:
-        attribution = attribute_by_trace(messages, types, ends, trace, ledger)
+        attribution = attribute_by_trace(messages, types, end_ranks, trace, ledger)
     else:
-        attribution = attribute_by_size(messages, types, ends, max(ranks) + 1)
+        attribution = attribute_by_size(messages, types, end_ranks, max(ranks) + 1)
     _note_losses(files, ledger)
     columns = messages | {
         "kind": attribution.kind,
@@ -83,13 +85,14 @@ def read_wire(folder: Path, trace: Trace | None = None) -> Wire:
 
 
 def _clocks_of_trace(files: Sequence[WireFile], trace: Trace) -> dict[int, Clock]:
-    """A process without a rank has the clock of a rank on its host."""
-    of_rank = {facts.rank: facts.clock for facts in trace.ranks}
-    of_host: dict[str, Clock] = {}
+    """Returns the clock of each file, by the file's number. A process without a rank gets the clock
+    of the first rank on its host."""
+    clock_of_rank = {facts.rank: facts.clock for facts in trace.ranks}
+    clock_of_host: dict[str, Clock] = {}
     for facts in trace.ranks:
-        of_host.setdefault(facts.host, facts.clock)
+        clock_of_host.setdefault(facts.host, facts.clock)
     return {
-        number: of_rank.get(file.rank, of_host.get(file.host, Clock()))
+        number: clock_of_rank.get(file.rank, clock_of_host.get(file.host, Clock()))
         for number, file in enumerate(files)
     }
 
@@ -99,15 +102,18 @@ def _to_common(clocks: Mapping[int, Clock], file: int, ns: int) -> int:
 
 
 def _times(file: WireFile, clock: Clock | None) -> tuple[I8, I8, I8]:
-    """Start, end and refusal of the file's calls on the common clock."""
+    """Returns the times at which the calls of a file started, ended and were refused, on the common
+    clock."""
     calls = file.calls
-    if clock is None or clock == Clock(source=clock.source):
+    if clock is None or clock == Clock(source=clock.source):  # neither offset nor drift
         return calls.start_ns, calls.end_ns, calls.refused_ns
     refused = np.where(calls.refused_ns > 0, to_common(clock, calls.refused_ns), 0)
     return to_common(clock, calls.start_ns), to_common(clock, calls.end_ns), refused
 
 
 def _ranks_of(ranks: Sequence[int], processes: I4) -> I4:
+    """Returns the rank of each process. A process that is NONE, -1, indexes the appended element:
+    its rank is NONE."""
     found: I4 = np.array([*ranks, NONE], dtype=np.int32)[processes]
     return found
 
@@ -141,7 +147,7 @@ def _note_losses(files: Sequence[WireFile], ledger: Ledger) -> None:
     )
     ledger.note(
         "wire-connections-lost",
-        "a process had more connections than its record has rows for",
+        "a process had more connections than its table holds; the others were not recorded",
         count=sum(file.connections_lost for file in files),
     )
     known = [file.rank for file in files if file.rank >= 0]
