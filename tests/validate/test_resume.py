@@ -43,7 +43,7 @@ class Bench:
     def _record(self, setting: Setting, folder: Path) -> None:
         self.ran.append(setting.name)
         if setting.name in self.fails:
-            raise JobError("the job does not go on")
+            raise JobError("the job made no progress")
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "setting.json").write_text("{}")
 
@@ -109,7 +109,7 @@ def test_a_run_continues_with_what_failed(tmp_path: Path, one: Bench) -> None:
     one.fails = {"b"}
     assert validate(tmp_path, one) == 1
     assert [row["case"] for row in document(tmp_path)["rows"]] == ["a", "c"]
-    assert "b: the job does not go on" in document(tmp_path)["troubles"][0]
+    assert "b: the job made no progress" in document(tmp_path)["troubles"][0]
     one.fails = set()
     assert validate(tmp_path, one) == 0
     assert one.ran == ["a", "b", "c", "check", "b"]
@@ -121,7 +121,7 @@ def test_nothing_starts_when_no_time_is_left(
 ) -> None:
     assert validate(tmp_path, one, "--minutes", "0.0000001") == 1
     assert one.ran == []
-    assert "again continues" in capsys.readouterr().err
+    assert "run the same command again to continue" in capsys.readouterr().err
     assert validate(tmp_path, one) == 0
     assert one.ran == ["a", "b", "c", "check"]
 
