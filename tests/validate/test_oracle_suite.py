@@ -1,4 +1,4 @@
-"""What the oracle suite makes of what a job wrote down: made-up times whose sums are known."""
+"""Rows of the oracle suite from a job's record: synthetic times with known sums."""
 
 import json
 from collections.abc import Callable
@@ -95,8 +95,8 @@ def test_a_step_is_its_layers_and_its_communications(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cores", [4, 2])
-def test_serial_rows_know_one_process_and_one_network(cores: int) -> None:
-    """How strategies split layers and what else they send is not looked at."""
+def test_serial_rows_use_one_process_and_one_network(cores: int) -> None:
+    """Split layers and other communications of the strategies are not used."""
     document = job(cores=cores)
     for rank in document["layers"]:
         for name in set(STRATEGIES) - {"pipeline"}:
@@ -118,9 +118,9 @@ def test_serial_rows_know_one_process_and_one_network(cores: int) -> None:
         assert serial_step_s(record, name) > 0
 
 
-def test_borders_take_what_they_took(tmp_path: Path) -> None:
+def test_halos_take_their_measured_time(tmp_path: Path) -> None:
     found = predicted(tmp_path)
-    lines = [4 * 16, 8 * 16, 8 * 8]  # channels and extents of what convolutions take
+    lines = [4 * 16, 8 * 16, 8 * 8]  # channels and extents of the inputs of convolutions
     each = [ring_s("swap", 2, 4 * CNN.batch * line // 2) for line in lines]
     once = 2 * sum(each) - each[0]  # images have no gradients
     assert found["spatial"] == pytest.approx(found["data"] + 2 * once)
@@ -143,7 +143,7 @@ def test_ranks_on_one_core_share_it() -> None:
     assert [replay(on_shared_cores(graph, cores)).step_ns for cores in (4, 2, 1)] == [100, 200, 400]
 
 
-def test_the_slowest_core_is_waited_for(tmp_path: Path) -> None:
+def test_all_ranks_wait_for_the_slowest_core(tmp_path: Path) -> None:
     document = job(cores=2)
     slow = document["layers"][1] | {
         "data": document["layers"][1]["data"] | {"update_s": [0.106] * 5}
@@ -155,7 +155,9 @@ def test_the_slowest_core_is_waited_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("right", "holds"), [(True, True), (False, False)])
-def test_gates_want_accuracy_and_the_fastest(tmp_path: Path, right: bool, holds: bool) -> None:
+def test_gates_require_accuracy_and_the_fastest_strategy(
+    tmp_path: Path, right: bool, holds: bool
+) -> None:
     folder = tmp_path / SETTINGS[2].name
     folder.mkdir()
     (folder / "setting.json").write_text("{}")

@@ -88,7 +88,7 @@ def commits(tmp_path: Path) -> dict[str, str]:
     return {f"{row['suite']}/{row['case']}": row["commit"] for row in document(tmp_path)["rows"]}
 
 
-def test_what_is_done_at_a_commit_is_not_measured_again(tmp_path: Path, one: Bench) -> None:
+def test_cases_done_at_a_commit_are_not_measured_again(tmp_path: Path, one: Bench) -> None:
     assert validate(tmp_path, one) == 0
     assert one.ran == ["a", "b", "c", "check"]
     assert validate(tmp_path, one) == 0
@@ -151,7 +151,7 @@ def test_single_cases_replace_single_rows(tmp_path: Path, one: Bench) -> None:
     assert (check["value"], check["commit"]) == (3, FIRST.commit)
 
 
-def test_predicting_anew_tells_both_commits(tmp_path: Path, one: Bench) -> None:
+def test_rows_have_the_commits_of_measurement_and_prediction(tmp_path: Path, one: Bench) -> None:
     validate(tmp_path, one)
     validate(tmp_path, one, "--predict-only", revision=SECOND)
     assert one.ran == ["a", "b", "c", "check"]
