@@ -1,4 +1,4 @@
-# Every target first installs what it needs: quietly, and only when that has changed.
+# Every target first installs its dependencies, only if they have changed.
 
 PYTHON ?= python3
 JOBS ?= 2
@@ -7,11 +7,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 TORCH := $(VENV)/.torch
-# Frameworks pin what others need otherwise: each of them has an environment of its own.
+# Frameworks pin conflicting versions, so each has an environment of its own.
 JAX_VENV := .venv-jax
 JAX := $(JAX_VENV)/.installed
 
-# Tests on real traces run where the traces are.
+# Tests on real traces run only if the folder of traces exists.
 TRACES := $(realpath $(CURDIR)/../shared/traces)
 ifneq ($(TRACES),)
 AUGURY_TRACES ?= $(TRACES)
@@ -24,25 +24,25 @@ endif
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
 
-install: $(INSTALLED) ## make .venv with augury, its kernel and the tools
+install: $(INSTALLED) ## create .venv with augury, its kernel and the tools
 	@echo "ready: $(BIN)/augury --help"
 
 demo: $(TORCH) ## record a real training of two processes, replay it, plan, follow the plan, compare
 	@$(BIN)/augury demo --force --out build/demo
 	@echo "(augury is $(BIN)/augury here)"
 
-test: lint $(TORCH) ## lint, then the tests that take minutes together, with coverage of core/ and replay/
+test: lint $(TORCH) ## lint, then the fast tests, with coverage of core/ and replay/
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not more" --cov --cov-fail-under 90
 
-test-more: $(TORCH) ## tests with real processes in numbers, browsers and trainers
+test-more: $(TORCH) ## slow tests: many real processes, browsers, trainers
 	@$(BIN)/python -m pytest -m more
 
-# One line per part: what `python` is given. ARGS='...' is added to it.
+# Arguments of `python` for each part; ARGS='...' is appended.
 SOAK_plans = -m tests.runtime.fuzz --out build/soak.json $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT))
 SOAK_random := -m pytest -n $(JOBS) -m hypothesis --hypothesis-profile soak
 SOAK_PARTS := $(patsubst SOAK_%,%,$(filter-out SOAK_PARTS,$(filter SOAK_%,$(.VARIABLES))))
 
-soak: $(TORCH) ## long random campaigns, in parts (PART=plans, continued where it ended: SEED=first, COUNT=number; PART=random)
+soak: $(TORCH) ## long random campaigns, in parts (PART=plans, resumable: SEED=first, COUNT=number; PART=random)
 	@$(if $(filter $(PART),$(SOAK_PARTS)),,$(error make soak PART=... needs one of: $(SOAK_PARTS)))
 	@$(BIN)/python $(SOAK_$(PART)) $(ARGS)
 
@@ -53,16 +53,16 @@ lint: $(INSTALLED) ## ruff, mypy --strict, import-linter
 	@said=$$($(BIN)/lint-imports) || { echo "$$said"; exit 1; }
 	@echo "lint: ruff, mypy --strict and import-linter pass"
 
-bench: $(TORCH) ## measure, as JSON lines
+bench: $(TORCH) ## measure performance, as JSON lines
 	@$(BIN)/python -m benchmarks.run
 
 validate: $(TORCH) $(if $(filter all wire,$(or $(SUITE),all)),$(JAX)) ## compare predictions with real runs (SUITE=schedule, ONLY='conv-*', QUICK=1, FRESH=1)
 	@$(BIN)/python -m benchmarks.validate --suite $(or $(SUITE),all) $(if $(ONLY),--only '$(ONLY)') \
 	  $(if $(QUICK),--quick) $(if $(FRESH),--fresh)
 
-env-jax: $(JAX) ## make .venv-jax, for the JAX job of `make validate SUITE=wire`
+env-jax: $(JAX) ## create .venv-jax, for the JAX job of `make validate SUITE=wire`
 
-clean: ## remove .venv and all that was built
+clean: ## remove .venv and all build products
 	rm -rf $(VENV) $(JAX_VENV) build dist src/augury/_native*.so .coverage .coverage.* \
 	  .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
@@ -72,18 +72,18 @@ $(BIN)/pip:
 	  || { echo "Augury needs Python 3.11 or newer: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -m venv --clear $(VENV)
 
-# A kernel that does not compile is an error where a compiler works, and done without where none does.
+# If a compiler works, a kernel that fails to compile is an error; without one, the kernel is skipped.
 $(INSTALLED): pyproject.toml constraints.txt CMakeLists.txt $(wildcard native/*) | $(BIN)/pip
 	@echo "installing into $(VENV), once ..." >&2
 	@if echo 'int main() {}' | $${CXX:-c++} -x c++ -fsyntax-only - 2> /dev/null; \
 	  then export AUGURY_REQUIRE_NATIVE=1; \
-	  else echo "no C++ compiler works here: the Python reference will replay, slower" >&2; \
+	  else echo "no working C++ compiler found: replay will use the slower Python reference" >&2; \
 	  fi; \
 	  PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_BUILD_CONSTRAINT=constraints.txt \
 	  $(BIN)/python -m pip install -qq --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-# Only tests of recording need a framework: what does not should not wait for it.
+# Separate, since only some targets need a framework.
 $(TORCH): constraints.txt | $(INSTALLED)
 	@echo "installing torch into $(VENV), once ..." >&2
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq --constraint constraints.txt torch

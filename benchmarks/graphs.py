@@ -1,4 +1,4 @@
-"""The graphs that benchmarks replay: realistic data-parallel training, of a stated size."""
+"""Synthetic data-parallel training graphs of a given size, for replay benchmarks."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ STYLES = ("buckets", "ring")
 
 
 def training(style: str, num_ops: int, *, num_ranks: int = 8) -> Graph:
-    """Step after step, about ``num_ops`` operations in all; durations vary by 5 %."""
+    """Builds consecutive steps with about ``num_ops`` operations in total; durations
+    vary by 5 %."""
     window = synthesize(_job(style, num_ranks=num_ranks, jitter=0.05))
     return unroll(window, max(1, round(num_ops / window.num_ops)))
 
 
 def many_ranks(style: str, num_ranks: int, num_classes: int) -> Graph:
-    """Ranks of the same class (rank modulo ``num_classes``) are identical. Gangs of a large
-    model's buckets over three steps, or one bucket's ring: four million transfers."""
+    """Builds a graph in which ranks of the same class (rank modulo ``num_classes``) are identical.
+    ``buckets``: gangs of a large model's buckets over three steps. ``ring``: one bucket's ring with
+    four million transfers."""
     slower = tuple(
         (rank, 1 + rank % num_classes / 100) for rank in range(num_ranks) if rank % num_classes
     )

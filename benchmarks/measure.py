@@ -1,4 +1,5 @@
-"""Measuring side by side: what is compared runs in turn, in one process, and medians are taken."""
+"""Side-by-side measurements: the compared functions alternate in one process;
+medians are reported."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Of medians; ``low`` and ``high`` are the extremes over the rounds."""
+    """Ratio of two medians; ``low`` and ``high`` are the extremes over the rounds."""
 
     value: float
     low: float
@@ -50,7 +51,7 @@ def at_least(value: float) -> Bound:
 
 
 def ratio(numerator: Work, denominator: Work, *, rounds: int) -> Ratio:
-    """CPU time of one over CPU time of the other, in alternation."""
+    """Returns the ratio of the CPU times of two functions that run in alternation."""
     pairs = [(cpu_seconds(numerator), cpu_seconds(denominator)) for _ in range(rounds)]
     over = statistics.median(a for a, _ in pairs)
     under = statistics.median(b for _, b in pairs)
@@ -59,7 +60,7 @@ def ratio(numerator: Work, denominator: Work, *, rounds: int) -> Ratio:
 
 
 def ten_times(work: Work) -> Work:
-    """Short work is measured ten at a time."""
+    """Repeats short work ten times per measurement."""
     return lambda: [work() for _ in range(10)]
 
 
@@ -70,7 +71,7 @@ def cpu_seconds(work: Work) -> float:
 
 
 def cpu_seconds_of_command(*arguments: str, rounds: int = 7) -> float:
-    """User and system time of a fresh process, the median over ``rounds``."""
+    """Median user and system time of a fresh process over ``rounds``."""
     spent = []
     for _ in range(rounds):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -81,9 +82,11 @@ def cpu_seconds_of_command(*arguments: str, rounds: int = 7) -> float:
 
 
 def extra_bytes_at_peak(work: Work) -> int:
-    """Resident memory at its highest during ``work``, beyond what was resident before."""
-    ctypes.CDLL(None).malloc_trim(0)  # what earlier work left behind must not be used up first
-    Path("/proc/self/clear_refs").write_text("5")  # forgets the highest so far
+    """Peak resident memory during ``work``, minus the memory that was resident before."""
+    ctypes.CDLL(None).malloc_trim(
+        0
+    )  # return free memory of earlier work to the system, so that reuse does not hide growth
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak counter
     before = _status_bytes("VmRSS")
     work()
     return _status_bytes("VmHWM") - before
@@ -97,7 +100,7 @@ def _status_bytes(field: str) -> int:
 
 
 def report(name: str, value: float, unit: str, bound: Bound | None, **details: object) -> bool:
-    """One JSON line; False if a bound is broken."""
+    """Prints one JSON line. Returns False if the bound is violated."""
     holds = bound is None or bound.holds(value)
     line = {"name": name, "value": round(value, 3), "unit": unit}
     if bound is not None:
@@ -107,7 +110,7 @@ def report(name: str, value: float, unit: str, bound: Bound | None, **details: o
 
 
 def report_worse(name: str, found: dict[str, Ratio], unit: str, bound: Bound | None = None) -> bool:
-    """The worst of several styles of graphs; False if its bound is broken."""
+    """Reports the worst of several graph styles. Returns False if its bound is violated."""
     is_upper = bound is None or bound.is_upper
     worst = (max if is_upper else min)(found, key=lambda style: found[style].value)
     return report(
@@ -123,6 +126,6 @@ def report_worse(name: str, found: dict[str, Ratio], unit: str, bound: Bound | N
 
 
 def say(text: str) -> None:
-    """Progress, apart from the results."""
+    """Prints progress to stderr, separate from the results."""
     if sys.stderr.isatty() or os.environ.get("AUGURY_BENCH_VERBOSE"):
         print(text, file=sys.stderr, flush=True)

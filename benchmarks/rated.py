@@ -1,4 +1,4 @@
-"""The engine that recorded runs use, with shared links and interference; and whole replays.
+"""The engine of recorded runs, with shared links and interference; and whole replays.
 
 python -m benchmarks.rated
 """
@@ -47,7 +47,7 @@ def against_reference() -> bool:
 
 
 def size() -> list[bool]:
-    """Nanoseconds per operation, and bytes beyond the input."""
+    """Measures nanoseconds per operation, and bytes beyond the input."""
     growth: dict[str, Ratio] = {}
     extra: dict[str, Ratio] = {}
     for style in RATED_STYLES:
@@ -62,7 +62,7 @@ def size() -> list[bool]:
 
 
 def crowds() -> list[bool]:
-    """All flows on one link."""
+    """Measures graphs in which all flows share one link."""
     say("64k flows on one link: growth and memory")
     small, large = crowded(8_000), crowded(64_000)
     extra = _bytes_per_op(large)
@@ -88,14 +88,14 @@ def _growth(small: Graph, large: Graph, *, rounds: int) -> Ratio:
 
 
 def _bytes_per_op(graph: Graph) -> Ratio:
-    assert graph.num_gangs >= 0  # worked out once, part of the input
+    assert graph.num_gangs >= 0  # computed once, part of the input
     extra = extra_bytes_at_peak(partial(simulate, graph)) / graph.num_ops
     return Ratio(extra, extra, extra)
 
 
 def full_replay() -> bool:
-    """All of ``augury.replay``: steady state, critical path, memory, utilization; each time of a
-    graph of which nothing has been worked out."""
+    """Measures all of ``augury.replay`` (steady state, critical path, memory, utilization), each
+    time on a graph without cached results."""
     found: dict[str, Ratio] = {}
     for style in (*STYLES, *RATED_STYLES):
         say(f"128k {style}: whole replay")

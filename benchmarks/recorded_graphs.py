@@ -1,10 +1,10 @@
 """Random graphs in the style of recorded runs: shared links, interference, gangs, host threads.
 
-Two styles, after what ``build`` and ``rewrite`` make of a recording:
+Two styles, like the graphs that are built from recordings:
 
 - ``threads``: a main thread, a device stream and loader threads on every rank; collectives are
-  gangs on communication streams that several of them share; compute and communication slow each
-  other; single ranks are late by delays of their own.
+  gangs on shared communication streams; compute and communication slow each other down; single
+  ranks have delays of their own.
 - ``links``: collectives are expanded into transfers, each a gang of a sender's and a receiver's
   operation on links that all ranks of a host share, in rings of random order and among random
   pairs; compute slows while its host's links are busy.
@@ -24,8 +24,8 @@ RATED_STYLES = ("threads", "links")
 def recorded(
     style: str, num_ops: int, *, num_ranks: int = 8, seed: int = 1, is_loop: bool = False
 ) -> Graph:
-    """Step after step until there are about ``num_ops`` operations. ``is_loop``: the first step
-    waits for the last one of the window before."""
+    """Adds steps until there are about ``num_ops`` operations. ``is_loop``: the first step waits
+    for the last step of the preceding window."""
     run = _RecordedRun(style, num_ranks, Random(seed))
     while run.builder.num_ops < num_ops:
         run.add_step()
@@ -35,10 +35,10 @@ def recorded(
 
 
 def crowded(num_flows: int, *, seed: int = 1, is_shuffled: bool = False) -> Graph:
-    """All flows on one link, one third of them pairs that end together; they arrive within a
-    tenth of the time that they take, beside a disturbing stream. Every rank issues its flows one
-    after the other, so that their numbers rise as they arrive, as those of recorded ones do; or,
-    shuffled, each flow arrives at a time of its own."""
+    """Builds a graph in which all flows share one link. One third of the flows are pairs that end
+    together. They arrive within a tenth of the time that they take, next to an interfering stream.
+    Every rank issues its flows one after the other, so that flow numbers rise with arrival times,
+    as in recorded graphs; with ``is_shuffled`` arrival times are independent of the numbers."""
     random = Random(seed)
     builder = GraphBuilder()
     ranks = [builder.rank() for _ in range(8)]
@@ -143,8 +143,8 @@ class _RecordedRun:
         self.builder.interfere(victim=victim, aggressor=aggressor, rate=rate)
 
     def add_step(self) -> None:
-        """Forward and backward of all layers, launched by the main thread; gradients are reduced
-        in random buckets while backward goes on."""
+        """Adds forward and backward of all layers, launched by the main thread; gradients are
+        reduced in random buckets while backward continues."""
         tails = [list(before) for before in self._before]
         for rank in range(self._num_ranks):
             tails[rank] = [self._load(rank, tails[rank])]
@@ -239,7 +239,7 @@ class _RecordedRun:
         )
 
     def _reduce(self, bucket: int, ready: list[int]) -> list[list[int]]:
-        """By rank, the operations with which the reduction ends there."""
+        """Adds a reduction; returns its last operations by rank."""
         if self._expands:
             return self._transfers(bucket, ready)
         members = list(self._each())
@@ -267,8 +267,8 @@ class _RecordedRun:
         return ends
 
     def _transfers(self, bucket: int, ready: list[int]) -> list[list[int]]:
-        """A ring in random order, or random pairs; each transfer joins the sender's host's way
-        out and the receiver's host's way in."""
+        """Adds a ring in random order, or random pairs. Each transfer occupies the outgoing link of
+        the sender's host and the incoming link of the receiver's host."""
         ranks = list(self._each())
         self._random.shuffle(ranks)
         ends = [[op] for op in ready]

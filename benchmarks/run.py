@@ -1,6 +1,6 @@
-"""``make bench``: performance as ratios, one JSON line each, all measured in this one run.
+"""``make bench``: performance as ratios, one JSON line each, all measured in one run.
 
-Every figure is taken on graphs of several styles; the worst one is reported.
+Every figure is measured on graphs of several styles; the worst one is reported.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ def against_other_engines() -> list[bool]:
 def against_sweep() -> bool:
     found = {style: sweeps(training(style, 1_000_000)) for style in STYLES}
     held = report_worse("replay_vs_sweep_1m", found, "x", at_most(15))
-    # More ranks, more of them out of step: what is next lies further apart in memory.
+    # With more ranks, more of them are out of step, and the next operations lie further apart in
+    # memory.
     wide = {style: sweeps(training(style, 1_000_000, num_ranks=64)) for style in STYLES}
     report_worse("replay_vs_sweep_1m_64_ranks", wide, "x")
     return held
@@ -103,7 +104,7 @@ def plain_sweep(graph: Graph) -> Work:
 
 
 def growth() -> bool:
-    """Nanoseconds per node, with the critical path."""
+    """Measures nanoseconds per node, including the critical path."""
     found: dict[str, Ratio] = {}
     for style in STYLES:
         say(f"5m {style}: growth")
@@ -120,7 +121,8 @@ def with_path(graph: Graph) -> Callable[[], object]:
 
 
 def folding() -> list[bool]:
-    """How much faster the folded graph replays; finding the classes is a line of its own."""
+    """Measures how much faster the folded graph replays; finding the classes is a line
+    of its own."""
     held = []
     for name, num_classes, bound in (
         ("fold_1024_identical", 1, at_least(200)),
@@ -150,14 +152,14 @@ def memory() -> bool:
     for style in STYLES:
         say(f"5m {style}: memory")
         graph = training(style, 5_000_000)
-        assert graph.num_gangs >= 0  # worked out once, part of the input
+        assert graph.num_gangs >= 0  # computed once, part of the input
         extra = extra_bytes_at_peak(partial(simulate, graph)) / graph.num_ops
         found[style] = Ratio(extra, extra, extra)
     return report_worse("replay_bytes_per_node", found, "B", at_most(64))
 
 
 def screening() -> list[bool]:
-    """What a candidate costs in a batch of 64, against an exact replay of it."""
+    """Measures the cost of a candidate in a batch of 64, relative to an exact replay of it."""
     found: dict[str, Ratio] = {}
     for style in STYLES:
         say(f"screening {style}")
@@ -170,7 +172,8 @@ def screening() -> list[bool]:
 
 
 def session() -> bool:
-    """A full, verified replay over the step of a session after a change in the middle."""
+    """Measures a full, verified replay relative to a session's step after a change in
+    the middle."""
     found: dict[str, Ratio] = {}
     for style in RATED_STYLES:
         say(f"session {style}")

@@ -386,8 +386,8 @@ class EagerSimulation {
       return;
     }
     std::int64_t at_ns = lane.free_ns;
-    const bool nobody_waits = lane.waiting.empty();
-    if (nobody_waits) {
+    const bool queue_is_empty = lane.waiting.empty();
+    if (queue_is_empty) {
       std::int64_t earliest_ns = kNever;
       for (std::int32_t op = incoming; op != kNone; op = nodes_[op].missing)
         earliest_ns = std::min(earliest_ns, nodes_[op].at_ns);
@@ -395,7 +395,7 @@ class EagerSimulation {
       at_ns = std::max(at_ns, earliest_ns);
     }
     const bool decides = !lane.is_held && at_ns < wheel_.slice_end_ns();
-    if (decides && nobody_waits && nodes_[incoming].missing == kNone) {
+    if (decides && queue_is_empty && nodes_[incoming].missing == kNone) {
       take(lane, incoming, at_ns);
       return;
     }

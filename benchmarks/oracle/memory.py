@@ -1,5 +1,5 @@
-"""``python -m benchmarks.oracle.memory``: memory of a training step as the oracle foretells it from
-the module alone, against what a real step on the CPU holds; one JSON line each."""
+"""``python -m benchmarks.oracle.memory``: memory of a training step, predicted by the oracle from
+the module alone and measured in a real step on the CPU; one JSON line per model."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def main() -> int:
 def check(name: str, batch: int, optimizer: Optimizer) -> bool:
     say(f"{name}, batch {batch}, {optimizer}")
     model = load_model(name, input_shapes=[IMAGENET])
-    foretold = step_memory(model, batch=batch, optimizer=optimizer)
+    predicted = step_memory(model, batch=batch, optimizer=optimizer)
     held = measure(name, IMAGENET, batch, optimizer)
-    error_pct = 100 * (foretold.peak_bytes - held.peak_bytes) / held.peak_bytes
+    error_pct = 100 * (predicted.peak_bytes - held.peak_bytes) / held.peak_bytes
     return report(
         f"oracle_memory_{name}_b{batch}_{optimizer}",
         abs(error_pct),
         "%",
         at_most(10),
         error_pct=round(error_pct, 2),
-        predicted_bytes=foretold.peak_bytes,
+        predicted_bytes=predicted.peak_bytes,
         measured_bytes=held.peak_bytes,
         resident_bytes=held.resident_bytes,
     )

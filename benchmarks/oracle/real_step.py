@@ -1,6 +1,6 @@
-"""What a real training step on the CPU holds: every allocation of torch's, as its profiler saw it.
+"""Memory of a real training step on the CPU, from every allocation that the torch profiler reports.
 
-A process of its own for each measurement: ``python -m benchmarks.oracle.real_step resnet50
+Each measurement runs in a process of its own: ``python -m benchmarks.oracle.real_step resnet50
 3x224x224 16 momentum`` prints one JSON object.
 """
 
@@ -20,15 +20,16 @@ from augury.oracle.model_reader.read_model import parse_shape
 from augury.oracle.models.registry import BuiltIn, built_in
 
 WARM_UP_BATCH = 2
-"""Of a first step, in which the optimizer makes its state: the next holds as much as any other."""
+"""Batch size of the warm-up step, in which the optimizer allocates its state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     peak_bytes: int
-    """Of what torch's allocator had given out."""
+    """Peak of the bytes that torch's allocator had handed out."""
     resident_bytes: int
-    """Of the process, at its highest: with the interpreter, libraries and the kernels' scratch."""
+    """Peak resident memory of the process, with the interpreter, libraries and kernel scratch
+    space."""
 
 
 def measure(model: str, shape: str, batch: int, optimizer: Optimizer) -> Measured:
@@ -67,7 +68,8 @@ def train(model: str, shape: str, batch: int, optimizer: Optimizer) -> Measured:
 
 
 def _made(known: BuiltIn, extents: tuple[int, ...]) -> Any:
-    """All zeros: how they are drawn takes time and does not matter here."""
+    """Builds the module with all parameters zero: random initialization takes time and does not
+    matter here."""
     import torch
 
     with torch.device("meta"):

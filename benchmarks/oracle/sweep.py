@@ -1,11 +1,12 @@
-"""How many configurations the oracle judges in a second of CPU: a whole sweep at once, and one at
-a time. A configuration is a strategy, a number of devices and a batch; judging it gives its time,
-its communications, its memory, whether it can be, and its bottleneck.
+"""Rate at which the oracle judges configurations, per CPU second: in one sweep, and one at a time.
+
+A configuration is a strategy, a number of devices and a batch. Judging it gives its time, its
+communications, its memory, its feasibility and its bottleneck.
 
     python -m benchmarks.oracle.sweep
 
-A sweep is measured cold: it is the first one of a fresh process, and finding the cluster, building
-the model and adding up its layers are part of it. Only the imports before it are not.
+A sweep is measured cold: it is the first one of a fresh process, and it includes finding the
+cluster, building the model and adding up its layers. Only the imports before it are excluded.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ def main() -> int:
 
 
 def cold_sweep() -> tuple[float, int]:
-    """CPU seconds of a sweep in a fresh process, the median over several, and how many
-    configurations it has."""
+    """Returns the median CPU seconds of a sweep in a fresh process, and its number of
+    configurations."""
     spent: list[float] = []
     num = 0
     for _ in range(ROUNDS):
@@ -62,7 +63,7 @@ def cold_sweep() -> tuple[float, int]:
 
 
 def sweep_once() -> int:
-    """What ``cold_sweep`` starts."""
+    """Entry point of the process that ``cold_sweep`` starts."""
     begin = time.process_time()
     run, num = all_at_once(LayerWork.of(deep_model(), find_cluster("abci").described_device))
     run()
@@ -71,9 +72,10 @@ def sweep_once() -> int:
 
 
 def from_module_to_table() -> list[bool]:
-    """ResNet-50 from its ``nn.Module``, all strategies at all scales, start of Python included."""
+    """Times ResNet-50 from its ``nn.Module``, all strategies at all scales, including the start of
+    Python."""
     if importlib.util.find_spec("torch") is None:
-        say("no torch here: no model to read")
+        say("torch is not installed: skipping models from modules")
         return []
     asked = ["--model", "resnet50", "--cluster", "abci", "--global-batch", "1024"]
     spent_s = cpu_seconds_of_command(sys.executable, "-m", "augury", "oracle", *asked, rounds=3)
@@ -114,7 +116,7 @@ def make_case(
     devices: np.ndarray[tuple[int], np.dtype[np.float64]] | None = None,
     batch: np.ndarray[tuple[int], np.dtype[np.float64]] | None = None,
 ) -> StrategyCase:
-    """Unless told: 9 numbers of devices by 256 batches."""
+    """Batch sizes; by default 256 of them for each of 9 device counts."""
     if devices is None or batch is None:
         grid = np.meshgrid(2.0 ** np.arange(2, 11), 64.0 * np.arange(1, 257))
         devices, batch = (axis.ravel() for axis in grid)
@@ -129,7 +131,7 @@ def make_case(
 
 
 def deep_model(num_blocks: int = 53) -> Model:
-    """As many layers as ResNet-50 has, without the framework that it would be read with."""
+    """Builds a model with as many layers as ResNet-50, without the framework that reads it."""
     layers = []
     for block in range(num_blocks):
         channels, extent = 64 << (4 * block // num_blocks), 56 >> (4 * block // num_blocks)

@@ -1,11 +1,13 @@
-"""The oracle against llm-analysis: one evaluation each, in one process and in turn; and a cold
-sweep of the oracle, per configuration, against one evaluation of a warm llm-analysis.
+"""The oracle compared with llm-analysis.
+
+One evaluation of each alternates in one process; and a cold sweep of the oracle, per configuration,
+is compared with one evaluation of a warm llm-analysis.
 
     python -m benchmarks.oracle.versus
 
-llm-analysis (Apache-2.0) is installed from PyPI into build/, without what only its downloads of
-models need. One of its evaluations is a training configuration of OPT-1.3B: time and memory, on
-numbers of samples that vary; its logging is off.
+llm-analysis (Apache-2.0) is installed from PyPI into build/, without the packages that only its
+model downloads need. One of its evaluations is a training configuration of OPT-1.3B: time and
+memory, with varying numbers of samples; its logging is off.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ def main() -> int:
     try:
         peer = llm_analysis()
     except subprocess.CalledProcessError:
-        say("llm-analysis cannot be installed: nothing to compare with")
+        say("llm-analysis cannot be installed: skipping the comparison")
         return 5
     ours, number = one_by_one(LayerWork.of(deep_model(), CLUSTER.described_device))
     ours()

@@ -1,17 +1,17 @@
-"""Random scheduling problems from a stated generator: instance n is the same for everybody.
+"""Random scheduling problems from a documented generator: instance n is always the same.
 
-- Tensors: one of six models, in four bytes per parameter.
-- Compute: 20 ms to 2 s for forward and backward, log-uniform; a layer's share is its arithmetic
-  (plus what launching it takes: a fifth of all time, spread evenly), times a log-normal factor of
+- Tensors: one of six models, with four bytes per parameter.
+- Compute: 20 ms to 2 s for forward and backward, log-uniform. A layer's share is its arithmetic
+  (plus launch overhead: a fifth of the total time, spread evenly), times a log-normal factor of
   sigma 0.3; backward takes twice as long as forward.
-- Gradients come when their layer's backward ends (one in five instances), or in bursts when that
-  of a whole group ends: groups of 5 to 20 layers (bulk execution), 2 to 6 graphs (compiled
-  backward), 1 to 25 MB (buckets), or blocks of equal time, 6 to 30 of them (units of FSDP). Two
-  of a burst lie up to 20 us apart.
-- Network: all-reduce or parameter server, one in two; communication to compute 0.2 to 4,
-  overhead of a message 10 us to 1 ms, latency 1 us to 1 ms, each log-uniform; the server takes up
-  to a fifth of what the transfer takes.
-- Updates take up to 8 % of compute, by bytes; up to 3 % lies between backward and forward.
+- Gradients are released when their layer's backward ends (one in five instances), or in bursts when
+  the backward of a whole group ends: groups of 5 to 20 layers (bulk execution), 2 to 6 graphs
+  (torch.compile), 1 to 25 MB (buckets), or 6 to 30 blocks of equal time (units of FSDP).
+  Gradients of a burst are up to 20 us apart.
+- Network: all-reduce or parameter server, with equal probability; communication to compute 0.2 to
+  4, overhead of a message 10 us to 1 ms, latency 1 us to 1 ms, each log-uniform; the server takes
+  up to a fifth of the transfer time.
+- Updates take up to 8 % of compute, by bytes; the gap between backward and forward is up to 3 %.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _Floats = NDArray[np.float64]
 
 
 class _Walk(NamedTuple):
-    """Backward, layer by layer."""
+    """Times of backward, layer by layer."""
 
     random: _Random
     sizes_bytes: list[int]
@@ -95,7 +95,7 @@ def _shares(random: _Random, layers: tuple[Layer, ...]) -> _Floats:
 def _releases(
     random: _Random, layers: tuple[Layer, ...], backward_ns: _Floats
 ) -> list[tuple[float, ...]]:
-    """By layer, the last one first, as backward goes."""
+    """Returns releases by layer in backward order, the last layer first."""
     ends_ns = np.cumsum(backward_ns)
     sizes_bytes = [BYTES * sum(layer.tensors) for layer in reversed(layers)]
     group = _BURSTS[int(random.integers(len(_BURSTS)))](_Walk(random, sizes_bytes, ends_ns))

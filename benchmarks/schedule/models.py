@@ -1,5 +1,5 @@
 """Tensors of real models, computed from their architectures: bytes and arithmetic of every layer,
-in the order of forward."""
+in forward order."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ BYTES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """``tensors`` are numbers of parameters; ``work`` is multiply-adds of a forward, of one image
-    or one sequence."""
+    """One layer. ``tensors`` are parameter counts; ``work`` is the multiply-adds of the forward of
+    one image or one sequence."""
 
     name: str
     tensors: tuple[int, ...]
@@ -134,7 +134,7 @@ def _bert(*, layers: int, width: int) -> Iterator[Layer]:
 
 
 def _conv(name: str, before: int, width: int, high: int, wide: int, side: int) -> Iterator[Layer]:
-    """With its batch normalisation, whose work is that of its bytes."""
+    """A convolution with its batch normalization, whose work is proportional to its bytes."""
     weights = before * width * high * wide
     yield Layer(name=name, tensors=(weights,), work=weights * side * side)
     yield Layer(name=f"{name}.bn", tensors=(width, width), work=width * side * side * 20)

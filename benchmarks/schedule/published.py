@@ -1,8 +1,8 @@
 """``python -m benchmarks.schedule.published``: the published ResNet-50 profile under all policies.
 
-Step, waiting of forward and gap to the bound at five rates; and the regret of orders that were
-compiled for another bandwidth than the real one. Ends with 5 if ours is worse than another policy
-by more than one per cent anywhere.
+Prints step, forward waiting time and gap to the bound at five rates, and the regret of orders that
+were compiled for another bandwidth than the real one. The exit code is 5 if ours is worse than
+another policy by more than one per cent anywhere.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from benchmarks.schedule.resnet50 import GAPS_MS, LATER_GAPS_MS, OVERHEAD_NS, pr
 PROFILES = {"584 ms": GAPS_MS, "196 ms": LATER_GAPS_MS}
 RATES_GBIT = (1.0, 2.0, 3.0, 5.0, 10.0)
 MISPREDICTED_PCT = (-50, -25, 25, 50, 100)
-FORETELLING = ("augury", "prophet")
-"""Policies that need to know the bandwidth beforehand."""
+NEED_BANDWIDTH = ("augury", "prophet")
+"""Policies that need the bandwidth in advance."""
 OURS = "augury"
 MOST_WORSE_PCT = 1.0
 MIN_WIDTH = 100
@@ -38,7 +38,7 @@ class Row:
     profile: str
     gbit_per_s: float
     ratio: float
-    """Communication, one way, to compute."""
+    """Ratio of one-way communication time to compute time."""
     policy: str
     step_ns: int
     waiting_ns: int
@@ -49,7 +49,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regret:
-    """What an order costs that was compiled for a bandwidth so far from the real one."""
+    """Cost of an order that was compiled for a mispredicted bandwidth."""
 
     profile: str
     gbit_per_s: float
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--overhead-us",
         type=int,
         default=OVERHEAD_NS // 1000,
-        help="what a message takes beyond its bytes (%(default)s)",
+        help="time of a message beyond its bytes (%(default)s)",
     )
     options = parser.parse_args(arguments)
     rows: list[Row] = []
@@ -116,7 +116,7 @@ def rows_of(name: str, gbit_per_s: float, problem: Problem) -> list[Row]:
 
 def regrets_of(name: str, gbit_per_s: float, problem: Problem) -> list[Regret]:
     regrets = []
-    for policy in map(find_policy, FORETELLING):
+    for policy in map(find_policy, NEED_BANDWIDTH):
         right_ns = evaluate(problem, policy.compile(problem)).step_ns
         for pct in MISPREDICTED_PCT:
             order = policy.compile(mispredicted(problem, pct))
@@ -135,14 +135,14 @@ def regrets_of(name: str, gbit_per_s: float, problem: Problem) -> list[Regret]:
 
 
 def mispredicted(problem: Problem, pct: int) -> Problem:
-    """The same problem, for one who takes the bandwidth to be this much higher."""
+    """Returns the problem as a planner sees it that overestimates the bandwidth by ``pct``."""
     network = problem.network
     ns_per_byte = network.ns_per_byte / (1 + pct / 100)
     return replace(problem, network=replace(network, ns_per_byte=ns_per_byte))
 
 
 def worse_than_pct(rows: Sequence[Row]) -> dict[tuple[str, float], float]:
-    """How much worse ours is than the best of the others, wherever they were compared."""
+    """Returns how much worse ours is than the best other policy, for each compared setting."""
     worse = {}
     for ours in (row for row in rows if row.policy == OURS):
         place = (ours.profile, ours.gbit_per_s)
@@ -182,9 +182,9 @@ def show(rows: Sequence[Row], regrets: Sequence[Regret], worst_pct: float) -> No
     for (name, gbit_per_s, policy), found in of_place.items():
         regret_pcts = (f"{regret.regret_pct:+.2f} %" for regret in found)
         wrong.add_row(name, f"{gbit_per_s:g}", policy, *regret_pcts)
-    console.print("\nRegret when bandwidth is mispredicted by")
+    console.print("\nRegret if the bandwidth is mispredicted by")
     console.print(wrong)
-    console.print(f"\nours is worse than the best of the others by at most {worst_pct:.2f} %")
+    console.print(f"\nours is worse than the best other policy by at most {worst_pct:.2f} %")
 
 
 def _more_pct(this_ns: int, that_ns: int) -> float:

@@ -1,9 +1,9 @@
-"""``python -m benchmarks.schedule.random``: how far policies are from the bound on random problems.
+"""``python -m benchmarks.schedule.random``: gap between policies and the bound on random problems.
 
-One JSON object: for every policy the gap of its step to the bound, in per cent (median, 90th
-percentile, largest), and its regret, which is the gap as a share of the communication that the
-policy leaves exposed, where it leaves any. Rivals all together take longer to compile than ours:
-only every n-th instance is given to them.
+Prints one JSON object: for every policy the gap of its step to the bound in per cent (median, 90th
+percentile, largest), and its regret, which is the gap as a share of the exposed communication of
+the policy, where there is any. The rivals together take longer to compile than ours, so only every
+n-th instance is given to them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ class Row:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=10_000)
-    parser.add_argument("--rivals-every", type=int, default=10, help="0: never")
+    parser.add_argument(
+        "--rivals-every", type=int, default=10, help="give the rivals every n-th instance; 0: none"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args(arguments)
@@ -132,7 +134,7 @@ def _quantiles(values: list[float]) -> dict[str, float]:
 
 
 def _behind(rows: list[Row]) -> float:
-    """By how much the best rival was ever better than ours."""
+    """Largest margin by which the best rival was better than ours."""
     ours = {row.number: 1 + row.gap_pct / 100 for row in rows if row.policy == Augury().name}
     behind = [100 * (ours[row.number] / (1 + row.gap_pct / 100) - 1) for row in rows]
     return round(max(behind, default=0.0), 3)

@@ -1,19 +1,20 @@
-"""The profile that Prophet was published with: ResNet-50 in MXNet, one parameter server.
+"""The profile of the Prophet paper: ResNet-50 in MXNet with one parameter server.
 
-Published: when bursts of gradients come, for two batch sizes, and how many bytes each has. The
-tensors follow from the architecture (ResNet-50 v2 as MXNet's symbols have it, 157 of them), and
-add up to the published bytes of every burst. The rest is assumed:
+Published: the times of gradient bursts for two batch sizes, and the bytes of each burst. The
+tensors follow from the architecture (ResNet-50 v2 as in MXNet's symbols, 157 of them), and add up
+to the published bytes of every burst. Assumed:
 
-- all gradients of a burst come at once, for MXNet runs 15 nodes in bulk;
-- the layers of the first burst take backward as long as those of the second, the gap behind the
+- all gradients of a burst are released at once, since MXNet runs 15 nodes in bulk;
+- the backward of the first burst's layers takes as long as that of the second's; the gap after the
   last burst belongs to backward;
 - forward takes half of backward, burst by burst; within a burst convolutions and the dense layer
   share its time by their multiplications;
-- three workers, alike; each has the stated rate each way, the server's own link is wide enough
-  for all three;
-- a message takes 0.3 ms beyond its bytes while nothing else leaves, and 0.2 ms more to arrive;
-- the server adds up at 10 GB/s what comes from three workers: 0.3 ns a byte; it also applies the
-  updates, which take workers no time.
+- three equal workers; each has the given rate in each direction, the server's own link is fast
+  enough for all three;
+- a message takes 0.3 ms beyond its bytes, during which the link is occupied, and 0.2 ms more to
+  arrive;
+- the server sums the gradients of three workers at 10 GB/s: 0.3 ns per byte; it also applies the
+  updates, which take no time on the workers.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ BURSTS = (
     (144, 156), (131, 143), (118, 130), (104, 117), (91, 103), (78, 90),
     (63, 77), (51, 62), (36, 50), (23, 35), (10, 22), (0, 9),
 )  # fmt: skip
-"""First and last gradient of each, as they come."""
+"""First and last gradient of each burst, in the order of backward."""
 BURST_MEGABYTES = (26.06, 30.44, 16.01, 5.53, 7.88, 7.62, 4.01, 1.39, 2.24, 0.48, 0.50, 0.06)
 GAPS_MS = (47, 46, 26, 30, 37, 53, 44, 64, 90, 74, 58, 15)
-"""Behind each burst; 584 ms together."""
+"""Gap after each burst; 584 ms in total."""
 LATER_GAPS_MS = (16, 15, 9, 10, 12, 18, 15, 21, 30, 25, 20, 5)
-"""Of a later revision, for batches of 64; 196 ms together."""
+"""Gaps of a later revision, for batches of 64; 196 ms in total."""
 
 OVERHEAD_NS = 300_000
 LATENCY_NS = 200_000
@@ -45,8 +46,8 @@ _CLASSES = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    """``multiplications`` of the layer that it is the weight of, for one image; none for biases
-    and what normalises."""
+    """One parameter tensor. ``multiplications`` are those of its layer for one image; none for
+    biases and normalization."""
 
     name: str
     num_items: int
@@ -54,7 +55,7 @@ class Tensor:
 
 
 def tensors() -> list[Tensor]:
-    """In the order in which forward needs them."""
+    """Returns the tensors in the order in which forward needs them."""
     found = [
         *_norm("bn_data", 3),
         _convolution("conv0", 3, 64, kernel=7, side=112),
@@ -80,11 +81,11 @@ def tensors() -> list[Tensor]:
 def profile(
     gbit_per_s: float, gaps_ms: Sequence[int] = GAPS_MS, *, overhead_ns: int = OVERHEAD_NS
 ) -> Problem:
-    """The Problem at this rate of a worker's link, each way."""
+    """Returns the Problem at this rate of a worker's link in each direction."""
     layers = tensors()
     gaps_ns = [gap_ms * _MS for gap_ms in gaps_ms]
     made_ns = [gaps_ns[0], *gaps_ns[:-1]]
-    """What backward takes for each burst."""
+    """Backward time of each burst."""
     releases_ns = list(accumulate(made_ns))
     gradients: list[Gradient] = []
     begin_ns = 0
@@ -119,7 +120,7 @@ def profile(
 def _unit(
     name: str, channels: int, out: int, *, side: int, stride: int, widens: bool
 ) -> Iterator[Tensor]:
-    """A bottleneck that normalises before it convolves; its second convolution has the stride."""
+    """A bottleneck that normalizes before it convolves; its second convolution has the stride."""
     inner, smaller = out // 4, side // stride
     yield from _norm(f"{name}_bn1", channels)
     yield _convolution(f"{name}_conv1", channels, inner, kernel=1, side=side)

@@ -1,4 +1,4 @@
-"""What a test bed is, and how processes start on its hosts."""
+"""The interface of a test bed, and how processes start on its hosts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Literal, Protocol, Self
 from benchmarks.testbed.cpu import ControlGroup
 
 Way = Literal["both", "out", "in"]
-"""Of a host's link: what the host sends, what it receives, or both."""
+"""Direction of a host's link: outgoing, incoming, or both."""
 
 DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL", "--")
 
@@ -25,18 +25,19 @@ class Host:
     interface: str
     core: int
     scratch: Path
-    """Node-local: by the same path every host finds a folder of its own."""
+    """Node-local folder: the same path leads to a different folder on every host."""
     seen_from_outside: Path
-    """The same folder, for us."""
+    """The same folder, as seen from outside of the host."""
 
 
 class Bed(Protocol):
-    """What validation needs of a test bed."""
+    """The test bed interface that validation uses."""
 
     hosts: list[Host]
 
     def set_rate(self, rate: str, host: int | None = None, way: Way = "both") -> None:
-        """Of one host's link, or of all: ``1gbit``, ``200mbit``. Jobs may be running."""
+        """Sets the rate of one host's link, or of all: ``1gbit``, ``200mbit``. Jobs may be
+        running."""
 
     def set_quota(self, cores: float | None, host: int | None = None) -> None: ...
 
@@ -65,7 +66,7 @@ def in_group(group: ControlGroup | None, core: int, command: Sequence[str]) -> l
 def start_logged(
     command: Sequence[str], environment: Mapping[str, str], log: Path
 ) -> subprocess.Popen[bytes]:
-    """In a session of its own, so that all it starts can be ended with it."""
+    """Starts a command in a session of its own, so that all its children can be ended with it."""
     with log.open("ab") as file:
         return subprocess.Popen(
             command,

@@ -1,4 +1,4 @@
-"""A host's share of the machine: its core, and a quota of it where asked (control groups, v1)."""
+"""A host's share of the machine: a core, and optionally a quota of it (control groups, v1)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ CONTROLLER = Path("/sys/fs/cgroup/cpu")
 PREFIX = "augury-bed-"
 
 PERIOD_US = 10_000
-"""A quota stops a host for the rest of every period: a short one spreads that evenly over a step,
-too short a one makes hosts that share a core take turns all the time (docs/validation.md)."""
+"""A quota stops a host for the rest of every period. A short period spreads this evenly over a
+step; too short a period makes hosts that share a core alternate constantly (docs/validation.md)."""
 
 SHARES = 16 * 1024
-"""Sixteen times the usual: what else runs on the machine shall not be what is measured."""
+"""Sixteen times the usual weight, so that other processes on the machine disturb
+measurements less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +38,13 @@ class ControlGroup:
 
     def set_quota(self, cores: float | None, period_us: int = PERIOD_US) -> None:
         quota = self.folder / "cpu.cfs_quota_us"
-        quota.write_text("-1")  # else a shorter period may be refused beside the old quota
+        quota.write_text("-1")  # else a shorter period may be refused together with the old quota
         if cores is not None:
             (self.folder / "cpu.cfs_period_us").write_text(str(period_us))
             quota.write_text(str(round(cores * period_us)))
 
     def remove(self) -> None:
-        """With all that still runs in it."""
+        """Removes the group and ends all processes in it."""
         for _ in range(200):
             for pid in self.members.read_text().split():
                 try:
@@ -54,8 +55,8 @@ class ControlGroup:
                 self.folder.rmdir()
                 return
             except OSError:
-                time.sleep(0.01)  # the dead leave their group a moment later
-        raise OSError(f"processes in {self.folder} do not end")
+                time.sleep(0.01)  # ended processes leave their group a moment later
+        raise OSError(f"processes in {self.folder} did not end")
 
 
 def can_control() -> bool:
@@ -63,7 +64,8 @@ def can_control() -> bool:
 
 
 def remove_leftovers() -> None:
-    """Of beds whose own process was killed: the kernel ends their namespaces, not these."""
+    """Removes groups of beds whose own process was killed: the kernel ends their namespaces, not
+    these."""
     for folder in CONTROLLER.glob(f"{PREFIX}*"):
         pid = folder.name.removeprefix(PREFIX).partition("-")[0]
         if pid.isdecimal() and not Path("/proc", pid).exists():

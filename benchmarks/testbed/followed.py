@@ -1,7 +1,6 @@
-"""Training under a plan, or as stock DDP does it, whose outcome is looked at: parameters, what the
-runtime took, and in which step it had searched for a better plan. With ``--signs``, rank 0 leaves a
-file ``reached`` there when a given step is over, and notes the first step that finds ``answered``.
-"""
+"""Training under a plan or with stock DDP that reports its parameters, the runtime's overhead, and
+the step in which a better plan was searched for. With ``--signs``, rank 0 creates a file
+``reached`` there after a given step, and records the first step that finds ``answered``."""
 
 from __future__ import annotations
 
@@ -62,13 +61,15 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--model", choices=WORKLOADS, required=True)
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--batch-scale", type=float, default=1.0)
-    parser.add_argument("--cap", type=numbers, default=(), help="of buckets, in MB")
+    parser.add_argument("--cap", type=numbers, default=(), help="bucket caps in MB")
     parser.add_argument("--plan", type=Path)
     parser.add_argument("--replan", action="store_true")
-    parser.add_argument("--timeout", type=float, default=60.0, help="of the process group, in s")
-    parser.add_argument("--signs", type=Path, help="a folder")
-    parser.add_argument("--sign-at", type=int, default=0, help="after which step")
-    parser.add_argument("--out", type=Path, required=True, help="for rank 0's parameters")
+    parser.add_argument(
+        "--timeout", type=float, default=60.0, help="timeout of the process group in s"
+    )
+    parser.add_argument("--signs", type=Path, help="folder for the signal files")
+    parser.add_argument("--sign-at", type=int, default=0, help="step after which to signal")
+    parser.add_argument("--out", type=Path, required=True, help="file for rank 0's parameters")
     parser.set_defaults(sharded=False, compile=False)
     return parser.parse_args()
 

@@ -1,7 +1,7 @@
-"""Data-parallel training in JAX as one would write it: one process a host, gloo between them.
+"""Ordinary data-parallel training in JAX: one process per host, gloo between them.
 
-Nothing in it knows Augury or PyTorch. It runs in an environment of its own (``make env-jax``), so
-it imports nothing else of this project.
+It does not use Augury or PyTorch. It runs in an environment of its own (``make env-jax``), so it
+imports nothing else of this project.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def main() -> None:
     mesh = Mesh(np.array(jax.devices()), ("data",))
     everywhere = NamedSharding(mesh, PartitionSpec())
     split = NamedSharding(mesh, PartitionSpec("data"))
-    # Made where they are needed, from one seed: putting them there would compare all copies.
+    # Created on each device from one seed: placing them there would compare all copies.
     parameters = jax.jit(initial, out_shardings=everywhere)()
     train = jax.jit(step, out_shardings=(everywhere, everywhere))
     generator = np.random.default_rng(1 + options.process)
@@ -71,7 +71,7 @@ def main() -> None:
         )
         loss.block_until_ready()
     if options.process == 0 and options.report is not None:
-        # What is summed over processes: a gradient for each parameter, and the loss.
+        # Bytes summed over processes: a gradient for each parameter, and the loss.
         sizes = [int(leaf.nbytes) for leaf in jax.tree.leaves((parameters, loss))]
         told = {"loss": float(loss).hex(), "steps": options.steps, "summed_bytes": sizes}
         options.report.write_text(json.dumps(told))
@@ -82,10 +82,10 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--coordinator", required=True, metavar="ADDRESS:PORT")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--process", type=int, required=True, help="which one of them this is")
+    parser.add_argument("--process", type=int, required=True, help="index of this process")
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument(
-        "--report", type=Path, help="a file for the loss, and what was summed in a step"
+        "--report", type=Path, help="file for the loss and the bytes summed per step"
     )
     return parser.parse_args()
 

@@ -1,4 +1,4 @@
-"""Hosts that are only processes apart: loopback between them, one folder each."""
+"""Hosts that are separate processes on loopback, with one folder each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.testbed.cpu import ControlGroup, can_control, remove_leftovers
 
 
 class Loopback:
-    """No network but loopback, no quota: what an unprivileged machine can do."""
+    """A bed for unprivileged machines: loopback only, no quotas."""
 
     def __init__(self, num_hosts: int) -> None:
         self.hosts: list[Host] = []
@@ -60,11 +60,11 @@ class Loopback:
         host: int | None = None,  # noqa: ARG002
         way: Way = "both",  # noqa: ARG002
     ) -> None:
-        raise OSError("loopback has no rate")
+        raise OSError("the rate of loopback cannot be set")
 
     def set_quota(self, cores: float | None, host: int | None = None) -> None:
         if not self._groups:
-            raise OSError("no control groups here")
+            raise OSError("control groups are not available")
         for index in range(len(self.hosts)) if host is None else (host,):
             self._groups[index].set_quota(cores)
 

@@ -1,10 +1,11 @@
-"""Models of different shapes: where the parameters lie decides what communication can hide behind.
+"""Models of different shapes: the position of the parameters decides which communication can
+overlap.
 
-Each is a module, a batch and a loss; about 50 to 100 ms of compute a step on one core, 8 to 13 MB
-of gradients.
+Each is a module, a batch and a loss, with about 50 to 100 ms of compute per step on one core and 8
+to 13 MB of gradients.
 """
 
-# Modules are classes of a package that need not be there to lint.
+# The base classes are unknown where torch is not installed for linting.
 # mypy: disable-error-code="misc"
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from torch.nn import functional
 class Workload:
     build: Callable[[], nn.Module]
     sample: Callable[[int], tuple[Tensor, Tensor]]
-    """That many inputs and targets."""
+    """Returns that many inputs and targets."""
     batch: int
     blocks: Callable[[nn.Module], list[nn.Module]]
-    """The parts which a sharded model gathers one at a time."""
+    """The parts that a sharded model gathers one at a time."""
 
 
 class Residual(nn.Module):
@@ -55,7 +56,7 @@ class BigFirst(nn.Module):
 
 
 def big_last() -> nn.Module:
-    """Convolutions do the work, the classifier has the parameters."""
+    """Convolutions have most of the work, the classifier most of the parameters."""
     return nn.Sequential(
         nn.Conv2d(3, 32, 3, padding=1),
         nn.ReLU(),

@@ -1,7 +1,7 @@
-"""Hosts with a network of their own between them: namespaces, a bridge, links with a stated rate.
+"""Hosts with a network of their own: namespaces, a bridge, links with a given rate.
 
-Every namespace belongs to a process that sleeps in it and dies with this one, whatever ends this
-one: nothing of the network can be left over. Control groups can, and the next bed removes them.
+Every namespace belongs to a process that sleeps in it and dies with this one, however this one
+ends: no network is left behind. Control groups can be left behind; the next bed removes them.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from benchmarks.testbed.bed import DIES_WITH_US, Host, Way, in_group, start_logg
 from benchmarks.testbed.cpu import PERIOD_US, ControlGroup, can_control, remove_leftovers
 
 BURST = "256kb"
-"""Less than that loses a fifth of 1 Gbit/s to retransmits."""
+"""A smaller burst loses a fifth of 1 Gbit/s to retransmits."""
 LIMIT = "8mb"
 ORDINARY = {"tcp_congestion_control": "reno", "tcp_limit_output_bytes": 262_144}
 
 
 class Network:
-    """``num_hosts`` hosts on one switch. To be entered by ``with``. Those that are ``ordinary``
-    do without this machine's habits: a connection leaves no more than a little in the queue of a
-    link, so that a short message need not wait behind a megabyte of another's (hosts have fair
-    queues for that, which are not to be had everywhere); and none paces by round trips (bbr), which
-    takes a link for slower than it is while its other direction is full too."""
+    """``num_hosts`` hosts on one switch; a context manager. ``ordinary`` hosts override two
+    settings of this machine: a connection keeps little data in the queue of a link, so that a short
+    message does not wait behind a megabyte of another connection (fair queues would do the same but
+    are not available everywhere); and connections do not pace by round trips (bbr), which
+    underestimates a link while its other direction is full."""
 
     def __init__(
         self,
@@ -78,8 +78,8 @@ class Network:
         self._undo.close()
 
     def set_rate(self, rate: str, host: int | None = None, way: Way = "both") -> None:
-        """A queue holds back what leaves by it: the host's end what it sends, the switch's end
-        what it receives."""
+        """Sets a rate. A queue limits outgoing traffic: the host's end what the host sends, the
+        switch's end what the host receives."""
         shape = ("root", "tbf", "rate", rate, "burst", BURST, "limit", LIMIT)
         for index in range(len(self.hosts)) if host is None else (host,):
             if way != "in":
@@ -130,7 +130,7 @@ class Network:
         )
 
     def _sleep_apart(self, name: str, scratch: Path) -> int:
-        """The id of a process in new namespaces, once those are ready."""
+        """Starts a process in new namespaces and returns its id once they are ready."""
         arrange = (
             'hostname "$0" && mount --bind "$2" /etc/hosts && mount -t tmpfs tmpfs "$1"'
             " && echo ready && exec sleep infinity"
@@ -146,7 +146,7 @@ class Network:
         assert process.stdout is not None
         with process.stdout as said:
             if said.readline() != b"ready\n":
-                raise OSError(f"cannot make the namespaces of {name}")
+                raise OSError(f"cannot create the namespaces of {name}")
         return process.pid
 
     @staticmethod
@@ -159,12 +159,13 @@ def address_of(host: int) -> str:
 
 
 def can_make_networks() -> bool:
-    """Tried out, since rights can be lacking in many ways."""
+    """Whether networks can be created, found by trying, since rights can be missing in
+    many ways."""
     if os.geteuid() != 0 or not can_control():
         return False
     try:
         with Network(1):
             return True
     except (OSError, subprocess.CalledProcessError) as error:
-        print(f"no namespaces here: {error}", file=sys.stderr)
+        print(f"namespaces are not available: {error}", file=sys.stderr)
         return False

@@ -1,9 +1,9 @@
-"""Ordinary training programs of several kinds, for checking intervals: small, real, and not
-written with a recorder in mind.
+"""Small real training programs of several kinds, written without a recorder in mind, for checking
+intervals.
 
-``python -m benchmarks.testbed.programs NAME --steps N --out FILE`` trains and writes the time of
-the end of each step as the program itself sees it. ``--work W`` repeats each step's forward and
-backward so many times on further samples: a known difference in compute.
+``python -m benchmarks.testbed.programs NAME --steps N --out FILE`` trains and writes the end of
+each step by the program's own clock. ``--work W`` repeats each step's forward and backward W times
+on further samples: a known difference in compute.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ PROGRAMS: dict[str, Program] = {
     "accumulating": (_cnn, lambda: _classes(12, 3, 16, 16)),
     "pausing": (_mlp, lambda: _classes(64, 384)),
 }
-"""The model and the batches of each."""
+"""Programs by name: each returns a model and its batches."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Sets one rank's clock wrong, in everything that it stamped in a recorded run.
+"""Sets one rank's clock wrong in all its time stamps of a recorded run.
 
 ``python -m benchmarks.testbed.skew RUN OUT --rank 1 --offset-ms 50 --ppm 100``
 """
@@ -34,7 +34,7 @@ class Skew:
         return self.offset_ns + round(after_ns * self.ppm * 1e-6)
 
     def shift_all(self, true_ns: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """But for zeros, which stand for no time."""
+        """Shifts all stamps except zeros, which mean no time."""
         ns = true_ns.astype(np.int64)
         gained = np.rint((ns - self.since_ns) * (self.ppm * 1e-6)).astype(np.int64)
         return np.where(ns == 0, 0, ns + self.offset_ns + gained).astype(np.uint64)
@@ -43,7 +43,7 @@ class Skew:
 def skew_run(
     run: Path, out: Path, *, rank: int, offset_ns: int, ppm: float, handshake: bool = True
 ) -> Skew:
-    """Writes a copy of what ranks recorded, without the handshakes if so asked."""
+    """Writes a copy of the recorded ranks, optionally without the handshakes."""
     out.mkdir(parents=True)
     for path in (*run.glob("rank-*"), *run.glob("process.wire-*")):
         shutil.copyfile(path, out / path.name)
@@ -89,7 +89,7 @@ def _skew_as_peer(record: dict[str, Any], rank: int, skew: Skew) -> None:
 
 
 def _skew_trace(path: Path, skew: Skew) -> None:
-    """Kineto's stamps: microseconds after a base in nanoseconds."""
+    """Shifts Kineto's stamps: microseconds after a base in nanoseconds."""
     with gzip.open(path, "rt") as file:
         trace = json.load(file)
     since_us = (skew.since_ns - trace.get("baseTimeNanoseconds", 0)) / 1000
@@ -104,8 +104,8 @@ def _skew_trace(path: Path, skew: Skew) -> None:
 
 
 def _skew_wire(path: Path, rank: int, skew: Skew) -> None:
-    """What that rank's process stamped of its socket calls; and what one without a rank did on
-    its host, if that is not another's too."""
+    """Shifts the stamps of that rank's socket calls, and those of a process without a rank on its
+    host if no other rank is on that host."""
     is_packed = path.name.endswith(".gz")
     content = path.read_bytes()
     data = bytearray(gzip.decompress(content) if is_packed else content)

@@ -1,11 +1,11 @@
-"""Data-parallel training as one would write it, by itself or in blocks of several configurations.
+"""Ordinary data-parallel training, plain or in blocks of several configurations.
 
-First ``--steps`` steps in the configuration of the options. Then, if ``--blocks`` names changes
-to it, ``--rounds`` times each of them in turn: the same module and optimizer wrapped anew, a few
-steps to warm up, then ``--measured`` steps. Configurations that are compared are so interleaved
-within one process. Where ``--gate`` is given, rank 0 announces each block by a file and waits for
-the answer, so that whoever looks after the network can change it meanwhile. With ``--told`` blocks
-come from there too: the announcement has the last block's times, the answer the next one's words.
+First ``--steps`` steps run in the configuration of the options. Then, if ``--blocks`` names changes
+to it, each of them runs ``--rounds`` times in turn: the same module and optimizer wrapped anew, a
+few warm-up steps, then ``--measured`` steps. The compared configurations are thus interleaved
+within one process. With ``--gate``, rank 0 announces each block by a file and waits for the answer,
+so that the controller can change the network in between. With ``--told`` the blocks come from there
+too: the announcement has the last block's times, the answer the next block's words.
 """
 
 from __future__ import annotations
@@ -42,15 +42,14 @@ if TYPE_CHECKING:
 
 
 TRIAL_LOOK = 20
-"""Steps between two looks at whether a trial is over."""
+"""Steps between two checks whether a trial has ended."""
 MAX_TRIAL_STEPS = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """What a block may change; the caps are in MB, several for bucket after bucket, none for
-    those that DDP has of itself. A plan says how gradients travel instead of DDP; on trial, the job
-    itself decides whether it stays."""
+    """The configuration of a block. Caps are in MB, several for consecutive buckets, none for DDP's
+    defaults. A plan replaces DDP's communication; on trial, the job decides whether to keep it."""
 
     caps: tuple[float, ...]
     accumulate: int = 1
@@ -58,8 +57,8 @@ class Configuration:
     is_trial: bool = False
 
     def changed(self, words: str) -> Configuration:
-        """``cap=1,4,25``, ``accumulate=2``, ``plan=FILE``, ``trial=FILE``, joined by ``+``;
-        ``default`` is DDP as it comes, ``base`` changes nothing."""
+        """Parses ``cap=1,4,25``, ``accumulate=2``, ``plan=FILE``, ``trial=FILE``, joined by ``+``;
+        ``default`` is stock DDP, ``base`` changes nothing."""
         new = self
         for word in words.split("+"):
             name, _, value = word.partition("=")
@@ -98,8 +97,8 @@ class Trainer:
         self._accumulate = configuration.accumulate
         if self._options.sharded:
             return
-        # Nothing of the last configuration may stay: the runtime removes its hooks, and a wrapper
-        # that is gone no longer hooks into the module's gradients.
+        # Nothing of the last configuration may remain: the runtime removes its hooks, and a deleted
+        # wrapper no longer hooks into the module's gradients.
         if self.schedule is not None:
             self.schedule.close()
             self.schedule = None
@@ -116,7 +115,8 @@ class Trainer:
             self._wrapped = torch.compile(self._wrapped)
 
     def _ddp(self, **options: Any) -> DistributedDataParallel:
-        """All ranks have the same parameters after the first: a slow link takes long to say so."""
+        """Wraps the module without the initial synchronization after the first time: all ranks have
+        the same parameters by then, and a slow link takes long to verify it."""
         init_sync, self._is_in_sync = not self._is_in_sync, True
         return DistributedDataParallel(self.module, init_sync=init_sync, **options)
 
@@ -134,7 +134,7 @@ class Trainer:
         return wrapped
 
     def finish_trial(self) -> dict[str, Any]:
-        """Trains until the trial has decided. All ranks take the same number of steps."""
+        """Trains until the trial has decided. All ranks run the same number of steps."""
         for _ in range(0, MAX_TRIAL_STEPS, TRIAL_LOOK):
             times = self.train(TRIAL_LOOK)
             status = board.status
@@ -148,7 +148,8 @@ class Trainer:
 
     @property
     def num_hooks(self) -> int:
-        """Hooks on the module, its parameters and the optimizer: stock DDP has none there."""
+        """Number of hooks on the module, its parameters and the optimizer: stock DDP has none
+        there."""
         modules, optimizer = list(self.module.modules()), self._optimizer
         of_modules = sum(len(m._forward_pre_hooks) + len(m._forward_hooks) for m in modules)
         parameters = [p._post_accumulate_grad_hooks or {} for p in self.module.parameters()]
@@ -156,7 +157,7 @@ class Trainer:
         return of_modules + sum(map(len, parameters)) + len(replaced)
 
     def train(self, num_steps: int) -> dict[str, list[int]]:
-        """When it began, and when each step ended; how long forward took in each."""
+        """Returns the begin, the end of each step, and the duration of each forward."""
         stamps, forward = [time.time_ns()], []
         for _ in range(num_steps):
             forward.append(self._step())
@@ -164,7 +165,7 @@ class Trainer:
         return {"stamps_ns": stamps, "forward_ns": forward}
 
     def _step(self) -> int:
-        """How long the last forward took."""
+        """Runs a step; returns the duration of the last forward."""
         forward_ns = 0
         self._optimizer.zero_grad()
         for micro_batch in range(1, self._accumulate + 1):
@@ -185,14 +186,16 @@ class Trainer:
 
 
 def limits(caps: tuple[float, ...]) -> dict[str, Any]:
-    """As DDP takes them. A cap that is given is the first bucket's too, which else has its own."""
+    """Options of DDP. A given cap also applies to the first bucket, which has its own cap by
+    default."""
     if not caps:
         return {}
     return {"bucket_cap_mb": caps[0]} if len(caps) == 1 else {"bucket_cap_mb_list": list(caps)}
 
 
 def batches(workload: Workload, scale: float) -> Iterator[tuple[Tensor, Tensor]]:
-    """Without end, drawn from data of this rank's own; ``scale`` times as large as usual."""
+    """Yields batches without end, drawn from this rank's own data; ``scale`` times as large as
+    usual."""
     batch = max(1, round(scale * workload.batch))
     generator = torch.Generator().manual_seed(1 + dist.get_rank())
     torch.manual_seed(1 + dist.get_rank())
@@ -202,7 +205,8 @@ def batches(workload: Workload, scale: float) -> Iterator[tuple[Tensor, Tensor]]
 
 
 def pass_gate(gate: Path | None, block: int) -> None:
-    """Rank 0 alone: the others wait for it in the first collective of the block."""
+    """Waits at the gate on rank 0 only: the others wait for it in the first collective of the
+    block."""
     if gate is None or dist.get_rank() != 0:
         return
     (gate / f"ready-{block}").touch()
@@ -217,7 +221,8 @@ def listed_blocks(options: argparse.Namespace) -> Iterator[str]:
 
 
 def told_blocks(gate: Path, done: list[dict[str, Any]]) -> Iterator[str]:
-    """Until told to end. All ranks read the words; rank 0 says what the last block took."""
+    """Yields blocks until told to end. All ranks read the words; rank 0 reports the times of the
+    last block."""
     for block in itertools.count():
         if dist.get_rank() == 0:
             partial = gate / f"ready-{block}.partial"
@@ -267,7 +272,7 @@ def main() -> None:
 
 
 def numbers(text: str) -> tuple[float, ...]:
-    """None for ``default``."""
+    """Parses numbers separated by commas; none for ``default``."""
     return () if text == "default" else tuple(float(part) for part in text.split(","))
 
 
@@ -275,21 +280,23 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--model", choices=WORKLOADS, default="transformer")
     parser.add_argument("--steps", type=int, default=80)
-    parser.add_argument("--cap", type=numbers, default=(25.0,), help="of buckets, in MB")
-    parser.add_argument("--batch-scale", type=float, default=1.0, help="times the usual batch")
-    parser.add_argument("--accumulate", type=int, default=1, help="micro-batches a step")
+    parser.add_argument("--cap", type=numbers, default=(25.0,), help="bucket caps in MB")
+    parser.add_argument(
+        "--batch-scale", type=float, default=1.0, help="factor of the usual batch size"
+    )
+    parser.add_argument("--accumulate", type=int, default=1, help="micro-batches per step")
     parser.add_argument("--sharded", action="store_true", help="fully_shard instead of DDP")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument(
-        "--blocks", nargs="*", default=[], help="base, cap=1, cap=1,4:20 (so many steps), ...@label"
+        "--blocks", nargs="*", default=[], help="base, cap=1, cap=1,4:20 (20 steps), ...@label"
     )
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--warm-up", type=int, default=3)
     parser.add_argument("--measured", type=int, default=10)
-    parser.add_argument("--gate", type=Path, help="a folder in which to wait at every block")
-    parser.add_argument("--told", action="store_true", help="blocks come through the gate")
-    parser.add_argument("--times", type=Path, help="a folder for the time of every step")
-    # What is measured is the plan, not what would become of it.
+    parser.add_argument("--gate", type=Path, help="folder of the handshake before every block")
+    parser.add_argument("--told", action="store_true", help="read the blocks from the gate")
+    parser.add_argument("--times", type=Path, help="folder for the times of every step")
+    # Measures the plan as it is: no replanning.
     parser.set_defaults(replan=False)
     return parser.parse_args()
 

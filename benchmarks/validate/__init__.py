@@ -1,1 +1,1 @@
-"""``make validate``: predictions beside measurements of real training."""
+"""``make validate``: predictions compared with measurements of real training."""

@@ -62,7 +62,7 @@ def main(
 
 
 def pattern_of(suite: Suite, options: argparse.Namespace) -> str | None:
-    """Cases that are asked for."""
+    """Returns the pattern of the requested cases."""
     if options.quick:
         return ",".join(suite.quick)
     only: str | None = options.only
@@ -98,7 +98,7 @@ def run(
         ]
     if progress.postponed:
         left = ", ".join(progress.postponed)
-        troubles.append(f"no time left for {left}: the same command again continues with them")
+        troubles.append(f"no time left for {left}: run the same command again to continue")
     return Outcome(
         suite=suite,
         only=only,
@@ -110,7 +110,7 @@ def run(
 
 
 def stamped(row: Row, progress: Progress, suite: Suite) -> Row:
-    """With the commits that measured and that predicted."""
+    """Adds the commits that measured and predicted to a row."""
     measured = progress.revision_of(row.case.partition("/")[0])
     predicted = measured if suite.predicts_in_job else progress.revision
     return replace(
@@ -133,16 +133,20 @@ def parse(words: Sequence[str] | None, suites: Sequence[Suite]) -> argparse.Name
         "--quick", action="store_true", help="one case per capability, in 15 minutes in all"
     )
     parser.add_argument(
-        "--fresh", action="store_true", help="measure again what is done at this commit"
+        "--fresh", action="store_true", help="measure again cases that are done at this commit"
     )
     parser.add_argument(
-        "--minutes", type=float, help="start nothing after this many: of a suite, 45"
+        "--minutes", type=float, help="start no case after this many minutes (45 per suite)"
     )
-    parser.add_argument("--predict-only", action="store_true", help="from the runs saved before")
-    parser.add_argument("--record-only", action="store_true", help="measure and save, no more")
-    parser.add_argument("--list", action="store_true", help="name the settings and end")
-    parser.add_argument("--json", action="store_true", help="the document instead of the table")
-    parser.add_argument("--folder", type=Path, default=BUILD / "validate", help="of saved runs")
+    parser.add_argument("--predict-only", action="store_true", help="predict from saved runs")
+    parser.add_argument("--record-only", action="store_true", help="measure and save only")
+    parser.add_argument("--list", action="store_true", help="list the settings and exit")
+    parser.add_argument(
+        "--json", action="store_true", help="print the document instead of the table"
+    )
+    parser.add_argument(
+        "--folder", type=Path, default=BUILD / "validate", help="folder of saved runs"
+    )
     parser.add_argument("--out", type=Path, help="build/validate.json, or validate-quick.json")
     options = parser.parse_args(words)
     if options.quick and options.only:

@@ -1,4 +1,4 @@
-"""Promises that are not step times: clocks led back, what recording costs, an unchanged loss."""
+"""Checks other than step times: corrected clocks, recording overhead, an unchanged loss."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from benchmarks.validate.settings import Setting
 SKEWS = ((50_000_000, 0.0), (-50_000_000, 0.0), (50_000_000, 100.0), (-50_000_000, -100.0))
 REPEATS = 4
 DETAIL = 4
-"""Steps behind the last window in which the recorder looks at shapes and memory."""
+"""Steps after the last window in which the recorder captures shapes and memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,8 @@ class Check:
 
     @property
     def holds(self) -> bool | None:
-        """None: undecided, since the noise is larger than what is allowed."""
+        """Whether the check passes; None if undecided because the noise exceeds the
+        allowed value."""
         if self.value is None:
             return False
         # A negative cost or harm is a gain.
@@ -71,7 +72,8 @@ def clocks(
     bounds_ns: Mapping[Source, int],
     wanted: Callable[[str], bool],
 ) -> Iterator[Check]:
-    """The hosts of a bed share one clock, so what is injected is all there is to be found."""
+    """Checks the estimated clock offsets. The hosts of a bed share one clock, so the injected skew
+    is the whole true offset."""
     run = folder / setting.name / "run"
     before = ask("replay", run).step_ns
     for source, bound_ns in bounds_ns.items():
@@ -112,7 +114,7 @@ def clocks(
 
 
 def led_back_to(skewed: Path, run: Path, skew: Skew, source: Source) -> int:
-    """By how much rank 1's clock, led back, is still wrong at worst within what was recorded."""
+    """Largest remaining error of rank 1's corrected clock within the recorded time."""
     found = {rank.rank: rank.clock for rank in read_run(skewed, clocks=source).ranks}
     rank = json.loads((run / "rank-00001.json").read_text())
     inside = [
@@ -141,7 +143,8 @@ def cost_inside(rows: Sequence[Row], suite: str) -> Iterator[Check]:
 
 
 def recording_changes_nothing(setting: Setting, folder: Path) -> Iterator[Check]:
-    """The same job with and without Augury, in turn: steps outside of windows, and the loss."""
+    """Alternates the same job with and without Augury; compares steps outside of windows, and the
+    loss."""
     steps: dict[bool, list[list[int]]] = {False: [], True: []}
     losses: set[str] = set()
     bare = replace(setting, changes=())
@@ -187,7 +190,7 @@ def recording_changes_nothing(setting: Setting, folder: Path) -> Iterator[Check]
 
 
 def plain_steps(schedule: Schedule) -> list[int]:
-    """Indices of steps that are plain where the job is recorded, and which no window held up."""
+    """Indices of plain steps of the recorded job that no recording window delayed."""
     last = schedule.windows[-1][1]
     windows = [(0, WARM_UP), *schedule.windows, (last, last + DETAIL)]
     num_steps = schedule.first_steps

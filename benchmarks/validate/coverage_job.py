@@ -1,4 +1,4 @@
-"""Runs ordinary programs under ``augury run`` with its defaults, alone or beside other load."""
+"""Runs ordinary programs under ``augury run`` with its defaults, alone or next to other load."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def run_program(
     num_ranks: int = 1,
     load: int | None = None,
 ) -> None:
-    """Afterwards ``folder`` has ``run`` and the program's own times. ``load`` is the seed of the
-    other load."""
+    """Runs a program. Afterwards ``folder`` has ``run`` and the program's own times. ``load`` is
+    the seed of the other load."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     script = ["-m", "benchmarks.testbed.programs", program, "--steps", str(steps)]
@@ -63,8 +63,8 @@ def run_program(
 
 
 def record_setting(setting: Setting, folder: Path) -> None:
-    """The program is the setting's model; its options are ``steps``, ``work`` and the seed of the
-    other load, empty for none."""
+    """Records a setting. The program is the setting's model; its options are ``steps``, ``work``
+    and the seed of the other load, empty for none."""
     steps, work, load = setting.options
     run_program(
         folder,
@@ -78,8 +78,8 @@ def record_setting(setting: Setting, folder: Path) -> None:
 
 
 def plain_steps(folder: Path) -> tuple[I4, NDArray[np.float64]]:
-    """Numbers and durations of the steps outside windows, by the program's own clock: what a user
-    would measure who knows when the recorder was at work."""
+    """Returns numbers and durations of the steps outside of windows, by the program's own clock:
+    the steps that a user who knows the recording windows would measure."""
     record = json.loads((folder / "run" / "rank-00000.json").read_text())
     paths = sorted(folder.glob("times.*.json"))
     ends = [np.array(json.loads(path.read_text()), dtype=np.int64) for path in paths]

@@ -1,5 +1,5 @@
-"""Recorded programs as rows: the measured step by the program's own clock, and the interval that
-``augury replay`` gives; pairs of runs as ``augury diff`` judges them."""
+"""Rows of recorded programs: the step measured by the program's own clock, and the interval of
+``augury replay``; and pairs of runs as ``augury diff`` judges them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ SUITE = "coverage"
 
 
 def rows_of(case: str, kind: str, folder: Path) -> Iterator[Row]:
-    """What replay says, knowing all steps; and what the windows alone would say of the others."""
+    """Yields the replay's interval from all steps, and the interval that the windows alone give for
+    the other steps."""
     step, dur_ns = plain_steps(folder)
     found = level(step, dur_ns)
     measured_ns = round(float(np.median(dur_ns)))
@@ -60,7 +61,7 @@ def rows_of(case: str, kind: str, folder: Path) -> Iterator[Row]:
 
 
 def diff(before: Path, after: Path) -> dict[str, Any]:
-    """What ``augury diff`` says of two runs."""
+    """Returns the ``augury diff`` of two runs."""
     command = [sys.executable, "-m", "augury", "diff", str(before), str(after), "--json"]
     said = subprocess.run(
         command, env=environment(None, 0), capture_output=True, text=True, timeout=300, check=True

@@ -1,5 +1,5 @@
-"""Ordinary programs recorded with the defaults: how often the 90 % interval has the measured step,
-how wide it is, and whether ``augury diff`` tells a gain from a repetition."""
+"""Ordinary programs recorded with the defaults: coverage and width of the 90 % interval, and
+whether ``augury diff`` tells a gain from a repetition."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ HALF_WIDTH_PCT = {ALONE: 8.0, LOADED: 15.0}
 
 PROGRAMS = ("mlp", "cnn", "transformer", "embedding", "irregular", "evaluating", "loading")
 HELD_BACK = ("recurrent", "accumulating", "pausing")
-"""Not looked at when the interval was made."""
+"""Programs that were not used while the interval was developed."""
 NUM_STEPS = 300
 WORK = 3
 
 PAIRS = {"mlp": 4, "transformer": 3, "cnn": 3}
-"""Programs of which pairs of runs are compared, and how many pairs."""
+"""Programs whose runs are compared in pairs, and the number of pairs."""
 SLOW_WORK, FAST_WORK = 10, 9
-"""A true gain of 10 %."""
+"""Work that gives a true gain of 10 %."""
 PAIR_STEPS = 300
 MOST_FALSE_CLAIMS, MOST_MISSED_GAINS = 1, 2
 

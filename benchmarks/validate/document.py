@@ -1,4 +1,5 @@
-"""``build/validate.json``: a run replaces what it measured, and leaves other suites alone."""
+"""``build/validate.json``: a run replaces the rows that it measured and keeps those of other
+suites."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ SCHEMA_VERSION = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Results of one suite, of all its cases or of those that were asked for."""
+    """Results of one suite: of all its cases, or of the requested ones."""
 
     suite: Suite
     only: str | None
@@ -37,8 +38,8 @@ class Outcome:
 
 @dataclass(slots=True)
 class Document:
-    """The file's content. Gates and summaries are of all rows of a suite, whichever run measured
-    them; each row says at which commit that was."""
+    """Content of the file. Gates and summaries cover all rows of a suite, whichever run measured
+    them; each row has the commit that measured it."""
 
     rows: list[Row] = field(default_factory=list)
     checks: list[Check] = field(default_factory=list)
@@ -49,7 +50,7 @@ class Document:
 
     @classmethod
     def read(cls, path: Path) -> Document:
-        """Empty where there is none, or one of another version."""
+        """Reads the document; it is empty if there is no file or its version differs."""
         try:
             found = json.loads(path.read_text())
         except (OSError, ValueError):
@@ -66,7 +67,7 @@ class Document:
         )
 
     def replace(self, outcome: Outcome) -> None:
-        """Only rows and checks of that suite; with a pattern, only those that it names."""
+        """Replaces rows and checks of that suite only; with a pattern, only those that match it."""
         suite, name = outcome.suite, outcome.suite.name
         self.rows = [
             row for row in self.rows if row.suite != name or not is_wanted(row.case, outcome.only)

@@ -1,4 +1,4 @@
-"""What has to hold of all rows and checks together."""
+"""Gates over all rows and checks of a suite."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from benchmarks.validate.rows import Row
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gates:
-    """Every replay is within its tolerance and every what-if within 10 %; beside that, these."""
+    """Bounds in addition to two fixed ones: every replay within its tolerance and every what-if
+    within 10 %."""
 
     whatifs_within: float = 0.95
-    """Share of the what-ifs."""
+    """Smallest share of the what-ifs that are within the tolerance."""
     replay_error_pct: float | None = 2.0
-    """The median."""
+    """Bound on the median replay error."""
     unexplained_pct: float | None = 3.0
     covered: float | None = 0.85
-    """Share of the what-ifs whose interval has what was measured."""
+    """Smallest share of the what-ifs whose interval covers the measured step."""
     half_width_pct: float | None = 6.0
     policies_within: float = 0.9
-    """Share of the policies that are decided."""
+    """Smallest share of the decided policies that are within the tolerance."""
     policies_undecided: float = 0.2
     """Largest share of the policies whose noise exceeds the tolerance."""
 
@@ -31,7 +32,7 @@ class Gates:
 def broken(
     rows: Sequence[Row], checks: Sequence[Check], summary: dict[str, Any], gates: Gates
 ) -> list[str]:
-    """In words; empty is good."""
+    """Returns the violated gates in words; empty if all pass."""
     return [
         *_of_replay(rows, summary.get("replay"), gates),
         *_of_whatif(summary.get("whatif"), gates),
@@ -70,7 +71,7 @@ def _of_whatif(found: dict[str, Any] | None, gates: Gates) -> Iterator[str]:
 
 
 def _of_policies(found: dict[str, Any] | None, gates: Gates) -> Iterator[str]:
-    """Of those that noise lets decide."""
+    """Gates of the policies that noise leaves decidable."""
     if found is None:
         return
     decided = found["decided"]

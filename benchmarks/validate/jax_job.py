@@ -1,4 +1,4 @@
-"""A JAX job recorded as it is: nothing that reads the wire knows which framework wrote to it."""
+"""A JAX job recorded unmodified: the wire reader does not depend on the framework."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ NUM_RANKS = 2
 NUM_STEPS = 30
 TIMEOUT_S = 180
 NOT_INFERRED_PCT = 5.0
-"""Sums that run at the same time mix their messages: which byte is whose cannot always be told
-from lengths alone."""
+"""Concurrent sums interleave their messages, and lengths alone do not always tell which message a
+byte belongs to."""
 
 
 def jax_checks(folder: Path, *, again: bool) -> Iterator[Check]:
     try:
         if again:
-            print("jax: two processes, recorded untouched", file=sys.stderr, flush=True)
+            print("jax: two processes, recorded unmodified", file=sys.stderr, flush=True)
             record_jax(folder)
         elif not (folder / "report.json").exists():
             return
@@ -45,7 +45,7 @@ def jax_checks(folder: Path, *, again: bool) -> Iterator[Check]:
     except (AuguryError, JobError, OSError, subprocess.SubprocessError) as error:
         yield bytes_check("jax/bytes/not-received", None, trouble=str(error))
         return
-    # JAX's coordinator says goodbye over gRPC, and nobody reads that any more.
+    # The last gRPC message of JAX's coordinator is never read by its peer.
     yield from bytes_of_wire(wire, "jax/bytes", control=False)
     report = json.loads((folder / "report.json").read_text())
     yield bytes_check(
@@ -67,10 +67,10 @@ def jax_checks(folder: Path, *, again: bool) -> Iterator[Check]:
 
 
 def record_jax(folder: Path) -> None:
-    """Afterwards ``folder`` has ``run``, logs, and what the job says of itself."""
+    """Records the job. Afterwards ``folder`` has ``run``, logs, and the job's own report."""
     if not PYTHON.exists():
-        raise JobError(f"there is no {PYTHON}: make env-jax")
-    folder = folder.resolve()  # a host's processes start elsewhere
+        raise JobError(f"{PYTHON} does not exist: run make env-jax")
+    folder = folder.resolve()  # a host's processes start in another folder
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     bed: Bed = Network(NUM_RANKS) if can_make_networks() else Loopback(NUM_RANKS)
@@ -88,7 +88,7 @@ def record_jax(folder: Path) -> None:
         if failed:
             said = log(folder, failed[0]).read_text(errors="replace")
             raise JobError(f"JAX on host {failed[0]}: {said[-800:]}")
-        # Hosts of a framework that Augury does not know gather nothing by themselves.
+        # Augury gathers no files on hosts of a framework that it does not support.
         gather(bed, folder / "run", told=False)
 
 
@@ -123,6 +123,6 @@ def payload_of_collectives(wire: Wire) -> int:
 
 
 def payload_of_ring(summed_bytes: list[int], num_steps: int) -> int:
-    """Each byte goes once around the ring to be added up and once more to be told, but for the
-    last hop."""
+    """Payload of a ring: each byte travels once around to be reduced and once more to be
+    distributed, except for the last hop."""
     return 2 * (NUM_RANKS - 1) * sum(summed_bytes) * num_steps

@@ -1,4 +1,4 @@
-"""Runs a setting's job on a bed: recorded, then changed block by block, and saves what it left."""
+"""Runs a setting's job on a bed, recorded and then changed block by block, and saves its files."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class JobError(Exception):
 
 
 def record(setting: Setting, folder: Path, *, recorded: bool = True) -> None:
-    """Afterwards ``folder`` has ``run``, each rank's times, logs, and what the setting was."""
-    folder = folder.resolve()  # a host's processes start elsewhere
+    """Runs the job. Afterwards ``folder`` has ``run``, each rank's times, logs, and the setting."""
+    folder = folder.resolve()  # a host's processes start in another folder
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     gate = folder / "gate"
@@ -41,7 +41,7 @@ def record(setting: Setting, folder: Path, *, recorded: bool = True) -> None:
         bed_as_recorded(bed, setting)
         command = training(schedule, gate, folder)
         if recorded:
-            # Node-local, as it would be on hosts that share no file system.
+            # Node-local, as on hosts that share no file system.
             command = [*augury_run(bed.hosts[0].scratch / "run", schedule), *command]
         jobs = [
             bed.start(host, command, environment(bed, host), folder / f"log-{host}.txt")
@@ -130,7 +130,7 @@ def attend(
     gate: Path,
     jobs: list[subprocess.Popen[bytes]],
 ) -> None:
-    """Until all have ended: whenever the job stands before a block, makes the bed as that wants."""
+    """Waits until all processes have ended; before each block, configures the bed for it."""
     deadline = time.monotonic() + TIMEOUT_S
     block = 0
     while any(job.poll() is None for job in jobs):
@@ -155,7 +155,8 @@ def end(job: subprocess.Popen[bytes]) -> None:
 
 
 def gather(bed: Bed, target: Path, *, told: bool = True) -> None:
-    """From the first host, where Augury gathers; what it left elsewhere is fetched and told."""
+    """Copies the run from the first host, where Augury gathers it; files left on other hosts are
+    fetched and reported."""
     target.mkdir()
     for host in bed.hosts:
         for path in sorted((host.seen_from_outside / "run").glob("[!.]*")):

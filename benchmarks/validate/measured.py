@@ -1,4 +1,4 @@
-"""Step times of a job as they were, from the ranks' own records and times."""
+"""Measured step times of a job, from the ranks' own records and times."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from typing import Any
 
 WARM_UP = 5
 CHUNK = 9
-"""Neighbouring plain steps that go into the same of two interleaved halves: those of a round."""
+"""Number of neighbouring plain steps that go into the same of two interleaved halves: the steps of
+a round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A median over steps, and by how much its two interleaved halves differ."""
+    """A median over steps, and the difference between its two interleaved halves."""
 
     step_ns: int
     noise_pct: float
@@ -45,7 +46,7 @@ def of_halves(halves: tuple[list[int], list[int]]) -> Measured:
 
 
 def of_record(run: Path) -> RecordedRun:
-    """Of rank 0: steps outside of every window and not held up by the recorder."""
+    """Reads rank 0: steps outside of every window that the recorder did not delay."""
     record = json.loads((run / "rank-00000.json").read_text())
     ends = record["step_end_ns"]
     windows = record["windows"]
@@ -76,8 +77,8 @@ def interleaved(durations: list[int]) -> tuple[list[int], list[int]]:
 
 
 def of_blocks(folder: Path) -> dict[str, Measured]:
-    """Of changed configurations, by the change's name. A step is the mean over the ranks: where
-    they need not take turns, now one is ahead and now the other, and neither for long."""
+    """Reads changed configurations by the change's name. A step is the mean over the ranks: where
+    ranks need not alternate, the rank that is ahead changes often."""
     ranks = [json.loads(path.read_text())["blocks"] for path in sorted(folder.glob("times-*.json"))]
     found: dict[str, list[list[int]]] = {}
     for same in zip(*ranks, strict=True):
@@ -90,7 +91,7 @@ def of_blocks(folder: Path) -> dict[str, Measured]:
 
 
 def leftover_hooks(folder: Path) -> int:
-    """Hooks that were there in blocks without a plan, of all ranks."""
+    """Number of hooks that were left in blocks without a plan, over all ranks."""
     ranks = [json.loads(path.read_text())["blocks"] for path in sorted(folder.glob("times-*.json"))]
     return sum(
         block.get("num_hooks", 0)
@@ -106,8 +107,8 @@ def _durations_ns(block: dict[str, Any]) -> list[int]:
 
 
 def slowing(folder: Path, label: str, host: int) -> float:
-    """By how much a host's forward, in which nobody communicates, really took longer: what a quota
-    makes of compute that comes in bursts is not what it says."""
+    """Returns the measured slowdown of a host's forward, which has no communication. A quota slows
+    bursty compute by another factor than its nominal one."""
     times: dict[str, Any] = json.loads((folder / f"times-{host:05d}.json").read_text())
     changed: list[int] = []
     usual: list[int] = []

@@ -1,4 +1,4 @@
-"""A graph whose ranks share processor cores: each progresses at its part while others do too."""
+"""A graph whose ranks share processor cores: ranks that compute at the same time divide a core."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from augury.core.graph.graph import NONE, RATE_ONE, Graph
 
 
 def on_shared_cores(graph: Graph, cores: int) -> Graph:
-    """Ranks go to cores in turn, as on the bed."""
+    """Assigns ranks to cores round-robin, as on the bed."""
     resources, ops = graph.resources, graph.ops
     is_compute = resources.kind == ResourceKind.COMPUTE
     num_sharing = -(-len(graph.ranks) // cores)

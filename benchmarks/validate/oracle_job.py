@@ -14,13 +14,13 @@ from benchmarks.validate.job import JobError, bed_as_recorded, bed_of, end, envi
 from benchmarks.validate.settings import Setting
 
 ROUNDS = {2: 10, 4: 6}
-"""By ranks: with more of them there are more strategies, and steps take longer."""
+"""Rounds by number of ranks: with more ranks there are more strategies, and steps take longer."""
 TIMEOUT_S = 300
 
 
 def measure(setting: Setting, folder: Path) -> None:
-    """Afterwards ``folder`` has ``job.json``, logs, and what the setting was."""
-    folder = folder.resolve()  # a host's processes start elsewhere
+    """Runs the job. Afterwards ``folder`` has ``job.json``, logs, and the setting."""
+    folder = folder.resolve()  # a host's processes start in another folder
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     command = [
@@ -49,7 +49,7 @@ def _wait(jobs: list[subprocess.Popen[bytes]], folder: Path) -> None:
         failed = [host for host, job in enumerate(jobs) if job.returncode]
         if failed or time.monotonic() > deadline:
             log = folder / f"log-{failed[0] if failed else 0}.txt"
-            raise JobError(f"the job does not go on: {log.read_text(errors='replace')[-800:]}")
+            raise JobError(f"the job made no progress: {log.read_text(errors='replace')[-800:]}")
         time.sleep(0.1)
     if any(job.returncode for job in jobs):
-        raise JobError("a rank failed in the end: see its log")
+        raise JobError("a rank failed at the end: see its log")

@@ -1,4 +1,4 @@
-"""A network with the times that its layers took in one process, as a strategy has them."""
+"""A network with the layer times of one process, as each strategy splits them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from benchmarks.validate.oracle_record import F8, Record, means
 
 SPLIT_WEIGHTS = {"filter", "channel", "zero3"}
 SYNCHRONISED_ONCE = {"data", "zero3"}
-"""Whose ranks wait for each other behind backward only; the layers of FSDP2 cannot be timed one by
-one, and have the shares that they have with data parallelism."""
+"""Strategies whose ranks wait for each other only after backward. The layers of FSDP2 cannot be
+timed one by one; they get the shares that they have with data parallelism."""
 PAIR = 2
 
 
 def work_of(record: Record, strategy: str) -> LayerWork:
-    """Whatever the closed form divides by, times are multiplied with: so a split layer takes what
-    it took when it was split, not a share of what it takes whole."""
+    """Multiplies times by the divisors of the closed form, so that a split layer takes its measured
+    split time, not a share of the time of the whole layer."""
     model, num, batch = model_of(record.cnn.name), record.num_ranks, record.cnn.batch
     if strategy == "pipeline":
         return _work(_stages(model, record))
@@ -48,8 +48,8 @@ def work_of(record: Record, strategy: str) -> LayerWork:
 
 
 def serial_work(record: Record, strategy: str) -> LayerWork:
-    """With times of whole layers in one process alone, which the closed form divides as it does
-    for a user. Ranks that share a core take turns on it."""
+    """Returns work from the times of whole layers in one process, which the closed form divides as
+    it does for a user. Ranks that share a core alternate on it."""
     model = model_of(record.cnn.name)
     if strategy == "pipeline":
         return _work(_stages(model, record))
@@ -87,8 +87,8 @@ def _timed(model: Model, forward_s: F8, backward_s: F8, update_s: float) -> Mode
 
 
 def _stages(model: Model, record: Record) -> Model:
-    """A layer a stage, as the job cut them; with times of a core that nobody shares, since stages
-    take turns."""
+    """Returns a model with one layer per stage, as the job cut them, with times on an unshared
+    core, since stages alternate."""
     timed = _whole(model, record)
     edges = [*record.first_layers, len(model.layers)]
     stages = [timed.layers[a:b] for a, b in pairwise(edges)]
@@ -96,7 +96,8 @@ def _stages(model: Model, record: Record) -> Model:
 
 
 def _whole(model: Model, record: Record, *, times: int = 1) -> Model:
-    """Layers as one process took them that had a core to itself, so many times."""
+    """Returns layers with the times of one process that had a core to itself, multiplied by
+    ``times``."""
     own = record.layers("pipeline")
     samples = record.cnn.batch / record.cnn.micro_batches
     return _timed(
@@ -119,5 +120,5 @@ def _joined(layers: Sequence[ModelLayer]) -> ModelLayer:
 
 
 def _of_any(seconds: F8) -> F8:
-    """Over ranks and repetitions."""
+    """Mean over ranks and repetitions."""
     return means(np.concatenate(list(seconds)))

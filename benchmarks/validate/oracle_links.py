@@ -1,6 +1,6 @@
-"""The bed as the oracle's Cluster: latency and bandwidth fitted to the communications of each
-strategy, timed by themselves. Gloo's collectives differ: its reduce-scatter moves as much as an
-all-reduce, and borders are small."""
+"""The bed as the oracle's Cluster: latency and bandwidth fitted to each strategy's communications,
+timed in isolation. Gloo's collectives differ from the model: its reduce-scatter moves as much as an
+all-reduce, and halos are small."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ MOST_BYTES_PER_S = 10**13
 
 @dataclass(frozen=True)
 class Line:
-    """A message of m bytes takes ``alpha`` + m ``beta``."""
+    """Cost model of a message: m bytes take ``alpha`` + m ``beta``."""
 
     alpha: float
     beta: float
 
     @classmethod
     def through(cls, rows: Iterable[tuple[float, float, float]]) -> Line:
-        """Messages, their bytes together, and seconds; least squares, nothing below zero. A single
-        size tells the bandwidth."""
+        """Fits rows of (messages, total bytes, seconds) by non-negative least squares. A single
+        size determines the bandwidth."""
         matrix = np.array(list(rows))
         if len(matrix) == 1:
             return cls(0.0, matrix[0, 2] / matrix[0, 1])
@@ -43,7 +43,7 @@ class Line:
 
 
 def machine_of(record: Record, strategy: Strategy, work: LayerWork) -> Cluster:
-    """One level, of all hosts; pairs of a hybrid have their own."""
+    """Returns one level of all hosts; pairs of a hybrid strategy get their own level."""
     num, name = record.num_ranks, strategy.name
     match name:
         case "data":
@@ -68,8 +68,9 @@ def machine_of(record: Record, strategy: Strategy, work: LayerWork) -> Cluster:
 
 
 def one_network(record: Record) -> Cluster:
-    """One latency and one bandwidth for all communication, as a user calibrates them: fitted to
-    all-reduces of all ranks, with relative errors, as small ones matter as much as large ones."""
+    """Fits one latency and one bandwidth for all communication, as a user calibrates them: on
+    all-reduces of all ranks, with relative errors, so that small sizes count as much as large ones.
+    """
     num = record.num_ranks
     times = 2.0 * (num - 1)
     sizes = record.sizes("all_reduce", "world")
@@ -94,7 +95,7 @@ def case_of(record: Record, work: LayerWork, cluster: Cluster) -> StrategyCase:
 
 
 def _all_reduce(record: Record, group: str, num: int) -> Line:
-    """Of all gradients, or of large parts of them."""
+    """Fit over all-reduces of all gradients, or of large parts of them."""
     whole = WEIGHT_BYTES * model_of(record.cnn.name).num_parameters
     large = {whole // part for part in (1, 2, 4)} & set(record.sizes("all_reduce", group))
     times = 2.0 * (num - 1)
@@ -104,7 +105,7 @@ def _all_reduce(record: Record, group: str, num: int) -> Line:
 
 
 def _layerwise(record: Record, work: LayerWork, group: str, num: int) -> Line:
-    """Outputs of a layer gathered, and their gradients summed, or the reverse."""
+    """Fit over gathering a layer's outputs and summing their gradients, or the reverse."""
     batch = record.cnn.batch * num // record.num_ranks
     times = 3.0 * (num - 1)
     rows = []
@@ -116,7 +117,7 @@ def _layerwise(record: Record, work: LayerWork, group: str, num: int) -> Line:
 
 
 def _sharded(record: Record, work: LayerWork) -> Line:
-    """Parameters of a layer gathered twice, gradients scattered."""
+    """Fit over gathering a layer's parameters twice and scattering its gradients."""
     num = record.num_ranks
     times = 3.0 * (num - 1)
     rows = []
@@ -129,36 +130,38 @@ def _sharded(record: Record, work: LayerWork) -> Line:
 
 
 def _sends(record: Record, work: LayerWork) -> Line:
-    """What stages, which are layers here, send of a micro-batch to the next one."""
+    """Fit over the micro-batch messages between stages, which are layers here."""
     samples = record.cnn.batch // record.cnn.micro_batches
     sizes = [4 * samples * int(items) for items in work.output_items[:-1]]
     return Line.through((1.0, m, record.link_s("send", "world", m)) for m in sizes)
 
 
 def _with_borders(record: Record, strategy: Strategy, work: LayerWork, plain: Cluster) -> Cluster:
-    """The latency of its lowest level such that borders take what they took: they are small, and
-    the closed form has two neighbours where there is one. Gradients stay as they are."""
+    """Chooses the latency of the lowest level such that halos take their measured time: halos are
+    small, and the closed form assumes two neighbours where there is one. Gradients are unchanged.
+    """
 
     def lowest_at(latency_ns: int) -> Cluster:
         lowest, *others = plain.levels
         return replace(plain, levels=(replace(lowest, latency_ns=latency_ns), *others))
 
-    def foretold_s(cluster: Cluster, *reasons: LimitReason) -> float:
+    def predicted_s(cluster: Cluster, *reasons: LimitReason) -> float:
         found = strategy.evaluate(case_of(record, work, cluster))
         return sum(float(part.time_s[0]) for part in found.parts if part.reason in reasons)
 
     wanted_s = _borders_s(record, work, is_cut_twice=strategy.name == "spatial")
-    wanted_s += foretold_s(plain, LimitReason.GRADIENT)
+    wanted_s += predicted_s(plain, LimitReason.GRADIENT)
     unit_ns = 10**6
     at_once_s, slower_s = (
-        foretold_s(lowest_at(latency_ns), LimitReason.HALO, LimitReason.GRADIENT)
+        predicted_s(lowest_at(latency_ns), LimitReason.HALO, LimitReason.GRADIENT)
         for latency_ns in (0, unit_ns)
     )
     return lowest_at(round(unit_ns * max(0.0, wanted_s - at_once_s) / (slower_s - at_once_s)))
 
 
 def _borders_s(record: Record, work: LayerWork, *, is_cut_twice: bool) -> float:
-    """Of all convolutions' inputs, and of their gradients but for the images' own."""
+    """Measured seconds of the halos of all convolution inputs and of their gradients, except those
+    of the images."""
     is_halved = record.num_ranks > PAIR
     groups = ("pair", "across") if is_halved and is_cut_twice else ("pair",)
     total = 0.0
@@ -172,7 +175,7 @@ def _borders_s(record: Record, work: LayerWork, *, is_cut_twice: bool) -> float:
 
 
 def _machine(*levels: tuple[int, Line]) -> Cluster:
-    """Every host has a link of its own."""
+    """Builds a cluster in which every host has a link of its own."""
     return Cluster(
         name="bed",
         device=device(),

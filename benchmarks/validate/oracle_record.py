@@ -1,4 +1,4 @@
-"""What a job of the oracle suite wrote down, and what it comes to."""
+"""The record that a job of the oracle suite writes, and its aggregates."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from benchmarks.validate.measured import Measured
 F8 = NDArray[np.float64]
 
 TRIMMED = 0.1
-"""Off either end before means are taken: of sums, means are foretold, not medians."""
+"""Share trimmed at either end before taking means. The oracle predicts sums, so means are compared,
+not medians."""
 
 
 @dataclass(frozen=True)
 class LayerSeconds:
-    """Arrays of [rank, repetition, layer]; the update of [rank, repetition]."""
+    """Arrays of [rank, repetition, layer]; the update has [rank, repetition]."""
 
     forward: F8
     backward: F8
@@ -81,13 +82,14 @@ class Record:
         return [one["size_bytes"] for one in found if (one["kind"], one["group"]) == (kind, group)]
 
     def slowest(self, seconds: F8) -> F8:
-        """Of [rank, repetition, ...] what all wait for: ranks that share a core are done at about
-        the same time, whichever of them had it first; of the cores the slowest counts."""
+        """Reduces [rank, repetition, ...] to the time that all ranks wait for: ranks that share a
+        core finish at about the same time, in whatever order; of the cores the slowest counts."""
         by_core = [seconds[core :: self.cores].mean(axis=0) for core in range(self.cores)]
         return means(np.max(by_core, axis=0))
 
     def measured(self, strategy: str) -> Measured:
-        """Turns alternate between two halves, whose difference is the noise."""
+        """Returns the measured step; turns alternate between two halves, whose difference is the
+        noise."""
         turns: list[list[int]] = self.document["steps_ns"][strategy]
         whole = _mean_of(turns)
         apart = abs(_mean_of(turns[::2]) - _mean_of(turns[1::2]))
@@ -103,7 +105,7 @@ def mean_s(values: F8) -> float:
 
 
 def means(values: F8) -> F8:
-    """Over the first axis."""
+    """Trimmed means over the first axis."""
     off = int(TRIMMED * len(values))
     kept: F8 = np.sort(values, axis=0)[off : len(values) - off].mean(axis=0)
     return kept

@@ -1,8 +1,8 @@
-"""What the oracle predicts of strategies that really ran, beside what they took.
+"""The oracle's predictions of strategies that really ran, next to their measured steps.
 
 Each strategy has two predictions: from its own parts, timed as it splits them, which shows that a
 step is the sum of its parts; and from layers in one process and one fit of the network, which is
-what a user has who never ran the strategy (``serial``).
+all that a user has before running the strategy (``serial``).
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ SERIAL = "serial"
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """Of one case, by strategy."""
+    """Results of one case, by strategy."""
 
     case: str
     measured: dict[str, Measured]
-    foretold_ns: dict[str, int]
+    predicted_ns: dict[str, int]
     serial_ns: dict[str, int]
-    """Predicted from layers in one process and one fit of the network."""
+    """Predictions from layers in one process and one fit of the network."""
     differences: dict[str, float]
 
     def accuracy_pct(self, strategy: str) -> float:
         took = self.measured[strategy].step_ns
-        return 100 * (1 - abs(self.foretold_ns[strategy] - took) / took)
+        return 100 * (1 - abs(self.predicted_ns[strategy] - took) / took)
 
     @property
     def behind_fastest_pct(self) -> float:
-        """By how much the strategy named fastest is slower than the one that was."""
+        """How much slower the predicted fastest strategy is than the measured fastest."""
         return 100 * (self._named.step_ns / self._fastest.step_ns - 1)
 
     @property
@@ -51,7 +51,7 @@ class Outcome:
 
     @property
     def _named(self) -> Measured:
-        return self.measured[min(self.foretold_ns, key=self.foretold_ns.__getitem__)]
+        return self.measured[min(self.predicted_ns, key=self.predicted_ns.__getitem__)]
 
     @property
     def _fastest(self) -> Measured:
@@ -63,14 +63,14 @@ def outcome_of(case: str, folder: Path) -> Outcome:
     return Outcome(
         case=case,
         measured={name: record.measured(name) for name in record.strategies},
-        foretold_ns={name: round(1e9 * step_s(record, name)) for name in record.strategies},
+        predicted_ns={name: round(1e9 * step_s(record, name)) for name in record.strategies},
         serial_ns={name: round(1e9 * serial_step_s(record, name)) for name in record.strategies},
         differences=record.differences,
     )
 
 
 def step_s(record: Record, name: str) -> float:
-    """From the strategy's own layers and communications, timed by themselves."""
+    """Predicts from the strategy's own layers and communications, timed in isolation."""
     strategy, work = find_strategy(name), work_of(record, name)
     return _step_s(record, strategy, case_of(record, work, machine_of(record, strategy, work)))
 
@@ -81,7 +81,7 @@ def serial_step_s(record: Record, name: str) -> float:
 
 
 def _step_s(record: Record, strategy: Strategy, case: StrategyCase) -> float:
-    """In closed form; a pipeline's graph is replayed, as its stages may share cores."""
+    """Predicts in closed form; a pipeline's graph is replayed, as its stages may share cores."""
     if strategy.name != "pipeline":
         return float(strategy.evaluate(case).step_s[0])
     return replay(on_shared_cores(strategy_graph(strategy, case), record.cores)).step_ns / 1e9
@@ -100,7 +100,7 @@ def rows_of(found: Outcome) -> list[Row]:
             num_steps=measured.num_steps,
         )
         for kind, suffix, predicted_ns in (
-            ("oracle", "", found.foretold_ns),
+            ("oracle", "", found.predicted_ns),
             (SERIAL, f"/{SERIAL}", found.serial_ns),
         )
         for name, measured in found.measured.items()

@@ -1,4 +1,4 @@
-"""Strategies as real programs: each equal to one process, their steps foretold by the oracle."""
+"""Strategies as real programs: each equals one process, and the oracle predicts its step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from benchmarks.validate.suite import Suite, is_recorded, is_wanted
 MEAN_PCT = 92.0
 DATA_PCT = 97.0
 EQUAL = 1e-9
-"""In double precision, over the largest value of a tensor."""
+"""Largest difference in double precision, relative to the largest value of the tensor."""
 
 SETTINGS = tuple(
     Setting(

@@ -1,5 +1,5 @@
-"""What must hold of training under a plan besides its speed: the same parameters, a new plan when
-the network has changed, an end when a rank dies, and little work of its own."""
+"""Checks of training under a plan besides speed: equal parameters, a new plan after the network
+changed, termination when a rank dies, and low overhead."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from benchmarks.validate.policy_settings import PolicyCase
 
 NUM_STEPS = 50
 TIMEOUT_S = 20
-"""Of process groups in which a rank is killed."""
+"""Timeout of process groups in which a rank is killed."""
 WAIT_S = 120
 SIGN_AT = 16
 STEPS_AFTER = 40
@@ -31,7 +31,7 @@ STEPS_AFTER = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """What a job left."""
+    """Results of one job."""
 
     parameters: Any
     own_share: float | None
@@ -40,7 +40,7 @@ class Followed:
 
 
 def plan_in(folder: Path) -> Path | None:
-    """Of a measured case: the first that is not stock DDP's, ours before others."""
+    """Returns a plan of a measured case: the first that is not stock DDP's, ours before others."""
     for policy in ("augury", "prophet", "p3"):
         path = folder / f"{policy}.plan.json"
         if path.exists() and communication_of(load_plan(path)).mode is Mode.PIECES:
@@ -49,7 +49,7 @@ def plan_in(folder: Path) -> Path | None:
 
 
 class Follower:
-    """Runs jobs of a case on a bed of their own, one after the other."""
+    """Runs jobs of a case one after the other on a bed of their own."""
 
     def __init__(self, case: PolicyCase, plan: Path, suite: str) -> None:
         self._setting = case.setting
@@ -79,7 +79,7 @@ class Follower:
         return "--plan", str(self._plan)
 
     def _replanned(self, bed: Bed, folder: Path) -> Check:
-        """At half the rate."""
+        """Checks that a new plan is made at half the rate."""
         options = ("--steps", str(SIGN_AT + STEPS_AFTER), *self._planned(), "--replan")
         with self._job(bed, folder, *options, *_signs(folder, SIGN_AT)) as jobs:
             _await(folder / "reached", jobs, folder)
@@ -95,7 +95,7 @@ class Follower:
         return self._check("steps-until-planned-anew", after, "steps", 20.0)
 
     def _killed(self, bed: Bed, folder: Path) -> Check:
-        """Seconds until the other rank has ended, and not well."""
+        """Measures the seconds until the other rank has ended with an error."""
         options = ("--steps", "1000000", *self._planned(), "--timeout", str(TIMEOUT_S))
         with self._job(bed, folder, *options, *_signs(folder, 10)) as jobs:
             _await(folder / "reached", jobs, folder)
@@ -118,7 +118,7 @@ class Follower:
     def _job(
         self, bed: Bed, folder: Path, *options: str
     ) -> Iterator[list[subprocess.Popen[bytes]]]:
-        """A process for each rank, which end with it."""
+        """Starts one process per rank; they end when the context ends."""
         folder.mkdir()
         jobs = self._start(bed, folder, *options)
         try:
@@ -157,7 +157,7 @@ def _await(sign: Path, jobs: list[subprocess.Popen[bytes]], folder: Path) -> Non
     deadline = time.monotonic() + WAIT_S
     while not sign.exists():
         if any(job.poll() is not None for job in jobs) or time.monotonic() > deadline:
-            raise JobError(f"the job does not go on: {_said(folder)}")
+            raise JobError(f"the job made no progress: {_said(folder)}")
         time.sleep(0.005)
 
 
@@ -177,7 +177,7 @@ def _said(folder: Path) -> str:
 
 
 def _num_different(one: Followed, other: Followed) -> float:
-    """Numbers whose bits are not the same."""
+    """Number of values that differ in any bit."""
     import torch
 
     pairs = zip(one.parameters, other.parameters, strict=True)

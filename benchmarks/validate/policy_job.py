@@ -1,5 +1,5 @@
-"""Runs a job that is recorded, then planned for while it waits, then follows one plan after the
-other: the policies are compared within one process, interleaved."""
+"""Runs a job that is recorded, waits while plans are made, then follows one plan after the other:
+the policies are compared within one process, interleaved."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STOCK = "ddp"
 OURS = "augury"
 WINDOWS = ((6, 14), (18, 26))
 FIRST_STEPS = 34
-"""Both windows, three steps in detail, and plain ones."""
+"""Both windows, three detailed steps, and plain steps."""
 WARM_UP = 2
 PILOT = 5
 MEASURED = 8
@@ -49,7 +49,7 @@ TRIAL_BUCKETS = "trial-buckets"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """``label`` is the policy."""
+    """A block of steps; ``label`` is the policy."""
 
     label: str
     words: str
@@ -59,8 +59,8 @@ class Block:
 
 
 def measure(case: PolicyCase, folder: Path) -> None:
-    """Afterwards ``folder`` has ``run``, a plan of every policy, each rank's times, and what was
-    predicted of the policies before any of them was followed."""
+    """Runs a case. Afterwards ``folder`` has ``run``, a plan of every policy, each rank's times,
+    and the predictions, which are made before any policy is followed."""
     folder = folder.resolve()
     shutil.rmtree(folder, ignore_errors=True)
     gate = folder / "gate"
@@ -92,19 +92,19 @@ def _lead(gate: _Gate, case: PolicyCase, bed: Bed, folder: Path) -> None:
         blocks.append(Block(label="ddp-pilot", words=f"cap={best:g}"))
     ours = folder / f"{OURS}.plan.json"
     if has_trial() and ours.exists():
-        # Before the rounds: what follows in the same job does not depend on the outcome.
+        # Before the rounds: the rest of the job does not depend on the outcome.
         gate.go(Block(label="trial", words=f"trial={ours}").told(0))
         (folder / TRIAL).write_text(json.dumps(gate.last_block()["trial"]))
         blocks += _trial_buckets(ours)
     for turn in range(ROUNDS):
-        # Back and forth, so that no block always follows the same one.
+        # In alternating direction, so that no block always follows the same one.
         for block in blocks if turn % 2 == 0 else reversed(blocks):
             gate.go(block.told(MEASURED))
     gate.end()
 
 
 def plan(case: PolicyCase, folder: Path) -> list[Block]:
-    """Asked as a user asks: on the command line, one by one; the job meanwhile leaves the cores.
+    """Plans as a user does, with one command per policy, while the job leaves the cores idle.
     Policies with the same buckets of stock DDP share a block, which has the name of the first."""
 
     def ask(policy: str) -> Path:
@@ -115,7 +115,7 @@ def plan(case: PolicyCase, folder: Path) -> list[Block]:
             _save_unprofitable(folder / "run", policy, path)
         return path
 
-    # Stock DDP first: whatever has its buckets is measured as it.
+    # Stock DDP first: policies with its buckets share its measurement.
     policies = sorted(case.policies, key=lambda policy: policy != STOCK)
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         paths = dict(zip(policies, pool.map(ask, policies), strict=True))
@@ -129,8 +129,8 @@ def plan(case: PolicyCase, folder: Path) -> list[Block]:
 
 
 def _save_unprofitable(run: Path, policy: str, path: Path) -> None:
-    """A plan that gains nothing, which the command does not write: measured all the same, so that
-    predictions of losses are compared too."""
+    """Saves a plan that gains nothing, which the command does not write. It is measured too, so
+    that predictions of losses are compared."""
     from augury import api
     from augury.core.plan.plan_file import save_plan
 
@@ -138,8 +138,8 @@ def _save_unprofitable(run: Path, policy: str, path: Path) -> None:
 
 
 def labels_of(paths: Mapping[str, Path]) -> dict[str, str]:
-    """By policy and the file of its plan: the first policy that makes DDP use the same buckets.
-    Where our search found no plan that pays, DDP stays as it is."""
+    """Returns for each policy the first policy that makes DDP use the same buckets, from the files
+    of the plans. Where our search found no plan that pays off, DDP stays as it is."""
     first: dict[str, str] = {}
     labels = {}
     for policy, path in paths.items():
@@ -158,7 +158,7 @@ def labels_of(paths: Mapping[str, Path]) -> dict[str, str]:
 
 
 def _trial_buckets(ours: Path) -> list[Block]:
-    """The bucket list that the trial compares with a plan in pieces."""
+    """Returns the bucket list that the trial compares with a plan in pieces."""
     plan = load_plan(ours)
     caps = best_caps(plan) if communication_of(plan).mode is Mode.PIECES else ()
     return [Block(label=TRIAL_BUCKETS, words=_caps(caps))] if caps else []
@@ -169,7 +169,7 @@ def _caps(caps_bytes: Sequence[int]) -> str:
 
 
 def _words(policy: str, path: Path) -> str:
-    """What is stock DDP is measured as stock DDP."""
+    """Returns the words of a block; a plan equal to stock DDP is measured as stock DDP."""
     if policy == STOCK:
         return "default"
     section = communication_of(load_plan(path))
@@ -189,24 +189,26 @@ def _schedule(run: Path, *options: str) -> str:
 
 
 class _Gate:
-    """The file by file conversation with the job: see ``benchmarks.testbed.train``."""
+    """File-based handshake with the job: see ``benchmarks.testbed.train``."""
 
     def __init__(self, folder: Path, jobs: Sequence[subprocess.Popen[bytes]], logs: Path) -> None:
         self._folder, self._jobs, self._logs = folder, jobs, logs
         self._block = 0
 
     def wait(self) -> None:
-        """Until the job stands before the next block."""
+        """Waits until the job stops before the next block."""
         deadline = time.monotonic() + WAIT_S
         while not (self._folder / f"ready-{self._block}").exists():
             failed = [host for host, job in enumerate(self._jobs) if job.poll()]
             if failed or time.monotonic() > deadline:
                 log = self._logs / f"log-{failed[0] if failed else 0}.txt"
-                raise JobError(f"the job does not go on: {log.read_text(errors='replace')[-800:]}")
+                raise JobError(
+                    f"the job made no progress: {log.read_text(errors='replace')[-800:]}"
+                )
             time.sleep(0.01)
 
     def go(self, words: str) -> None:
-        """And wait until that is done."""
+        """Starts a block and waits until it is done."""
         self._answer(words)
         self.wait()
 
@@ -217,12 +219,12 @@ class _Gate:
                 raise JobError(f"the job ended with {job.returncode}")
 
     def last_block(self) -> dict[str, Any]:
-        """What the job said of the block before the one at which it waits."""
+        """Returns the job's report of the last completed block."""
         found: dict[str, Any] = json.loads((self._folder / f"ready-{self._block}").read_text())
         return found
 
     def took_ns(self, block: int) -> float:
-        """The median step before ``block``."""
+        """Returns the median step before ``block``."""
         times: dict[str, Any] = json.loads((self._folder / f"ready-{block}").read_text())
         stamps: list[int] = times["stamps_ns"][times["warm_up"] :]
         return median(b - a for a, b in pairwise(stamps))

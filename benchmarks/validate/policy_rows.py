@@ -1,6 +1,7 @@
-"""Predicted and measured steps of a job under several policies: rows, and how good the choice was.
+"""Rows of predicted and measured steps of a job under several policies, and the quality of the
+choice.
 
-Predictions are compared as they were made: nothing is scaled by what was measured later.
+Predictions are compared as they were made: they are not scaled by later measurements.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ OURS = "augury"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One case, by policy."""
+    """Results of one case, by policy."""
 
     case: str
     measured: dict[str, Measured]
-    """By label: policies that make DDP use the same buckets have one label."""
+    """Measurements by label: policies that make DDP use the same buckets have one label."""
     labels: dict[str, str]
     """The label under which each policy was measured."""
     predicted: dict[str, dict[str, Any]]
@@ -34,7 +35,7 @@ class Outcome:
     bound_ns: int
     num_ranks: int
     leftover_hooks: int = 0
-    """Hooks of the runtime that blocks of stock DDP still had."""
+    """Number of runtime hooks that were still installed in blocks of stock DDP."""
     trial: dict[str, Any] | None = None
     """Result of the trial inside the job, as ``core.plan_status.TrialResult``."""
 
@@ -51,13 +52,13 @@ class Outcome:
 
     @property
     def slower_than_stock_pct(self) -> float:
-        """Our plan against stock DDP, beyond the noise of these two."""
+        """Slowdown of our plan over stock DDP, beyond the noise of the two."""
         return _slower_pct(self.of(OURS), self.of(STOCK))
 
     @property
     def trial_slower_pct(self) -> float | None:
-        """The mode that the trial chose, against stock DDP, from the rounds in which policies take
-        turns."""
+        """Slowdown of the mode that the trial chose over stock DDP, from the rounds in which
+        policies alternate."""
         if self.trial is None:
             return None
         winner = self.trial["winner"]
@@ -69,8 +70,8 @@ class Outcome:
 
     @property
     def picks_winner(self) -> bool:
-        """Whether the policy predicted to be fastest is the fastest of all that were measured, or
-        within the noise of these two."""
+        """Whether the policy predicted to be fastest is the fastest measured one, or within the
+        noise of the two."""
         chosen = self.of(min(self.predicted, key=lambda name: int(self.predicted[name]["step_ns"])))
         fastest = min(self.measured.values(), key=_step_ns)
         band_pct = max(2.0, 2 * max(chosen.noise_pct, fastest.noise_pct))
@@ -88,7 +89,7 @@ def _step_ns(one: Measured) -> int:
 
 
 def _slower_pct(one: Measured, other: Measured) -> float:
-    """Negative where it is not slower, or by less than noise."""
+    """Slowdown beyond noise; negative if there is none."""
     return 100 * (one.step_ns / other.step_ns - 1) - one.noise_pct - other.noise_pct
 
 
@@ -117,11 +118,11 @@ def outcome_of(case: PolicyCase, folder: Path) -> Outcome:
 
 
 def rows_of(found: Outcome) -> list[Row]:
-    """One for every configuration that was measured. Stock DDP, which was recorded, is a replay and
-    no change: its kind is ``stock``."""
+    """Returns a row for each measured configuration. Stock DDP was recorded, so its row is a replay
+    and no change: its kind is ``stock``."""
     rows = []
     told: set[str] = set()
-    # Stock DDP first: whatever is measured as it has its row.
+    # Stock DDP first: policies measured as stock DDP share its row.
     for policy in sorted(found.predicted, key=lambda name: name != STOCK):
         answer = found.predicted[policy]
         label = found.labels[policy]

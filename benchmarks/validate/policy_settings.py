@@ -1,4 +1,4 @@
-"""Jobs in which gradients travel by one policy after the other; the cases of the schedule suite."""
+"""The cases of the schedule suite: jobs that run under one policy after the other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CAPS_MB = (1.0, 2.0, 5.0, 10.0)
 """Single bucket sizes among which the best is found by measuring; 25 MB is most of a model here."""
 
 SIZES = {"small": 1.0, "large": 3.0}
-"""Times the usual batch: three times the compute beside the same gradients."""
+"""Batch size relative to the usual one: three times the compute with the same gradients."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ def _case(
             cap="default",
             num_ranks=num_ranks,
             ordinary=True,
-            # Under a quota a rank computes as fast beside another one on its core as without it.
+            # Under a quota, ranks that share a core do not slow each other down.
             quota=None if num_ranks == 2 else 0.45,
             options=("--batch-scale", str(SIZES[size])),
         ),
@@ -53,7 +53,7 @@ def _case(
 
 
 CASES: tuple[PolicyCase, ...] = (
-    # Communication takes 0.4 to 2 times as long as compute: there scheduling matters most.
+    # Communication takes 0.4 to 2 times as long as compute, where scheduling matters most.
     _case("last", 1000, "small"),
     _case("first", 1000, "small", policies=ALL),
     _case("conv", 1000, "small", policies=ALL),
@@ -66,7 +66,7 @@ CASES: tuple[PolicyCase, ...] = (
     _case("conv", 400, "large"),
     _case("transformer", 400, "large", policies=ALL),
     _case("conv", 200, "large"),
-    # The network is busy all the time: the other end of the range.
+    # The network is always busy: the other end of the range.
     _case("last", 400, "small"),
     _case("last", 1000, "small", num_ranks=3),
     _case("conv", 1000, "small", num_ranks=3),

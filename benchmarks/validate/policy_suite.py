@@ -24,7 +24,7 @@ FOLLOWED = (
     "conv-1000mbit-small",
     "transformer-1000mbit-small-4ranks",
 )
-"""In which more is looked at than speed."""
+"""Cases in which more than speed is checked."""
 
 
 def record(setting: Setting, folder: Path) -> None:

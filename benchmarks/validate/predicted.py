@@ -1,4 +1,4 @@
-"""What Augury says of a saved run, asked as a user asks: on the command line."""
+"""Predictions for a saved run, made through the command line as a user does."""
 
 from __future__ import annotations
 

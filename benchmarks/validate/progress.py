@@ -1,4 +1,4 @@
-"""Which cases of a suite are done at this revision, so that an interrupted run continues."""
+"""Tracks which cases of a suite are done at this revision, so that an interrupted run continues."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ STAMP = "done.json"
 
 @dataclass(slots=True, kw_only=True)
 class Progress:
-    """One suite's saved measurements.
+    """Saved measurements of one suite.
 
-    A measured case has a stamp in its own folder, checks that run jobs of their own have one under
-    ``checks/``. No case is started that would end after ``deadline_s`` of ``time.monotonic`` if it
-    took as long as the longest before it.
+    A measured case has a stamp in its own folder; checks that run jobs of their own have one under
+    ``checks/``. A case is not started if, taking as long as the longest case so far, it would end
+    after ``deadline_s`` of ``time.monotonic``.
     """
 
     folder: Path
@@ -55,7 +55,8 @@ class Progress:
         self._write(self.folder / case / STAMP, began_s)
 
     def checks(self, name: str, run: Callable[[], Iterator[Check]]) -> Iterator[Check]:
-        """Checks that run jobs of their own: from their file where they are done."""
+        """Runs checks that need jobs of their own, or reads them from their file where they are
+        done."""
         path = self.folder / "checks" / f"{name.replace('/', '-')}.json"
         kept = _read(path)
         is_kept = bool(kept) and self.revision.is_same_code(_revision(kept))
@@ -72,7 +73,7 @@ class Progress:
             yield Check.from_json(check)
 
     def forget(self, cases: Iterable[str]) -> None:
-        """The next run measures these cases, and all checks, again."""
+        """Makes the next run measure these cases, and all checks, again."""
         for case in cases:
             (self.folder / case / STAMP).unlink(missing_ok=True)
         for path in (self.folder / "checks").glob("*.json"):

@@ -10,13 +10,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = ("src", "native", "benchmarks", "pyproject.toml", "constraints.txt", "CMakeLists.txt")
-"""Files outside of these do not change what is measured."""
+"""Files outside of these do not affect measurements."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
     commit: str | None
-    """None outside of a git clone."""
+    """Commit hash; None outside of a git clone."""
     is_dirty: bool = False
     digest: str = ""
     """Digest of the code: commits that only change documents share it."""

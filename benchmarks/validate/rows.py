@@ -1,4 +1,4 @@
-"""Rows of ``build/validate.json``, and what they come to."""
+"""Rows of ``build/validate.json`` and their summary."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 TOLERANCE_PCT = 5.0
 UNDECIDED_PCT = 5.0
-"""A row whose noise exceeds this says nothing about the prediction."""
+"""A row whose noise exceeds this is undecided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class Row:
     unexplained_pct: float | None = None
     recording_cost_pct: float | None = None
     baseline_ns: int | None = None
-    """What the unchanged configuration took in the same rounds of the same job."""
+    """Step of the unchanged configuration in the same rounds of the same job."""
     trouble: str | None = None
     commit: str | None = None
     """Commit of the code that predicted."""
@@ -96,7 +96,7 @@ class Row:
 
 
 def summarize(rows: Sequence[Row]) -> dict[str, Any]:
-    """By kind."""
+    """Summarizes rows by kind."""
     return {
         kind: _summary([row for row in rows if row.kind == kind])
         for kind in dict.fromkeys(row.kind for row in rows)

@@ -1,7 +1,7 @@
-"""Which steps of a job are what: recorded, plain, or in a changed configuration.
+"""Roles of a job's steps: recorded, plain, or in a changed configuration.
 
-Rounds interleave all of them, so that a slow minute of the machine falls on all alike. A round is
-a block as recorded, with a window in its midst, then a block of every change.
+Rounds interleave all of them, so that a slow minute of the machine affects all alike. A round is a
+block of the recorded configuration with a window in the middle, then one block per change.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from benchmarks.validate.settings import Change, Setting
 
 WARM_UP = 3
-"""Steps of a block that do not count: DDP deals out its buckets after the first."""
+"""Steps at the start of a block that are not measured: DDP rebuilds its buckets after the first."""
 BEFORE, WINDOW, AFTER = 5, 8, 5
-"""Steps of a block as recorded: plain, in the window, plain. The first after a window does not
-count, and behind the last window come three steps in detail and what the recorder then does."""
+"""Steps of a recorded block: plain, in the window, plain. The first step after a window is not
+measured. Three detailed steps and the recorder's processing follow the last window."""
 BASE = BEFORE + WINDOW + AFTER
 CHANGED = 9
 FIRST_STEPS = 8
@@ -26,17 +26,17 @@ class Schedule:
 
     @property
     def changes(self) -> list[Change]:
-        """Those that this job makes itself."""
+        """Changes that this job itself makes."""
         return [change for change in self.setting.changes if change.measured_by is None]
 
     @property
     def first_steps(self) -> int:
-        """Before the first block; without changes there are no blocks."""
+        """Number of steps before the first block; without changes there are no blocks."""
         return FIRST_STEPS if self.changes else FIRST_STEPS + self.setting.rounds * BASE
 
     @property
     def blocks(self) -> list[str]:
-        """Of one round, as the training script takes them."""
+        """Blocks of one round, as arguments of the training script."""
         if not self.changes:
             return []
         changed = [f"{change.block}:{CHANGED}@{change.name}" for change in self.changes]
@@ -44,13 +44,14 @@ class Schedule:
 
     @property
     def windows(self) -> list[tuple[int, int]]:
-        """From the end of one step to the end of another, as ``augury run --steps`` takes them."""
+        """Recording windows from the end of one step to the end of another, as arguments of
+        ``augury run --steps``."""
         begins = [first - 1 + BEFORE for first, _ in self._base_blocks()]
         return [(begin, begin + WINDOW) for begin in begins]
 
     @property
     def kept(self) -> list[tuple[int, int]]:
-        """First and last step of what was done in the recorded configuration."""
+        """First and last step of each stretch in the recorded configuration."""
         return [(1, FIRST_STEPS), *self._base_blocks()]
 
     def _base_blocks(self) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""What is recorded and which changes are foretold from it; the cases of the torch suite."""
+"""The cases of the torch suite: recorded jobs and the changes that are predicted from them."""
 
 from __future__ import annotations
 
@@ -9,46 +9,47 @@ from benchmarks.testbed.bed import Way
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One thing that differs from what was recorded, for the training and for ``whatif``."""
+    """One change of the recorded configuration, for the training and for ``whatif``."""
 
     name: str
     whatif: tuple[str, ...]
     block: str = "base"
-    """What the training script changes."""
+    """The training script's part of the change."""
     rate: float = 1.0
-    """The factor by which the links' rate changes."""
+    """The factor by which the rate of the links changes."""
     link: tuple[int, Way] | None = None
-    """Only this host's link changes its rate; else all do."""
+    """The host and direction whose link changes its rate; None: all links."""
     coarse: tuple[str, ...] = ()
-    """The nearest that a model without single links can be asked."""
+    """The closest question for a model without single links."""
     slow: tuple[int, float] | None = None
-    """A host and how many times longer its processor takes."""
+    """A host and the slowdown factor of its processor."""
     measured_by: str | None = None
-    """A setting that is this change, where no running job can make it."""
+    """The setting that measures this change, where a running job cannot make it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A job that is recorded, then goes on in changed configurations."""
+    """A job that is recorded, then continues in changed configurations."""
 
     name: str
     model: str
     mbit: int | None
-    """The links' rate in Mbit/s; none is loopback."""
+    """Rate of the links in Mbit/s; None: loopback."""
     cap: str = "25"
     num_ranks: int = 2
     quota: float | None = None
-    """Of a core, for every host."""
+    """Share of a core, for every host."""
     options: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
     wire: bool = False
-    """Recorded with what went over the wire."""
+    """Whether the wire is recorded."""
     ordinary: bool = False
-    """On hosts that are set up as Linux distributions do it."""
+    """Whether hosts are set up as Linux distributions do it."""
 
     @property
     def rounds(self) -> int:
-        """Even, for two interleaved halves; the more, the shorter and less steady steps are."""
+        """Number of rounds: even, for two interleaved halves; more where steps are short and
+        unsteady."""
         return 32 if self.mbit is None else 8 if self.mbit >= 1000 else 4
 
 
@@ -77,7 +78,7 @@ CAPS = {
     "conv": ("1", "5", "25", "1,4,25"),
     "transformer": ("1", "5", "25", "1,4,25"),
 }
-"""By model, the sizes that give different buckets: others would count the same change twice."""
+"""Bucket sizes by model that give different buckets: others would count the same change twice."""
 BASE_CAP = {"last": "25", "first": "5", "conv": "25", "transformer": "5"}
 LINKS = {"loopback": None, "1gbit": 1000, "200mbit": 200}
 
@@ -89,7 +90,7 @@ def _plain(model: str, link: str) -> Setting:
     if link == "1gbit" and model in ("conv", "transformer"):
         changes.append(slower(1, 1.5))
     if link == "200mbit":
-        # Slow: one of them each, half the bandwidth only where a step stays below a second.
+        # Slow settings: one of each, and half the bandwidth only where a step stays below a second.
         changes = changes[:2] if model in ("last", "conv") else changes[-1:]
     return Setting(
         name=f"{model}-{link}",
@@ -101,7 +102,7 @@ def _plain(model: str, link: str) -> Setting:
 
 
 def _shared_cores(model: str, num_ranks: int, changes: tuple[Change, ...] = ()) -> Setting:
-    """Under a quota a rank computes as fast beside another one on its core as without it."""
+    """A setting with quotas: ranks that share a core then do not slow each other down."""
     return Setting(
         name=f"{model}-{num_ranks}ranks",
         model=model,

@@ -1,5 +1,5 @@
-"""What a suite is, and what all of them do alike: choosing cases, recording
-their jobs, and holding predictions against what was measured."""
+"""A suite and its common steps: choosing cases, recording jobs, comparing predictions with
+measurements."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ class Suite:
     name: str
     settings: tuple[Setting, ...]
     rows: Callable[[list[Setting], Path, str | None], Iterator[Row]]
-    """Of settings recorded in a folder; only the cases that are asked for."""
+    """Yields rows of the settings recorded in a folder; only the requested cases."""
     checks: Callable[[list[Row], str | None, Progress], Iterator[Check]]
-    """Checks over several cases are left out where only some cases are asked for."""
+    """Yields checks. Checks over several cases are skipped if only some cases are requested."""
     gates: Gates
     quick: tuple[str, ...]
     """Patterns of one case per capability, for ``QUICK=1``."""
     record: Callable[[Setting, Path], None] = record
-    """Runs a setting's job, into that folder."""
+    """Runs a setting's job and saves it in that folder."""
     predicts_in_job: bool = False
-    """Predictions are made while the job waits, by the code that measures."""
+    """Whether predictions are made while the job waits, by the code that measures."""
 
 
 def chosen(settings: tuple[Setting, ...], only: str | None) -> list[Setting]:
-    """Settings of which any case is asked for, and those which measure a change for them."""
+    """Returns the settings with any requested case, and those that measure a change for them."""
     asked_for = [
         setting for setting in settings if any(is_wanted(case, only) for case in _cases(setting))
     ]
@@ -49,7 +49,7 @@ def chosen(settings: tuple[Setting, ...], only: str | None) -> list[Setting]:
 
 
 def record_all(suite: Suite, settings: list[Setting], progress: Progress) -> list[str]:
-    """Measures what is not done at this revision. Returns what failed, in words."""
+    """Measures the cases that are not done at this revision. Returns the failures in words."""
     troubles: list[str] = []
     num_all = len(settings)
     settings = [setting for setting in settings if not progress.is_done(setting.name)]
@@ -82,7 +82,7 @@ def record_all(suite: Suite, settings: list[Setting], progress: Progress) -> lis
 def recorded(settings: list[Setting], folder: Path) -> Iterator[Setting]:
     for setting in settings:
         if is_recorded(setting, folder):
-            # What reads runs may have changed since: it is to read again.
+            # The importer may have changed since: import again.
             (folder / setting.name / "run" / "run.json").unlink(missing_ok=True)
             yield setting
 
@@ -92,7 +92,7 @@ def is_recorded(setting: Setting, folder: Path) -> bool:
 
 
 def measured(setting: Setting, change: Change, folder: Path) -> tuple[Measured | None, Measured]:
-    """Of the changed steps, and of the plain ones of the same job."""
+    """Returns the measurements of the changed steps, and of the plain steps of the same job."""
     baseline = of_record(folder / setting.name / "run").plain
     if change.measured_by is None:
         return of_blocks(folder / setting.name)[change.name], baseline
@@ -101,7 +101,7 @@ def measured(setting: Setting, change: Change, folder: Path) -> tuple[Measured |
 
 
 def replayed(suite: str, setting: Setting, folder: Path, *words: str) -> Row:
-    """``words``: options of ``augury replay``."""
+    """Returns a replay row. ``words``: options of ``augury replay``."""
     run = folder / setting.name / "run"
     times = of_record(run)
     predicted = ask("replay", run, *words)
@@ -120,7 +120,7 @@ def replayed(suite: str, setting: Setting, folder: Path, *words: str) -> Row:
     )
 
 
-def foretold(
+def predicted_change(
     suite: str,
     setting: Setting,
     change: Change,
@@ -129,7 +129,8 @@ def foretold(
     *,
     kind: str = "whatif",
 ) -> Row:
-    """``words``: the change as ``augury whatif`` takes it."""
+    """Returns a row of a predicted change. ``words``: the change as options of
+    ``augury whatif``."""
     changed, baseline = measured(setting, change, folder)
     predicted = ask("whatif", folder / setting.name / "run", *words)
     return Row(
@@ -147,7 +148,7 @@ def foretold(
 
 
 def is_wanted(case: str, only: str | None) -> bool:
-    """``only``: patterns, separated by commas."""
+    """Whether a case is requested. ``only``: patterns, separated by commas."""
     return only is None or any(fnmatch(case, pattern) for pattern in only.split(","))
 
 

@@ -1,4 +1,4 @@
-"""The rows for a terminal."""
+"""Renders the rows for a terminal."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def show(rows: Sequence[Row], checks: Sequence[Check], summary: dict[str, Any]) 
         console.print(_table_of(checks))
     undecided = sum(check.holds is None for check in checks)
     if undecided:
-        console.print(f"checks: {undecided} of {len(checks)} undecided, as noise exceeds the bar")
+        console.print(f"checks: {undecided} of {len(checks)} undecided: noise exceeds the bound")
     for kind, found in summary.items():
         console.print(
             f"{kind}: {found['decided_within']} of {found['decided']} within max(5 %, 2 x noise)"

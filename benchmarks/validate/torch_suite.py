@@ -1,4 +1,4 @@
-"""Recorded PyTorch jobs: replayed, and changes foretold, each beside what was measured."""
+"""Recorded PyTorch jobs: replays and predicted changes, each next to its measurement."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from benchmarks.validate.measured import slowing
 from benchmarks.validate.progress import Progress
 from benchmarks.validate.rows import Row
 from benchmarks.validate.settings import SETTINGS, Change, Setting
-from benchmarks.validate.suite import Suite, foretold, is_recorded, is_wanted, recorded, replayed
+from benchmarks.validate.suite import (
+    Suite,
+    is_recorded,
+    is_wanted,
+    predicted_change,
+    recorded,
+    replayed,
+)
 
 NAME = "torch"
 SKEWED = ("last-1gbit", "transformer-200mbit")
@@ -27,7 +34,9 @@ def rows(settings: list[Setting], folder: Path, only: str | None) -> Iterator[Ro
             yield replayed(NAME, setting, folder)
         for change in setting.changes:
             if is_wanted(f"{setting.name}/{change.name}", only):
-                yield foretold(NAME, setting, change, folder, words_of(setting, change, folder))
+                yield predicted_change(
+                    NAME, setting, change, folder, words_of(setting, change, folder)
+                )
 
 
 def checks(rows: list[Row], only: str | None, progress: Progress) -> Iterator[Check]:
@@ -50,7 +59,8 @@ def _recording(folder: Path) -> Iterator[Check]:
 
 
 def words_of(setting: Setting, change: Change, folder: Path) -> list[str]:
-    """A quota is not the factor that it says: how much slower the host was is measured."""
+    """Returns the options of ``whatif``. A quota slows a host by another factor than its nominal
+    one, so the factor is measured."""
     words = list(change.whatif)
     if change.slow is not None:
         host, _ = change.slow

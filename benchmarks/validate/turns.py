@@ -1,4 +1,4 @@
-"""A job that takes a block of steps whenever it is told to, and stands still otherwise."""
+"""A job that runs a block of steps on request and is paused otherwise."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from benchmarks.validate.settings import Setting
 
 FIRST_STEPS = 8
 WARM_UP = 2
-"""Steps of a block that do not count."""
+"""Steps at the start of a block that are not measured."""
 WAIT_S = 120
 
 
 class TurnTaker:
-    """To be started, let go ``rounds`` times for ``steps`` that count, and ended."""
+    """A job that is started, released ``rounds`` times for ``steps`` measured steps, and ended."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class TurnTaker:
         steps: int,
         before: Sequence[Sequence[str]] = (),
     ) -> None:
-        """``before`` has for each host what stands before the command there."""
+        """Starts the job. ``before`` has for each host the prefix of the command there."""
         self._setting, self._bed, self._folder, self._port = setting, bed, folder, port
         self._rounds, self._steps, self._before = rounds, steps, before
         self._gate = folder / "gate"
@@ -46,7 +46,7 @@ class TurnTaker:
         self._gate.mkdir(parents=True)
         command = [
             *training(Schedule(self._setting), self._gate, self._folder),
-            # Behind what the schedule says, and instead of it.
+            # After the options of the schedule, which it overrides.
             *("--steps", str(FIRST_STEPS), "--gate", str(self._gate)),
             *("--blocks", f"base:{self._steps}", "--rounds", str(self._rounds)),
             *("--warm-up", str(WARM_UP)),
@@ -60,7 +60,7 @@ class TurnTaker:
         (self._gate / f"go-{block}").touch()
 
     def wait_for(self, block: int) -> None:
-        """Until it stands before this block, or has ended behind the last one."""
+        """Waits until the job stops before this block, or has ended after the last one."""
         deadline = time.monotonic() + WAIT_S
         ready = self._gate / f"ready-{block}"
         while not ready.exists():
@@ -69,7 +69,7 @@ class TurnTaker:
                 return
             if any(codes) or time.monotonic() > deadline:
                 log = self._log(0).read_text(errors="replace")
-                raise JobError(f"{self._setting.name} does not go on: {log[-500:]}")
+                raise JobError(f"{self._setting.name} made no progress: {log[-500:]}")
             time.sleep(0.01)
 
     def end(self) -> None:
@@ -77,12 +77,12 @@ class TurnTaker:
             end(job)
 
     def block_ns(self) -> list[float]:
-        """The median step of every block."""
+        """Returns the median step of every block."""
         blocks = [block["stamps_ns"][WARM_UP:] for block in self._times()["blocks"][1:]]
         return [median(b - a for a, b in pairwise(stamps)) for stamps in blocks]
 
     def loss(self) -> str:
-        """To the last bit, behind the last block."""
+        """Returns the loss after the last block, to the last bit."""
         return str(self._times()["last_loss"])
 
     def _log(self, host: int) -> Path:

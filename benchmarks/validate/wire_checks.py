@@ -1,4 +1,4 @@
-"""Every byte accounted for, and clocks that agree: what has to hold of a recorded wire."""
+"""Checks of a recorded wire: every byte is accounted for, and clocks agree."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNATTRIBUTED_PCT = 0.1
 
 
 def bytes_of_job(run: Path, case: str) -> Iterator[Check]:
-    """Of a job with a Trace: that says how large each all-reduce was."""
+    """Checks a job with a Trace, which has the size of each all-reduce."""
     try:
         trace = open_run(run)
         wire = read_wire(run, trace)
@@ -46,7 +46,7 @@ def bytes_of_job(run: Path, case: str) -> Iterator[Check]:
 
 
 def bytes_of_wire(wire: Wire, case: str, *, control: bool = True) -> Iterator[Check]:
-    """``control``: connections without payload count too."""
+    """Checks a wire. ``control``: connections without payload count too."""
     lost = not_received(wire, control=control)
     yield bytes_check(
         f"{case}/not-received",
@@ -72,7 +72,8 @@ def bytes_check(case: str, value: int | None, trouble: str | None = None) -> Che
 
 
 def not_received(wire: Wire, *, control: bool = True) -> NDArray[np.int64] | None:
-    """Sent less received, each way of each connection that was seen whole and from both ends."""
+    """Bytes sent minus bytes received, per direction of each connection that was recorded
+    completely at both ends."""
     rows = wire.connections
     whole = (rows.process_a != NONE) & (rows.process_b != NONE) & (rows.is_late == 0)
     if not control:
@@ -85,8 +86,9 @@ def not_received(wire: Wire, *, control: bool = True) -> NDArray[np.int64] | Non
 
 
 def off_by(trace: Trace, wire: Wire) -> list[int]:
-    """Of each all-reduce: payload that was sent for it, less what a ring of its ranks sends. Each
-    of its bytes goes once around to be added up and once more to be told, but for the last hop."""
+    """Returns for each all-reduce the payload sent minus the payload of a ring of its ranks. Each
+    byte travels once around to be reduced and once more to be distributed, except for the last hop.
+    """
     sent: dict[tuple[int, int], int] = {}
     rows = wire.messages
     of_collectives = np.flatnonzero((rows.kind == MessageKind.COLLECTIVE) & (rows.sequence != NONE))
@@ -109,7 +111,7 @@ def off_by(trace: Trace, wire: Wire) -> list[int]:
 
 
 def sources_agree(run: Path, case: str) -> Iterator[Check]:
-    """Where two sources of a clock are apart, by how much more than what they state together."""
+    """Checks that two sources of a clock differ by no more than their stated uncertainties."""
     try:
         sources = clock_sources(run)
         steps = open_run(run).steps

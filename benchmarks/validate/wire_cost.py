@@ -1,9 +1,9 @@
-"""What the wire recorder costs a job: the same one with it and without it, in turns.
+"""Overhead of the wire recorder: the same job with and without it, in alternation.
 
-Both are alive at the same time, on the same hosts, and one stands at a gate while the other takes
-a block of steps: so a slow minute of the machine falls on both. Processes that do the same differ
-by where their memory happens to lie, so there are several such pairs. The recorder is preloaded
-without anybody who tells it when to look: it notes every call of every step.
+Both jobs are alive at the same time on the same hosts; one is paused at a gate while the other runs
+a block of steps, so a slow minute of the machine affects both. Equal processes differ by the
+placement of their memory, so there are several such pairs. The recorder is preloaded without
+recording windows: it records every call of every step.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Cost:
     name: str
     setting: Setting
     steps: int
-    """Of a block."""
+    """Steps of a block."""
     at_most_pct: float
     num_events: int
-    """Places in the recorder's buffer."""
+    """Number of events in the recorder's buffer."""
     pairs: int = 3
     rounds: int = 8
-    """Of every pair. Even: who goes first changes."""
+    """Rounds of every pair; even, because the order alternates."""
 
 
 COSTS = (
@@ -49,7 +49,7 @@ COSTS = (
         at_most_pct=1.0,
         num_events=1 << 20,
     ),
-    # So few places that all are used, and used again.
+    # So few that the buffer wraps around.
     Cost(
         name="cost-loopback",
         setting=Setting(name="cost-loopback", model="transformer", mbit=None, cap="5"),
@@ -61,7 +61,7 @@ COSTS = (
 
 
 def cost_of_wire(cost: Cost, folder: Path) -> Iterator[Check]:
-    folder = folder.resolve()  # a host's processes start elsewhere
+    folder = folder.resolve()  # a host's processes start in another folder
     shutil.rmtree(folder, ignore_errors=True)
     try:
         pairs = [_measure(cost, folder / f"pair-{number}") for number in range(cost.pairs)]
@@ -107,13 +107,13 @@ def cost_of_wire(cost: Cost, folder: Path) -> Iterator[Check]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
     ratios: list[float]
-    """Of each round: the median step with the recorder over that without."""
+    """For each round, the median step with the recorder divided by that without."""
     losses: list[str]
     beyond_bytes: list[int]
 
 
 def noise_pct(ratios: list[float]) -> float:
-    """By how much the medians of two interleaved halves differ, twice."""
+    """Twice the difference between the medians of two interleaved halves."""
     return 200 * abs(median(ratios[::2]) - median(ratios[1::2]))
 
 
@@ -155,7 +155,7 @@ def _measure(cost: Cost, folder: Path) -> Pair:
 
 
 def _preloading(host: Host, num_events: int) -> list[str]:
-    """What stands before a command that is to be recorded on this host."""
+    """Returns the command prefix that records a process on this host."""
     settings = Settings(out=str(host.scratch / "wire"), wire=True, wire_events=num_events)
     added = [f"{name}={value}" for name, value in wire_environment(settings).items()]
     (host.seen_from_outside / "wire").mkdir()
@@ -163,7 +163,7 @@ def _preloading(host: Host, num_events: int) -> list[str]:
 
 
 def _beyond_bytes(hosts: Sequence[Host], num_events: int) -> list[int]:
-    """By how much each rank's buffer is larger than what was asked for."""
+    """Returns how much larger each rank's buffer is than requested."""
     found = []
     for host in hosts:
         for path in (host.seen_from_outside / "wire").glob("rank-*.bin"):
@@ -171,5 +171,5 @@ def _beyond_bytes(hosts: Sequence[Host], num_events: int) -> list[int]:
                 header, connection, event, rows = struct.unpack_from("<3IQ", file.read(40), 12)
             found.append(path.stat().st_size - header - connection * rows - event * num_events)
     if not found:
-        raise JobError("nothing was recorded of the wire")
+        raise JobError("the wire was not recorded")
     return found

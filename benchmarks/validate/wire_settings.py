@@ -1,4 +1,4 @@
-"""The cases of the wire suite: links that change, all of them or one host's."""
+"""The cases of the wire suite: changes of all links or of one host's link."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ def all_links(factor: float) -> Change:
 
 
 def one_link(host: int, factor: float, way: Way = "both") -> Change:
-    """A model without single links is told that all of them are as this one."""
+    """A change of one host's link; a model without single links is asked as if all links changed
+    alike."""
     of_host = str(host) if way == "both" else f"{host}.{way}"
     return Change(
         name=f"link-{of_host}-{factor:g}x",
@@ -31,7 +32,7 @@ def _pair(model: str, cap: str, *changes: Change, mbit: int = 1000) -> Setting:
 
 
 def _four(model: str, *changes: Change) -> Setting:
-    """Under a quota a rank computes as fast beside another one on its core as without it."""
+    """A setting with quotas: ranks that share a core then do not slow each other down."""
     return Setting(
         name=f"{model}-4ranks",
         model=model,

@@ -1,5 +1,5 @@
-"""Jobs recorded down to what went over the wire: replayed with every message, links changed one
-by one, every byte accounted for, and what the recorder costs."""
+"""Jobs recorded with the wire: replays with every message, changes of single links, byte
+accounting, and the recorder's overhead."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ from benchmarks.validate.jax_job import jax_checks
 from benchmarks.validate.progress import Progress
 from benchmarks.validate.rows import Row
 from benchmarks.validate.settings import Setting
-from benchmarks.validate.suite import Suite, foretold, is_recorded, is_wanted, recorded, replayed
+from benchmarks.validate.suite import (
+    Suite,
+    is_recorded,
+    is_wanted,
+    predicted_change,
+    recorded,
+    replayed,
+)
 from benchmarks.validate.wire_checks import bytes_of_job, sources_agree
 from benchmarks.validate.wire_cost import COSTS, Cost, cost_of_wire
 from benchmarks.validate.wire_settings import WIRE_SETTINGS
@@ -32,8 +39,8 @@ def rows(settings: list[Setting], folder: Path, only: str | None) -> Iterator[Ro
             yield replayed(NAME, setting, folder, "--fine")
         for change in setting.changes:
             if is_wanted(f"{setting.name}/{change.name}", only):
-                yield foretold(NAME, setting, change, folder, ("--fine", *change.whatif))
-                yield foretold(NAME, setting, change, folder, change.coarse, kind="coarse")
+                yield predicted_change(NAME, setting, change, folder, ("--fine", *change.whatif))
+                yield predicted_change(NAME, setting, change, folder, change.coarse, kind="coarse")
 
 
 def checks(rows: list[Row], only: str | None, progress: Progress) -> Iterator[Check]:
@@ -64,7 +71,7 @@ def checks(rows: list[Row], only: str | None, progress: Progress) -> Iterator[Ch
 
 
 def _cost(cost: Cost, folder: Path) -> Iterator[Check]:
-    print(f"{cost.name}: the same job with and without", file=sys.stderr, flush=True)
+    print(f"{cost.name}: the same job with and without the recorder", file=sys.stderr, flush=True)
     yield from cost_of_wire(cost, folder / cost.name)
 
 
@@ -77,12 +84,12 @@ UNEQUAL = frozenset(
 
 
 def better_than_coarse(rows: Sequence[Row], unequal: frozenset[str] = UNEQUAL) -> Iterator[Check]:
-    """On unequal links, if all of these cases were asked for: the mean error of the fine model
-    over that of the coarse one. Not the median: where a ring waits for its slowest link both say
-    the same."""
+    """On unequal links, if all of these cases were requested: the mean error of the fine model
+    divided by that of the coarse one. The mean, since the median hides the difference: where a ring
+    waits for its slowest link both models agree."""
     errors = {
         kind: [
-            # No answer is as bad as one that is wholly wrong.
+            # A missing answer counts as an error of 100 %.
             100.0 if row.error_pct is None else abs(row.error_pct)
             for row in rows
             if row.case in unequal and row.kind == kind

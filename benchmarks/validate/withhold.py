@@ -1,4 +1,4 @@
-"""What a prediction may see of a run: nothing of the changes that it is to foretell."""
+"""Removes the changed steps from a run, so that predictions cannot see them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 
 def withhold_changes(raw: Path, target: Path, kept: list[tuple[int, int]]) -> None:
-    """Copies a recorded run as if its job had only taken the steps ``kept``, with pauses where
-    the others were. Windows lie within them."""
+    """Copies a recorded run as if its job had only run the steps ``kept``, with pauses in place of
+    the others. Windows lie within them."""
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(raw, target)
     for path in target.glob("rank-?????.json"):
@@ -22,7 +22,7 @@ def without_others(record: dict[str, Any], kept: list[tuple[int, int]]) -> dict[
     ends = record["step_end_ns"]
     steps = [step for first, last in kept for step in range(first, min(last, len(ends)) + 1)]
     new_number = {step: number for number, step in enumerate(steps, start=1)}
-    # A step that follows withheld ones begins when the last of those ended.
+    # A step after withheld ones begins when the last of those ended.
     resumed = {
         new_number[before]: ends[step - 2] for before, step in pairwise(steps) if step != before + 1
     }

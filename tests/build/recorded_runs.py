@@ -1,5 +1,5 @@
-"""Traces of made-up jobs, from a simulation of its own: ranks that compute and communicate side by
-side, slow each other and share a link, with all times known."""
+"""Traces of synthetic jobs from an independent simulation: ranks compute and communicate
+concurrently, interfere and share a link, with all times known."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MS = 1_000_000
 
 @dataclass(frozen=True)
 class Run:
-    """Something that the main thread does; without a name the profiler does not see it."""
+    """Work of the main thread; without a name the profiler does not record it."""
 
     work_ns: int
     name: str = ""
@@ -49,7 +49,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Transfer:
-    """One collective; ``work_ns`` is what it takes alone on the link."""
+    """One collective; ``work_ns`` is its time alone on the link."""
 
     work_ns: int
     size_bytes: int
@@ -61,9 +61,9 @@ Item = Run | Send | Wait
 
 @dataclass(frozen=True)
 class Job:
-    """``programs[rank]`` is a list of steps, each a list of items; transfers are among all ranks.
-    Compute goes at ``compute_rate`` while its rank communicates, transfers at ``transfer_rate``
-    while any rank computes."""
+    """A job. ``programs[rank]`` is a list of steps, each a list of items; transfers are among all
+    ranks. Compute runs at ``compute_rate`` while its rank communicates, transfers at
+    ``transfer_rate`` while any rank computes."""
 
     programs: Sequence[Sequence[Sequence[Item]]]
     transfers: Mapping[int, Transfer]
@@ -74,17 +74,17 @@ class Job:
 
 @dataclass
 class Seen:
-    """What the simulation did, in exact times."""
+    """Exact times of the simulation."""
 
     spans: dict[int, list[tuple[Run, int, float, float]]]
-    """Of each rank: what it ran, in which step, from when to when."""
+    """For each rank: the run items with their step, start and end."""
     granted: dict[tuple[int, int], float]
     done: dict[int, float]
     step_of: dict[int, int]
     step_ends: dict[int, list[float]]
     asked: dict[tuple[int, int], float] = field(default_factory=dict)
     waited: dict[tuple[int, int], tuple[float, float]] = field(default_factory=dict)
-    """By exchange and rank."""
+    """Waits by exchange and rank."""
     delay: dict[tuple[int, int], float] = field(default_factory=lambda: defaultdict(float))
 
 
@@ -156,7 +156,7 @@ def _next(rank: _Rank, seen: Seen, number: int, now: float) -> None:
 
 
 def _settle(ranks: list[_Rank], seen: Seen, now: float) -> None:
-    """All that takes no time."""
+    """Executes all items that take no time."""
     for number, rank in enumerate(ranks):
         while rank.at < len(rank.items):
             step, item = rank.items[rank.at]
@@ -186,8 +186,9 @@ def trace_of(
     waits: bool = False,
     calibration: Iterable[Calibration] = (),
 ) -> Trace:
-    """``buckets`` and ``sizes``: which gradients travel together, and their bytes. Steps are timed
-    unless ``states`` says otherwise; ``waits``: the recorder saw when the program waited."""
+    """Returns the Trace. ``buckets`` and ``sizes``: the gradients of each bucket, and their bytes.
+    Steps are timed unless ``states`` differs; ``waits``: the recorder saw the waits of the program.
+    """
     seen = simulate(job)
     num_ranks = len(job.programs)
     pool = StringPool([""])
@@ -263,7 +264,8 @@ def trace_of(
         streams=rows(Streams, streams),
         steps=rows(Steps, steps),
         strings=pool.table(),
-        # Each rank alone on a host with one core: what its other threads take, compute lacks.
+        # Each rank is alone on a host with one core: CPU time of its other threads is missing for
+        # compute.
         ranks=[RankFacts(rank=rank, host=f"host{rank}", cores=1) for rank in range(num_ranks)],
         world_size=num_ranks,
         groups=[list(range(num_ranks))],
@@ -273,14 +275,13 @@ def trace_of(
 
 
 def _helper_cpu_ns(job: Job, seen: Seen, step: int) -> int:
-    """At full speed communication takes so much of its rank's core that the rest is left while
-    both slow each other."""
+    """CPU time of communication on its rank's core such that the rest equals the slowed compute."""
     work_ns = sum(job.transfers[key].work_ns for key, own in seen.step_of.items() if own == step)
     return round(work_ns * (1 - job.compute_rate) / job.transfer_rate)
 
 
 def _order(job: Job, key: int) -> int:
-    """Where in the first rank's program it is sent: sequence numbers follow that."""
+    """Position of the transfer in the first rank's program, which sequence numbers follow."""
     sends = [item.key for step in job.programs[0] for item in step if isinstance(item, Send)]
     return sends.index(key)
 
@@ -326,7 +327,7 @@ def ddp_step(
     detailed: bool = False,
 ) -> list[Item]:
     """One step of DistributedDataParallel. ``backward[i]`` ends with gradient i; ``copies[i]`` is
-    what taking it out of its bucket takes; ``unseen`` goes by between phases without a trace.
+    the time to copy it out of its bucket; ``unseen`` is unrecorded time between phases.
     ``broadcasts``: keys of collectives that forward waits for, as for BatchNorm's buffers."""
     items: list[Item] = []
     if broadcasts:
@@ -361,7 +362,7 @@ def ddp_step(
 
 @dataclass(frozen=True)
 class DdpRun:
-    """A job of DistributedDataParallel, and what its Trace needs beside it."""
+    """A job of DistributedDataParallel, and the inputs of its Trace."""
 
     job: Job
     buckets: list[list[int]]
@@ -400,8 +401,8 @@ def ddp_run(
     micro_batches: int = 1,
     unseen: int = 0,
 ) -> DdpRun:
-    """``slower`` scales the compute of ranks, ``vary`` that of a (rank, step); steps count from 0
-    there and in ``detailed``."""
+    """Makes a job. ``slower`` scales the compute of ranks, ``vary`` that of a (rank, step); steps
+    count from 0 there and in ``detailed``."""
     detailed = frozenset(detailed)
     transfers: dict[int, Transfer] = {}
     programs: list[list[list[Item]]] = [[] for _ in range(num_ranks)]

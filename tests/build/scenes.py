@@ -1,4 +1,4 @@
-"""Small stages on which one communication plays, and what can be asked about it."""
+"""Small graphs with one communication, and questions about them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Played:
         return schedule
 
     def took_ns(self) -> int:
-        """Until every rank has the result, without the inputs' own time."""
+        """Time until every rank has the result, without the inputs' own time."""
         schedule = self.schedule()
         begin = schedule.end_ns[self.inputs].max()
         return int(schedule.end_ns[self.results].max() - begin)
@@ -65,8 +65,8 @@ def play(
 
 
 def contributions(graph: Graph, inputs: Sequence[int]) -> list[int]:
-    """For every operation, as bits, the inputs that it cannot end without. By edges and gangs
-    alone: a place on a port orders things but carries no data."""
+    """For every operation, the bit set of inputs that it depends on. Only edges and gangs count: a
+    place on a port orders operations but carries no data."""
     needs = [0] * graph.num_ops
     for bit, op in enumerate(inputs):
         needs[op] = 1 << bit
@@ -87,7 +87,7 @@ def contributions(graph: Graph, inputs: Sequence[int]) -> list[int]:
 
 
 def sent_bytes(graph: Graph) -> list[int]:
-    """By rank."""
+    """Sent bytes by rank."""
     sends = np.isin(graph.ops.kind, SENDS)
     return (
         np.bincount(
@@ -99,7 +99,7 @@ def sent_bytes(graph: Graph) -> list[int]:
 
 
 def rows_of_rank(graph: Graph, rank: int) -> list[tuple[int, ...]]:
-    """What a rank does, in order, without who it does it with."""
+    """Operations of a rank in order, without its peers."""
     ops = graph.ops
     mine = np.flatnonzero(ops.rank == rank)
     columns = (ops.kind, ops.work_ns, ops.size_bytes, ops.priority, ops.layer, ops.step, ops.name)

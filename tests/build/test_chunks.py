@@ -39,7 +39,7 @@ def test_buckets_close_at_the_cap(sizes, cap):
     for bucket in buckets[:-1]:
         assert sum(sizes[i] for i in bucket) >= cap
     for bucket in buckets:
-        # It closed as soon as it could: without its last gradient it was below the cap.
+        # The bucket closed as early as possible: without its last gradient it was below the cap.
         assert len(bucket) == 1 or sum(sizes[i] for i in bucket[:-1]) < cap
 
 

@@ -1,4 +1,5 @@
-"""Whatever the algorithm and the ports: the right data reach the right ranks."""
+"""All collectives deliver the right data to the right ranks, for every algorithm
+and kind of port."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ def test_every_result_has_every_contribution(algorithm, cluster, size_bytes, kin
     late=st.integers(0, 3),
 )
 @settings(max_examples=60, deadline=None)
-def test_nobody_is_done_before_the_last_has_come(name, cluster, size_bytes, kind, late):
+def test_no_rank_finishes_before_the_last_has_arrived(name, cluster, size_bytes, kind, late):
     late %= cluster.num_devices
     input_ns = [1] * cluster.num_devices
     input_ns[late] = 10_000_000
@@ -78,7 +79,7 @@ def test_ring_all_reduce_takes_the_closed_form(num_ranks, size_bytes, kind):
         (find_algorithm(OpKind.BROADCAST, "gang").collective, closed_forms.broadcast_ns),
     ],
 )
-def test_others_take_their_closed_form(collective, closed_form, kind):
+def test_other_collectives_take_their_closed_form(collective, closed_form, kind):
     played = play(collective, one_host(6), size_bytes=60_000, kind=kind)
     assert played.took_ns() == closed_form(60_000, 6, FAST)
 
@@ -103,7 +104,7 @@ def test_two_level_takes_the_closed_form(hosts, local, blocks):
 @given(num_ranks=st.integers(2, 17), size_bytes=st.integers(10_000, 1_000_000))
 @settings(max_examples=40, deadline=None)
 def test_tree_is_near_its_closed_form(num_ranks, size_bytes):
-    """The form knows the busiest port, not how chunks interleave on it."""
+    """The closed form counts the busiest port, not how chunks interleave on it."""
     played = play(tree.all_reduce, one_host(num_ranks), size_bytes=size_bytes)
     closed_form = closed_forms.all_reduce_tree_ns(size_bytes, num_ranks, FAST)
     assert 0.5 * closed_form <= played.took_ns() <= 1.5 * closed_form
@@ -111,7 +112,7 @@ def test_tree_is_near_its_closed_form(num_ranks, size_bytes):
 
 @given(num_ranks=st.integers(1, 9), size_bytes=sizes, kind=kinds)
 @settings(deadline=None)
-def test_ring_all_reduce_sends_what_it_must(num_ranks, size_bytes, kind):
+def test_ring_all_reduce_sends_the_bytes_of_its_algorithm(num_ranks, size_bytes, kind):
     played = play(ring.all_reduce, one_host(num_ranks), size_bytes=size_bytes, kind=kind)
     by_rank = sent_bytes(played.graph)
     assert sum(by_rank) == 2 * (num_ranks - 1) * size_bytes
@@ -123,7 +124,7 @@ def test_ring_all_reduce_sends_what_it_must(num_ranks, size_bytes, kind):
 
 @given(num_ranks=st.integers(1, 9), size_bytes=sizes, kind=kinds)
 @settings(deadline=None)
-def test_other_algorithms_send_what_they_must(num_ranks, size_bytes, kind):
+def test_other_algorithms_send_the_bytes_of_their_algorithm(num_ranks, size_bytes, kind):
     cluster = one_host(num_ranks)
     others = num_ranks - 1
     for collective, total in (

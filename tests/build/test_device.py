@@ -1,4 +1,4 @@
-"""Graphs of runs on devices, held against real traces that others recorded."""
+"""Graphs of runs on devices, compared with real traces from other sources."""
 
 import os
 from pathlib import Path
@@ -34,7 +34,7 @@ def _trace(name: str) -> Trace:
 
 
 def _recorded_ends_ns(trace: Trace) -> dict[tuple[int, int], int]:
-    """When the last event of each rank's step ended, from the first step's start on."""
+    """End of the last event of each rank's step, relative to the start of the first step."""
     events, begin = trace.events, int(trace.steps.start_ns.min())
     ends: dict[tuple[int, int], int] = {}
     for rank, step, start, dur in zip(

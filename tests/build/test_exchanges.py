@@ -1,4 +1,4 @@
-"""How many exchanges of a group are under way at once, from when they began and ended."""
+"""Number of concurrent exchanges of a group, from their begin and end times."""
 
 from __future__ import annotations
 
@@ -35,12 +35,14 @@ def exchange(
         pytest.param([(0, 0, 100)], 2, id="alone"),
     ],
 )
-def test_whether_a_group_has_one_thread(spans: list[tuple[int, int, int]], at_once: int) -> None:
+def test_number_of_concurrent_exchanges_is_found(
+    spans: list[tuple[int, int, int]], at_once: int
+) -> None:
     found = concurrent_transfers([exchange(n, *span) for n, span in enumerate(spans)])
     assert found == {0: at_once}
 
 
-def test_every_group_by_itself() -> None:
+def test_groups_are_counted_separately() -> None:
     one = [exchange(0, 0, 0, 100), exchange(1, 10, 100, 200)]
     other = [exchange(0, 0, 50, 150, group=1), exchange(1, 60, 60, 160, group=1)]
     assert concurrent_transfers([*one, *other]) == {0: 1, 1: 2}

@@ -1,4 +1,5 @@
-"""Runs without a barrier, as under a plan: forward waits for what the step before has sent."""
+"""Runs without a barrier, as under a plan: forward waits for the communication of the previous
+step."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ STEPS = 8
 
 
 def followed(num_ranks: int = 3, *, untimed: tuple[int, ...] = (), work_ns: int = 3 * MS) -> Trace:
-    """Two pieces a step: the first needed after half of the next forward, the second before it."""
+    """Two pieces per step: the first is needed after half of the next forward, the second before
+    it."""
     transfers: dict[int, Transfer] = {}
     programs: list[list[list[Item]]] = []
     for rank in range(num_ranks):
@@ -48,7 +50,7 @@ def followed(num_ranks: int = 3, *, untimed: tuple[int, ...] = (), work_ns: int 
                 ]
             items.append(Run(1_000, "Optimizer.step#SGD.step", Phase.UPDATE))
             steps.append(items)
-        # What is still under way when the job ends is awaited all the same.
+        # Communication in flight when the job ends is awaited as well.
         steps[-1] += [Wait(2 * STEPS - 2), Wait(2 * STEPS - 1), Run(1_000, "end", Phase.UPDATE)]
         programs.append(steps)
     trace = trace_of(
@@ -76,7 +78,7 @@ def test_replay_gives_the_recorded_step(num_ranks: int, work_ns: int) -> None:
 
 
 def test_the_first_step_of_a_window_waits_for_the_timed_step_before_it() -> None:
-    """Steps 13 and 14 were not timed: what 14 sent, step 15 waits for."""
+    """Steps 13 and 14 were not timed: step 15 waits for the communication of step 14."""
     trace = followed(work_ns=9 * MS, untimed=(3, 4))
     graph = build_recorded(trace)
     assert _awaited_steps(graph)[15] == {15}
@@ -85,7 +87,7 @@ def test_the_first_step_of_a_window_waits_for_the_timed_step_before_it() -> None
 
 
 def _awaited_steps(graph: Graph) -> dict[int, set[int]]:
-    """By step of the thread, with which steps the exchanges count that it waits for."""
+    """For each step of the thread, the steps of the exchanges that it waits for."""
     found: dict[int, set[int]] = {}
     for src, dst in zip(graph.edges.sources().tolist(), graph.edges.dst.tolist(), strict=True):
         if graph.ops.kind[src] == OpKind.ALL_REDUCE:
@@ -93,14 +95,14 @@ def _awaited_steps(graph: Graph) -> dict[int, set[int]]:
     return found
 
 
-def test_a_slower_network_makes_it_longer() -> None:
+def test_a_slower_network_lengthens_the_step() -> None:
     graph = build_recorded(followed(work_ns=3 * MS))
     slower, _ = change_bandwidth(graph, fit_network(graph), 0.1)
     assert replay(slower).step_ns > 1.5 * replay(graph).step_ns
 
 
 @pytest.mark.parametrize("num_ranks", [2, 3])
-def test_as_stock_ddp_would_have_done_it(num_ranks: int) -> None:
+def test_a_plan_can_be_replaced_by_stock_ddp_in_the_graph(num_ranks: int) -> None:
     trace = followed(num_ranks, work_ns=3 * MS)
     assert has_pieces(trace)
     graph = build_unplanned(trace)
@@ -139,8 +141,9 @@ def lanes(num_ranks: int = 2, num_pieces: int = 4) -> Trace:
     return trace_of(Job(programs, transfers), waits=True)
 
 
-def test_threads_that_say_late_that_they_began_do_not_deadlock() -> None:
-    """On the first rank those of the first two pieces, on the second those of the last two."""
+def test_late_start_events_do_not_deadlock() -> None:
+    """Late starts: on the first rank those of the first two pieces, on the second those of the last
+    two."""
     trace = lanes()
     columns = dict(trace.events.columns())
     sent = columns["kind"] == OpKind.ALL_REDUCE
@@ -153,8 +156,8 @@ def test_threads_that_say_late_that_they_began_do_not_deadlock() -> None:
     assert len(steps) == 8
 
 
-def test_what_ran_in_another_step_was_asked_for_before_it_was_waited_for() -> None:
-    """Events may be told of the step in which they ran."""
+def test_events_of_another_step_keep_the_order_of_call_and_wait() -> None:
+    """Events may be attributed to the step in which they ran."""
     trace = lanes()
     columns = dict(trace.events.columns())
     is_moved = (columns["kind"] == OpKind.ALL_REDUCE) & (columns["step"] < 13)
@@ -163,9 +166,9 @@ def test_what_ran_in_another_step_was_asked_for_before_it_was_waited_for() -> No
     assert replay(graph).step_ns == pytest.approx(replay(build_recorded(trace)).step_ns, rel=0.01)
 
 
-def test_second_halves_follow_the_first_whatever_the_main_thread_does() -> None:
-    """Both ranks send buffers between a first half and its second one. They reach the second rank
-    late, which has the second half by then; the first rank had been sent its buffers before."""
+def test_second_halves_follow_the_first_halves() -> None:
+    """Both ranks send buffers between a first half and its second half. The buffers reach the
+    second rank late, after the second half; those for the first rank were sent before."""
     kinds = (OpKind.ALL_TO_ALL, OpKind.BROADCAST, OpKind.ALL_GATHER)
     trace = lanes(num_pieces=3)
     columns = dict(trace.events.columns())
@@ -174,7 +177,7 @@ def test_second_halves_follow_the_first_whatever_the_main_thread_does() -> None:
     piece = columns["sequence"] % 3
     begin = {step: 13 * MS * (step - 10) for step in range(10, 14)}
     at_ms = {
-        # By rank and piece: from when to when it ran, and when it was waited for.
+        # Start, end and wait time by rank and piece.
         (0, 0): (4, 5, 5.5, 6),
         (0, 1): (6, 7, 7, 7),
         (0, 2): (7.5, 8.5, 9, 9.5),

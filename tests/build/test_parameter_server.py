@@ -61,7 +61,7 @@ def _play(num_workers: int, size_bytes: int, kind: PortKind, priorities=(0,)) ->
     kind=st.sampled_from(PortKind),
 )
 @settings(max_examples=60, deadline=None)
-def test_everybody_gets_everybodys_gradient(num_workers, size_bytes, kind):
+def test_every_worker_receives_the_gradients_of_all_workers(num_workers, size_bytes, kind):
     (played,) = _play(num_workers, size_bytes, kind)
     needs = contributions(played.graph, played.inputs)
     everyone = (1 << num_workers) - 1
@@ -92,7 +92,7 @@ def test_bytes_are_conserved_in_every_partition(num_workers, size_bytes, kind):
 
 
 @pytest.mark.parametrize("kind", PortKind)
-def test_sums_before_the_update_before_the_pulls(kind):
+def test_updates_follow_sums_and_precede_pulls(kind):
     (played,) = _play(3, PARTITION_BYTES, kind)
     schedule, ops = played.schedule(), played.graph.ops
 

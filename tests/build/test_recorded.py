@@ -1,4 +1,4 @@
-"""A recorded run as a graph: replayed unchanged, it gives the recorded times again."""
+"""A recorded run as a graph: replayed unchanged, it reproduces the recorded times."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLOSE_NS = 3_000
 
 
 def step_ends(trace: Trace, graph: Graph) -> tuple[list[int], list[int]]:
-    """Recorded and replayed, of every rank and step in the graph."""
+    """Recorded and replayed step ends of every rank and step in the graph."""
     timeline = replay(graph)
     steps = timeline.rank_steps
     recorded = {
@@ -81,7 +81,7 @@ def test_replays_to_the_recorded_step_ends(run: DdpRun, delays: bool) -> None:
 
 @st.composite
 def programs(draw: st.DrawFn) -> Job:
-    """Collectives of the program's own, made early and waited for late, as in FSDP."""
+    """Collectives of the program itself, issued early and waited for late, as in FSDP."""
     num_ranks, num_steps = draw(st.integers(2, 3)), draw(st.integers(1, 2))
     per_step = draw(st.integers(1, 4))
     kinds = st.sampled_from([OpKind.ALL_GATHER, OpKind.REDUCE_SCATTER, OpKind.ALL_REDUCE])
@@ -113,12 +113,12 @@ def programs(draw: st.DrawFn) -> Job:
 
 @settings(max_examples=60)
 @given(programs())
-def test_replays_what_the_program_waited_for_where_it_waited(job: Job) -> None:
+def test_waits_of_the_program_are_replayed(job: Job) -> None:
     assert_replays(trace_of(job, waits=True))
 
 
 def test_rates_are_recovered() -> None:
-    """Compute at 60 % beside communication, and transfers that slow beside compute."""
+    """Compute runs at 60 % during communication; transfers slow down during compute."""
     calibration = [
         Calibration(
             collective="all_reduce",
@@ -142,7 +142,7 @@ def test_rates_are_recovered() -> None:
     assert graph.ops.work_ns[reduced] == pytest.approx(np.full(12, 10_100_000), rel=0.01)
 
 
-def test_compute_work_is_what_it_takes_alone() -> None:
+def test_compute_work_excludes_interference() -> None:
     run = ddp_run(compute_rate=0.5, slower={1: 1.4})
     graph = assert_replays(run.trace())
     for rank, scale in ((0, 1.0), (1, 1.4)):
@@ -153,7 +153,7 @@ def test_compute_work_is_what_it_takes_alone() -> None:
         assert backward.sum() == pytest.approx(11 * MS * scale, rel=1e-3)
 
 
-def test_waiting_is_no_work() -> None:
+def test_waiting_is_not_counted_as_work() -> None:
     run = ddp_run(ns_per_byte=20.0, copies=(0, 0, 0, 0))
     graph = assert_replays(run.trace())
     thread = ~((graph.ops.kind >= OpKind.ALL_REDUCE) & (graph.ops.kind <= OpKind.PULL))
@@ -169,7 +169,7 @@ def test_transfers_share_their_link() -> None:
     assert (graph.resources.capacity[graph.ops.resource[reduced]] == RATE_ONE).all()
 
 
-def test_what_the_program_itself_communicates_is_waited_for() -> None:
+def test_collectives_of_the_program_are_waited_for() -> None:
     graph = assert_replays(ddp_run(broadcast=True, slower={0: 2.0}).trace())
     for op in np.flatnonzero(graph.ops.kind == OpKind.BROADCAST).tolist():
         waiting = graph.edges.of(op).tolist()
@@ -187,7 +187,7 @@ def test_only_the_last_of_several_backwards_sends() -> None:
         assert carried not in backward
 
 
-def test_gradients_know_their_bucket() -> None:
+def test_gradients_are_mapped_to_their_bucket() -> None:
     graph = assert_replays(ddp_run().trace())
     gradients, ops = graph.gradients, graph.ops
     assert gradients.size_bytes[:4].tolist() == [4_000_000, 1_000_000, 2_000_000, 3_000_000]
@@ -199,7 +199,7 @@ def test_gradients_know_their_bucket() -> None:
         assert made in graph.predecessors.of(int(carried))
 
 
-def test_without_known_gradients_buckets_are_the_programs_own() -> None:
+def test_without_gradients_buckets_are_those_of_the_program() -> None:
     run = ddp_run()
     trace = run.trace().evolve(gradients=ddp_run(num_steps=1).trace().gradients.empty())
     graph = build_recorded(trace)
@@ -209,7 +209,7 @@ def test_without_known_gradients_buckets_are_the_programs_own() -> None:
 
 
 def test_copies_come_from_detailed_steps() -> None:
-    """A timed step does not show them; the last step, recorded in detail, is not replayed."""
+    """A timed step does not show copies; the last step, recorded in detail, is not replayed."""
     run = ddp_run(num_steps=4, detailed=[3], ns_per_byte=3.0)
     graph = assert_replays(run.trace())
     assert sorted(set(graph.ops.step.tolist())) == [10, 11, 12]
@@ -222,7 +222,7 @@ def unexplained_share(graph: Graph) -> float:
     return float(missing)
 
 
-def test_what_nobody_looked_at_stays_unexplained() -> None:
+def test_unrecorded_time_stays_unexplained() -> None:
     run = ddp_run(unseen=500_000, copies=(0, 0, 0, 0))
     graph = assert_replays(run.trace())
     unexplained = graph.ops.kind == OpKind.UNEXPLAINED
@@ -232,7 +232,7 @@ def test_what_nobody_looked_at_stays_unexplained() -> None:
 
 
 def test_detailed_steps_tell_how_much_of_the_gaps_is_work() -> None:
-    """The detailed step covers all but 0.5 ms of its 1 ms of gaps, by what it sees besides."""
+    """The detailed step covers all but 0.5 ms of its 1 ms of gaps with additional events."""
     run = ddp_run(num_steps=4, unseen=500_000, copies=(0, 0, 0, 0), ns_per_byte=0.1)
     trace = run.trace(states={13: StepState.DETAILED})
     everything = build_recorded(trace)
@@ -248,7 +248,7 @@ def test_detailed_steps_tell_how_much_of_the_gaps_is_work() -> None:
     assert unexplained_share(seen_more) < unexplained_share(everything)
 
 
-def test_measured_are_the_steps_that_nobody_watched() -> None:
+def test_measured_steps_lie_outside_of_recording_windows() -> None:
     run = ddp_run(num_steps=5, slower={1: 1.2})
     trace = run.trace(states={10: StepState.PLAIN, 11: StepState.PLAIN, 14: StepState.DISTURBED})
     graph = build_recorded(trace)
@@ -257,7 +257,7 @@ def test_measured_are_the_steps_that_nobody_watched() -> None:
 
 
 def without_rank(trace: Trace, rank: int) -> Trace:
-    """As if its files were lost; the others remember that it took part."""
+    """Removes a rank as if its files were lost; the others still list it as a member."""
 
     def kept(table):
         stays = table.rank != rank
@@ -273,7 +273,7 @@ def without_rank(trace: Trace, rank: int) -> Trace:
 
 
 @pytest.mark.parametrize("missing", [0, 1, 2])
-def test_a_rank_is_missing(missing: int) -> None:
+def test_a_graph_is_built_without_a_missing_rank(missing: int) -> None:
     trace = without_rank(ddp_run(num_ranks=3).trace(), missing)
     graph = build_recorded(trace)
     verify(graph)
@@ -301,8 +301,8 @@ def test_a_step_that_only_one_rank_timed_is_left_out() -> None:
     assert graph.num_ranks == 2
 
 
-def test_ranks_that_timed_different_steps() -> None:
-    """No step is known of both: the rank with more of them stands alone."""
+def test_ranks_without_common_timed_steps_use_the_rank_with_most() -> None:
+    """The ranks have no common step: the rank with more steps is used alone."""
     plain = {(0, step): StepState.PLAIN for step in (11, 12, 13)}
     plain[1, 10] = StepState.PLAIN
     graph = build_recorded(with_states(ddp_run(num_steps=4).trace(), plain))
@@ -311,7 +311,7 @@ def test_ranks_that_timed_different_steps() -> None:
     assert [graph.strings[int(host)] for host in graph.ranks.host] == ["host1"]
 
 
-def test_no_timed_step() -> None:
+def test_a_trace_without_timed_steps_is_refused() -> None:
     trace = ddp_run().trace(states=dict.fromkeys(range(10, 13), StepState.PLAIN))
     with pytest.raises(InputError, match="no timed step") as caught:
         build_recorded(trace)
@@ -341,7 +341,7 @@ def test_memory_is_held_for_good_or_from_forward_to_backward() -> None:
     assert peaks[1].size_bytes == 700
 
 
-def test_the_ledger_comes_along() -> None:
+def test_the_graph_keeps_the_ledger_of_the_trace() -> None:
     trace = ddp_run().trace()
     trace.ledger.note("missing-rank", "rank 7 left no trace", remedy="look at its host")
     graph = build_recorded(trace)

@@ -1,5 +1,4 @@
-"""A Trace that keeps every rule of its own may still be nonsense: it is built, or refused in
-words."""
+"""A valid but inconsistent Trace is either built or refused with a reason."""
 
 from __future__ import annotations
 
@@ -64,7 +63,7 @@ def bent(trace: Trace, table: str, column: str, row: int, value: int) -> Trace:
 
 @campaign(150)
 @given(st.data())
-def test_nonsense_is_built_or_refused(data: st.DataObject) -> None:
+def test_inconsistent_traces_are_built_or_refused(data: st.DataObject) -> None:
     trace = SOUND
     for _ in range(data.draw(st.integers(1, 4))):
         table, column = data.draw(st.sampled_from(sorted(CHOICES)))

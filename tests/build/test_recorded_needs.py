@@ -1,4 +1,5 @@
-"""When forward needs parameters: carried over from detailed steps, without the profiler's cost."""
+"""Times at which forward needs parameters, taken from detailed steps without the profiler's
+overhead."""
 
 from __future__ import annotations
 
@@ -88,14 +89,14 @@ def test_modules_begin_where_they_were_first_seen() -> None:
     assert needs == {
         "first.weight": 0.2,
         "last.weight": 0.6,
-        # Not called by itself: with the one around it; of the outermost, at once.
+        # Not called itself: needed with the enclosing module; the outermost is needed at once.
         "last.inner.bias": 0.6,
         "own": 0.0,
         "compiled.0.weight": 0.5,
     }
 
 
-def test_what_the_profiler_took_is_taken_out() -> None:
+def test_profiler_overhead_is_subtracted() -> None:
     """Five events cost 100 ns each: plain, forward takes 500 ns."""
     plain = [
         (1, 0, 400, Phase.FORWARD, ""),
@@ -108,14 +109,15 @@ def test_what_the_profiler_took_is_taken_out() -> None:
     assert needs["last.weight"] == pytest.approx((600 - 300) / 500)
 
 
-def test_a_module_used_twice_is_needed_at_first() -> None:
+def test_a_module_used_twice_is_needed_at_its_first_use() -> None:
     seen = [*SEEN[:2], (300, "last"), *SEEN[2:]]
     needs = forward_needs(trace(detailed(0, *seen), [StepState.DETAILED], 2_000))
     assert needs["last.weight"] == 0.3
 
 
-def test_micro_batches_are_all_part_of_it() -> None:
-    """The gradients of the last backward travel: what comes before is on the way to it."""
+def test_all_micro_batches_are_part_of_forward() -> None:
+    """Only the gradients of the last backward are sent: earlier micro-batches count as time before
+    it."""
     twice = [
         *detailed(0, *SEEN)[:-1],
         (0, 1_100, 10, Phase.FORWARD, "first"),
@@ -126,5 +128,5 @@ def test_micro_batches_are_all_part_of_it() -> None:
     assert needs["last.weight"] == 0.3
 
 
-def test_nobody_looked() -> None:
+def test_without_detailed_steps_no_needs_are_known() -> None:
     assert forward_needs(ddp_run().trace()) == {}

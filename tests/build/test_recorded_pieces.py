@@ -1,4 +1,4 @@
-"""Pieces of a main thread tile a step exactly, and waits are no work."""
+"""Pieces of a main thread tile a step exactly, and waits are not work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def piece(start_ns: int, end_ns: int, **more: object) -> ThreadSegment:
 
 @st.composite
 def threads(draw: st.DrawFn) -> list[ThreadSegment]:
-    """Events one after the other, some of no length, some with a gradient."""
+    """Consecutive events, some of no length, some with a gradient."""
     marks = sorted(draw(st.lists(times, max_size=12)))
     return [
         piece(begin, end, gradient=i if draw(st.booleans()) else -1)
@@ -64,7 +64,7 @@ def test_every_wait_and_gradient_is_kept_once(
 
 
 @given(threads(), waits, shares)
-def test_work_is_all_that_is_not_waited(
+def test_work_is_the_step_minus_waiting(
     events: list[ThreadSegment], waited: list[ThreadSegment], share: float
 ) -> None:
     tiled = list(tile(lay(events, waited), start_ns=0, end_ns=200, unexplained=share))
@@ -76,7 +76,7 @@ def test_work_is_all_that_is_not_waited(
 
 
 @given(threads(), waits)
-def test_what_waits_comes_after_the_end_of_the_wait(
+def test_pieces_after_a_wait_start_at_its_end(
     events: list[ThreadSegment], waited: list[ThreadSegment]
 ) -> None:
     for own in without_waits(tile(lay(events, waited), start_ns=0, end_ns=200, unexplained=1.0)):
@@ -93,7 +93,7 @@ def test_a_wait_in_the_middle_of_an_event_splits_it() -> None:
     ]
 
 
-def test_gaps_belong_to_what_was_before_them_or_stay_unexplained() -> None:
+def test_gaps_belong_to_the_preceding_event_or_stay_unexplained() -> None:
     tiled = list(tile([piece(0, 40), piece(60, 100)], start_ns=0, end_ns=110, unexplained=0.5))
     assert [(own.kind, own.start_ns, own.end_ns) for own in tiled] == [
         (OpKind.FORWARD, 0, 50),
@@ -113,7 +113,7 @@ def test_busy_counts_every_moment_once(
 
 
 @given(st.lists(spans, max_size=6), spans, st.sampled_from([0.25, 0.5, 1.0]))
-def test_compute_is_led_back_to_undisturbed(
+def test_interference_is_divided_out_of_compute(
     found: list[tuple[int, int]], own: tuple[int, int], rate: float
 ) -> None:
     inside = {at for begin, end in found for at in range(begin, end)} & set(range(*own))
@@ -122,7 +122,7 @@ def test_compute_is_led_back_to_undisturbed(
 
 
 @given(st.lists(spans, min_size=1, max_size=6), st.integers(1, 2))
-def test_transfers_at_once_share(found: list[tuple[int, int]], at_once: int) -> None:
+def test_concurrent_transfers_share_the_link(found: list[tuple[int, int]], at_once: int) -> None:
     works = transfer_work_ns(found, IntervalSet([]), 1.0, at_once=at_once)
     for (begin, end), work in zip(found, works, strict=True):
         count = [sum(b <= at < e for b, e in found) for at in range(begin, end)]

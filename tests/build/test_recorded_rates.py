@@ -1,4 +1,4 @@
-"""How far compute and communication slow each other, as a run tells it."""
+"""Interference between compute and communication, as estimated from a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.build.recorded_runs import MS, ddp_run
 
 
 def rates(graph: Graph) -> dict[int, float]:
-    """Of each rank's compute while it communicates; 1 is not slowed."""
+    """Rate of each rank's compute while it communicates; 1 is not slowed."""
     rules, resources = graph.interference, graph.resources
     found = {int(rank): 1.0 for rank in range(graph.num_ranks)}
     for victim, rate in zip(rules.victim.tolist(), rules.rate.tolist(), strict=True):
@@ -42,8 +42,9 @@ def test_known_rates_come_back() -> None:
         assert found == pytest.approx({0: rate, 1: rate}, abs=0.01)
 
 
-def test_a_spare_core_is_not_missed() -> None:
-    """Both ranks' other threads take 40 % of a core: two cores each, one each, one for both."""
+def test_a_spare_core_prevents_interference() -> None:
+    """The other threads of both ranks take 40 % of a core: two cores each, one each,
+    one for both."""
     trace = with_steps(ddp_run(compute_rate=0.6, ns_per_byte=3.0).trace(), delay_ns=-1)
     assert rates(build_recorded(on_hosts(trace, ["a", "b"], 2))) == {0: 1.0, 1: 1.0}
     shared = rates(build_recorded(on_hosts(trace, ["a", "a"], 2)))
@@ -51,22 +52,22 @@ def test_a_spare_core_is_not_missed() -> None:
     assert rates(build_recorded(on_hosts(trace, ["a", "b"], 0))) == {0: 1.0, 1: 1.0}
 
 
-def test_no_more_than_the_time_without_a_core() -> None:
+def test_slowdown_is_bounded_by_the_time_without_a_core() -> None:
     trace = ddp_run(compute_rate=0.6, ns_per_byte=3.0).trace()
     assert rates(build_recorded(with_steps(trace, delay_ns=0))) == {0: 1.0, 1: 1.0}
 
 
-def test_nobody_counted() -> None:
+def test_without_delay_counters_no_interference_is_assumed() -> None:
     trace = ddp_run(compute_rate=0.6).trace(delays=False)
     assert rates(build_recorded(trace)) == {0: 1.0, 1: 1.0}
 
 
-def test_what_is_beyond_belief() -> None:
+def test_implausible_rates_are_clamped() -> None:
     trace = with_steps(ddp_run().trace(), helper_cpu_ns=10**12, delay_ns=10**12)
     assert set(rates(build_recorded(trace)).values()) == {SLOWEST_RATE}
 
 
-def test_calibration_has_seen_it() -> None:
+def test_calibration_gives_the_rates() -> None:
     rows = [
         Calibration(
             collective="all_reduce",
@@ -83,8 +84,8 @@ def test_calibration_has_seen_it() -> None:
     assert rates(graph) == pytest.approx({0: 0.71, 1: 0.71}, abs=0.001)
 
 
-def test_an_end_that_was_noted_late_does_not_hold_the_thread_up() -> None:
-    """A thread that loses its core between the end of a transfer and noting it."""
+def test_a_late_end_event_does_not_delay_the_thread() -> None:
+    """A thread loses its core between the end of a transfer and its time stamp."""
     trace = ddp_run(ns_per_byte=3.0, copies=(0, 0, 0, 0)).trace()
     late = (trace.events.kind == OpKind.ALL_REDUCE) & (trace.events.rank == 1)
     columns = dict(trace.events.columns())

@@ -1,4 +1,4 @@
-"""Made-up runs behave like the real thing, and as the textbook says."""
+"""Synthetic runs behave like real ones and match textbook formulas."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_every_job_runs_to_its_end_and_its_order_is_that_of_ids(job):
 
 @given(job=jobs)
 @settings(max_examples=30, deadline=None)
-def test_nothing_of_a_step_begins_before_the_step(job):
+def test_operations_start_no_earlier_than_their_step(job):
     graph = synthesize(replace(job, num_steps=2))
     start_ns, ops = simulate(graph).start_ns, graph.ops
     second = ops.step == 1

@@ -1,4 +1,4 @@
-"""Single messages, and what they do to each other."""
+"""Single messages, and their effect on each other."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _arrivals(wire: NetworkPath, ops: list[int]) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", PortKind)
-def test_one_message_takes_what_the_link_says(kind):
+def test_one_message_takes_latency_overhead_and_bytes(kind):
     wire, ports, start = _scene(kind)
     ops = wire.move([Move(ports[0], ports[1], 1_000, (start,))])
     assert _arrivals(wire, ops) == [FAST.transfer_ns(1_000)]
@@ -59,7 +59,7 @@ def test_fair_flows_share_either_end():
 
 
 @pytest.mark.parametrize("kind", PortKind)
-def test_adding_up_what_arrives_takes_time(kind):
+def test_reducing_received_data_takes_time(kind):
     wire, ports, start = _scene(kind, reduce_bytes_per_s=500_000_000)
     cost = ports.reduce_ns(1_000)
     assert cost == 2_000
@@ -68,7 +68,7 @@ def test_adding_up_what_arrives_takes_time(kind):
 
 
 @pytest.mark.parametrize("kind", PortKind)
-def test_ports_are_told_apart(kind):
+def test_each_operation_uses_its_own_kind_of_port(kind):
     wire, ports, start = _scene(kind)
     wire.move([Move(ports[0], ports[1], 10, (start,))])
     graph = wire.builder.build()

@@ -1,4 +1,4 @@
-"""Running the command line: in this process, or as a user would."""
+"""Fixtures that run the command line in this process or as a subprocess."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ class Outcome:
 
 
 def environment() -> dict[str, str]:
-    """For a child that finds the package wherever this process found it."""
+    """Environment of a subprocess that finds the package where this process found it."""
     here = str(Path(augury.__file__).parents[1])
     paths = filter(None, (here, os.environ.get("PYTHONPATH")))
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
@@ -44,7 +44,7 @@ class Runner:
 def run(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Runner:
-    """In a folder of its own."""
+    """Runs a verb in a folder of its own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     return Runner(capsys)

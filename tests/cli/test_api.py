@@ -10,7 +10,7 @@ import augury
 from tests.cli.conftest import environment
 
 
-def test_the_public_interface() -> None:
+def test_public_names_are_those_documented() -> None:
     assert augury.__all__ == [
         "Graph",
         "GraphBuilder",
@@ -37,12 +37,12 @@ def test_the_public_interface() -> None:
     assert set(augury.__all__) <= set(dir(augury))
 
 
-def test_unknown_names() -> None:
+def test_unknown_names_raise_attribute_errors() -> None:
     with pytest.raises(AttributeError, match="nonsense"):
         _ = augury.nonsense  # type: ignore[attr-defined]
 
 
-def test_a_whole_turn(tmp_path: Path) -> None:
+def test_a_saved_graph_loads_and_replays(tmp_path: Path) -> None:
     builder = augury.GraphBuilder()
     rank = builder.rank()
     builder.op("forward", kind=augury.OpKind.FORWARD, rank=rank, work_ns=7)
@@ -78,6 +78,6 @@ def test_replay_is_callable_whatever_was_imported(before: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_importing_it_costs_nothing() -> None:
+def test_importing_augury_loads_no_heavy_modules() -> None:
     code = "import augury, sys; assert not {'numpy', 'msgspec', 'rich'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, env=environment())

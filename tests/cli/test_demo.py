@@ -13,11 +13,11 @@ from tests.cli.conftest import Runner
 
 
 @pytest.mark.more
-def test_the_whole_loop_on_a_real_training(run: Runner) -> None:
+def test_the_demo_records_plans_and_compares_a_real_training(run: Runner) -> None:
     document = json.loads(run("demo", "--out", "d", "--json").out)
     assert document["run"] == "d/run"
     assert len(document["schedule"]["policies"]) == 9
-    # Beside other load, noise may hide what a plan would gain: then there is none.
+    # Next to other load, noise may hide the gain of a plan: then there is no plan.
     assert document["schedule"]["can_pay"] == (document["plan"] is not None)
     if document["plan"] is not None:
         _as_planned(run, document)
@@ -45,7 +45,7 @@ def _as_planned(run: Runner, document: dict[str, Any]) -> None:
         assert json.loads(again.out)["result"] == diff
 
 
-def test_finds_its_own_straggler(run: Runner) -> None:
+def test_the_synthetic_demo_finds_its_straggler(run: Runner) -> None:
     outcome = run("demo", "--synthetic")
     assert outcome.code == 0
     assert "rank 5" in outcome.out
@@ -53,8 +53,8 @@ def test_finds_its_own_straggler(run: Runner) -> None:
     assert json.loads(Path("augury-demo/timeline.json").read_text())["traceEvents"]
 
 
-def test_without_torch_that_is_said(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)  # as Python says that there is none
+def test_missing_torch_is_reported(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)  # the import error of Python
     outcome = run("demo", "--json")
     assert outcome.code == 0
     assert "PyTorch is not installed here" in outcome.err
@@ -74,7 +74,7 @@ def test_json(run: Runner) -> None:
     assert document["result"]["critical_path_summary"]["by_rank"][0]["name"] == "rank 5"
 
 
-def test_keeps_what_is_there(run: Runner, tmp_path: Path) -> None:
+def test_existing_files_are_kept(run: Runner, tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     assert run("demo", "--synthetic", "--out", "d").code == 0
     outcome = run("demo", "--synthetic", "--out", "d")

@@ -22,7 +22,7 @@ def runs(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def planned(tmp_path: Path, plan: Plan, **status: Any) -> tuple[Path, Path]:
-    """A plan's file, and a run that says what became of it."""
+    """Writes a plan's file, and a run that reports the outcome of the plan."""
     save_plan(plan, tmp_path / "plan.json", force=True)
 
     def change(record: dict[str, Any]) -> None:
@@ -34,7 +34,9 @@ def planned(tmp_path: Path, plan: Plan, **status: Any) -> tuple[Path, Path]:
     return tmp_path / "plan.json", Run(folder, change=change).write()
 
 
-def test_says_what_became_of_a_plan(run: Runner, runs: tuple[Path, Path], tmp_path: Path) -> None:
+def test_the_outcome_of_a_plan_is_reported(
+    run: Runner, runs: tuple[Path, Path], tmp_path: Path
+) -> None:
     plan, after = planned(tmp_path, plan_of(100 * MS, 80_500_000))
     outcome = run("diff", runs[0], after, "--plan", plan)
     assert outcome.code == 0, outcome.err
@@ -69,7 +71,7 @@ def test_a_plan_that_was_not_followed_is_not_judged(
     assert "recorded without a plan" in without.err
 
 
-def test_says_from_when_on_a_plan_was_followed(
+def test_the_first_step_under_the_plan_is_reported(
     run: Runner, runs: tuple[Path, Path], tmp_path: Path
 ) -> None:
     plan, after = planned(tmp_path, plan_of(100 * MS, 81 * MS), from_step=3)
@@ -78,7 +80,7 @@ def test_says_from_when_on_a_plan_was_followed(
     assert found["followed_from_step"] == 3
 
 
-def test_runs_of_recorders_that_did_not_look_are_judged_all_the_same(
+def test_runs_without_plan_status_are_judged(
     run: Runner, runs: tuple[Path, Path], tmp_path: Path
 ) -> None:
     def change(record: dict[str, Any]) -> None:
@@ -99,8 +101,8 @@ def test_two_equal_runs_are_no_gain(run: Runner, tmp_path: Path) -> None:
     assert "Neither a gain nor a loss is certain" in outcome.out
 
 
-def test_runs_that_took_turns_are_compared_pair_by_pair(run: Runner, tmp_path: Path) -> None:
-    """The machine gets a half slower meanwhile, for both."""
+def test_alternating_runs_are_compared_pair_by_pair(run: Runner, tmp_path: Path) -> None:
+    """The machine becomes slower by half during the runs, for both."""
     for number, slower in (("1", 1.0), ("2", 1.2), ("10", 1.5)):
         Run(tmp_path / "baseline" / number, change=faster(slower)).write()
         Run(tmp_path / "planned" / number, change=faster(0.8 * slower)).write()
@@ -140,7 +142,7 @@ def test_a_gain_can_be_required(run: Runner, runs: tuple[Path, Path]) -> None:
     assert missed["error"]["exit_code"] == 5
 
 
-def test_bad_input(run: Runner, runs: tuple[Path, Path], tmp_path: Path) -> None:
+def test_bad_input_is_refused(run: Runner, runs: tuple[Path, Path], tmp_path: Path) -> None:
     missing = run("diff", runs[0], tmp_path / "nowhere")
     assert missing.code == 3
     assert "no such file" in missing.err

@@ -7,7 +7,7 @@ from augury import doctor
 from tests.cli.conftest import Runner
 
 
-def test_this_machine_is_well(run: Runner) -> None:
+def test_all_checks_pass_on_this_machine(run: Runner) -> None:
     outcome = run("doctor")
     assert outcome.code == 0
     assert "native kernel" in outcome.out
@@ -22,14 +22,16 @@ def test_json(run: Runner) -> None:
     assert {check["status"] for check in document["checks"]} <= {"ok", "warn", "fail"}
 
 
-def test_what_is_missing_fails_with_a_remedy(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_dependency_fails_with_a_remedy(
+    run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(doctor, "DEPENDENCIES", ("no-such-package",))
     outcome = run("doctor")
     assert outcome.code == 1
     assert "pip install no-such-package" in outcome.out
 
 
-def test_a_version_of_torch_that_is_not_tested(
+def test_an_untested_version_of_torch_is_a_warning(
     run: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     told = tmp_path / "torch-2.4.1.dist-info"
@@ -41,7 +43,9 @@ def test_a_version_of_torch_that_is_not_tested(
     assert "2.4.1 is not tested; 2.13 is" in outcome.out
 
 
-def test_traces(run: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_folder_of_traces_is_checked(
+    run: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def found() -> str:
         checks = json.loads(run("doctor", "--json").out)["checks"]
         return next(str(check["status"]) for check in checks if check["name"] == "traces")

@@ -1,4 +1,4 @@
-"""``replay --fine`` and what only it can answer, on a real job of two ranks."""
+"""``replay --fine`` and the changes that need it, on a real job of two ranks."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ LINKS = {
 
 
 @pytest.mark.more
-def test_what_only_links_can_answer(run: Runner, recorded: Path) -> None:
+def test_changes_of_single_links_are_predicted(run: Runner, recorded: Path) -> None:
     gains = {
         name: asked(run, "whatif", recorded, *words)["gain_pct"] for name, words in LINKS.items()
     }
@@ -93,14 +93,16 @@ def test_what_only_links_can_answer(run: Runner, recorded: Path) -> None:
         (["--fine"], "no change is named"),
     ],
 )
-def test_what_cannot_be_asked(run: Runner, recorded: Path, words: list[str], cause: str) -> None:
+def test_impossible_changes_are_usage_errors(
+    run: Runner, recorded: Path, words: list[str], cause: str
+) -> None:
     outcome = run("whatif", recorded, *words)
     assert outcome.code == 2
     assert one_message(outcome)
     assert cause in outcome.err
 
 
-def test_a_run_without_wire_is_told_apart(run: Runner, recorded: Path, tmp_path: Path) -> None:
+def test_a_run_without_wire_is_refused(run: Runner, recorded: Path, tmp_path: Path) -> None:
     folder = tmp_path / "coarse"
     folder.mkdir()
     for path in recorded.glob("rank-*"):

@@ -39,20 +39,22 @@ def record(folder: Path, plan: Plan, num_ranks: int, *, has_trial: bool = False)
 
 @pytest.mark.parametrize("num_ranks", [2, 3])
 @pytest.mark.parametrize("has_barrier", [False, True])
-def test_pieces(tmp_path: Path, run: Runner, num_ranks: int, has_barrier: bool) -> None:
+def test_runs_under_plans_in_pieces_replay(
+    tmp_path: Path, run: Runner, num_ranks: int, has_barrier: bool
+) -> None:
     plan = plan_for(SIZES, num_ranks=num_ranks)
     plan = with_order(plan, has_barrier=has_barrier)
     folder = record(tmp_path, plan, num_ranks)
     trace = open_run(folder)
     kind = OpKind.SEND if num_ranks == 2 else OpKind.ALL_REDUCE
-    # It may be planned anew meanwhile.
+    # Re-planning may have replaced the plan.
     assert len(communication_of(plan).order.pieces) in _num_sent(trace, kind)
     every_verb(run, folder)
     slower = run("whatif", folder, "--latency", "+20ms", "--json")
     assert json.loads(slower.out)["gain_pct"] < 0
 
 
-def test_planned_buckets(tmp_path: Path, run: Runner) -> None:
+def test_runs_under_planned_buckets_replay(tmp_path: Path, run: Runner) -> None:
     plan = plan_for(SIZES, mode=Mode.DDP_BUCKETS, caps=(16, 1024, 9000))
     every_verb(run, record(tmp_path, plan, 2))
 
@@ -61,7 +63,7 @@ def test_planned_buckets(tmp_path: Path, run: Runner) -> None:
     ("policy", "lanes", "num_ranks"),
     [("dear", 1, 2), ("dear", 1, 3), ("dear", 1, 4), ("p3", 2, 2), ("p3", 2, 3), ("p3", 2, 4)],
 )
-def test_halves_and_lanes(
+def test_runs_under_halves_and_lanes_replay(
     tmp_path: Path, run: Runner, policy: str, lanes: int, num_ranks: int
 ) -> None:
     plan = plan_for(SIZES, num_ranks=num_ranks)
@@ -71,8 +73,8 @@ def test_halves_and_lanes(
     every_verb(run, record(tmp_path, plan, num_ranks))
 
 
-def test_a_run_that_began_with_a_trial(tmp_path: Path, run: Runner) -> None:
-    """Whichever mode won."""
+def test_runs_that_began_with_a_trial_replay(tmp_path: Path, run: Runner) -> None:
+    """The replay works for either winner of the trial."""
     folder = record(tmp_path, plan_for(SIZES), 2, has_trial=True)
     every_verb(run, folder)
 
@@ -92,7 +94,7 @@ def every_verb(run: Runner, folder: Path) -> None:
 
 
 def _num_sent(trace: Trace, kind: OpKind) -> set[int]:
-    """Pieces that a rank sent in each step of a window."""
+    """Number of pieces that a rank sent in each step of a window."""
     events = trace.events
     groups = trace.ranks[0].piece_groups
     counts: dict[tuple[int, int, int], int] = {}
@@ -111,7 +113,9 @@ def start(folder: Path, script: Path) -> Path:
     return folder / "run"
 
 
-def test_more_ranks_of_a_job_that_broadcasts_buffers(tmp_path: Path, run: Runner) -> None:
+def test_more_ranks_are_predicted_for_a_job_that_broadcasts_buffers(
+    tmp_path: Path, run: Runner
+) -> None:
     script = write_training(tmp_path)
     script.write_text(script.read_text().replace("nn.ReLU()", "nn.BatchNorm1d(64)"))
     folder = start(tmp_path, script)
@@ -134,7 +138,7 @@ def test_more_ranks_of_a_job_that_broadcasts_buffers(tmp_path: Path, run: Runner
         ),
     ],
 )
-def test_what_the_runtime_will_refuse(
+def test_schedule_warns_of_programs_that_the_runtime_refuses(
     tmp_path: Path, run: Runner, each_step: str, reason: str
 ) -> None:
     folder = start(tmp_path, write_training(tmp_path, each_step=each_step))

@@ -1,4 +1,4 @@
-"""A disk that is full: a verb says that space is to be made, and leaves nothing half."""
+"""A full disk: a verb reports that space is needed and leaves no partial file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def small_files() -> None:
 
 
 @pytest.mark.parametrize("kind", ["disk", "limit"])
-def test_making_space_is_the_remedy(tmp_path: Path, kind: str) -> None:
+def test_a_full_disk_is_reported_with_a_remedy(tmp_path: Path, kind: str) -> None:
     command = [*SYNTH, str(tmp_path / "made.augury")]
     if kind == "disk":
         if not can_unshare():

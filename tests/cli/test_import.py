@@ -1,4 +1,4 @@
-"""``augury import``: what needs none is said to need none."""
+"""``augury import``: runs that need no import are refused with the next command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.ingest.written import Run, write_trace_file
 
 
 @pytest.mark.parametrize("given", ["run", "run/rank-00001.json"])
-def test_a_recorded_run_is_to_be_replayed(run: Runner, tmp_path: Path, given: str) -> None:
+def test_importing_a_recorded_run_points_to_replay(run: Runner, tmp_path: Path, given: str) -> None:
     Run(tmp_path / "run").write()
     outcome = run("import", given, "-o", "imported")
     assert outcome.code == 2
@@ -21,7 +21,7 @@ def test_a_recorded_run_is_to_be_replayed(run: Runner, tmp_path: Path, given: st
     assert not (tmp_path / "imported").exists()
 
 
-def test_an_imported_run_is_to_be_replayed(run: Runner, tmp_path: Path) -> None:
+def test_importing_an_imported_run_points_to_replay(run: Runner, tmp_path: Path) -> None:
     folder = Run(tmp_path / "run").write()
     for record in folder.glob("rank-?????.json"):
         record.unlink()
@@ -39,7 +39,7 @@ def test_a_trace_may_have_the_name_of_a_record(run: Runner, tmp_path: Path) -> N
     assert outcome.code == 0, outcome.err
 
 
-def test_traces_are_capped_together(run: Runner, tmp_path: Path) -> None:
+def test_the_total_size_of_traces_is_limited(run: Runner, tmp_path: Path) -> None:
     folder = Run(tmp_path / "run").write()
     traces = sorted(folder.glob("*.0.trace.json.gz"))
     outcome = run("import", *traces, "-o", "imported", "--max-bytes", "4kB")

@@ -1,4 +1,4 @@
-"""Exit codes, error messages, and what a shell does to a program."""
+"""Exit codes, error messages, and behaviour in a shell."""
 
 import json
 import os
@@ -113,7 +113,7 @@ def test_unreadable_paths(run: Runner, path: str) -> None:
     assert one_message(outcome)
 
 
-def test_messages_are_harmless(run: Runner) -> None:
+def test_messages_escape_control_characters(run: Runner) -> None:
     outcome = run("replay", "\x1b[31mevil\x1b[0m\u202e\n.augury")
     assert outcome.code == 3
     assert one_message(outcome)
@@ -163,7 +163,7 @@ def test_module_and_stdout_of_a_real_process(run_process: Any, graph_path: Path)
     assert (done.returncode, done.stdout) == (3, "")
 
 
-def test_a_reader_that_leaves_early(graph_path: Path) -> None:
+def test_a_closed_pipe_is_exit_141(graph_path: Path) -> None:
     command = [sys.executable, "-m", "augury", "replay", str(graph_path), "--json"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, env=environment(), stdout=pipe, stderr=pipe) as process:
@@ -175,7 +175,7 @@ def test_a_reader_that_leaves_early(graph_path: Path) -> None:
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
-def test_streams_that_are_closed(graph_path: Path, closed: str) -> None:
+def test_closed_streams_are_tolerated(graph_path: Path, closed: str) -> None:
     script = f'exec "$0" -m augury replay "$1" {closed}'
     done = subprocess.run(
         ["sh", "-c", script, sys.executable, str(graph_path)],
@@ -187,7 +187,7 @@ def test_streams_that_are_closed(graph_path: Path, closed: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_disk_that_is_full(graph_path: Path) -> None:
+def test_a_full_disk_is_one_message(graph_path: Path) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "augury", "replay", str(graph_path)],
@@ -202,7 +202,7 @@ def test_a_disk_that_is_full(graph_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 2
 
 
-def test_an_encoding_that_lacks_letters(run_process: Any, graph_path: Path) -> None:
+def test_an_ascii_encoding_is_supported(run_process: Any, graph_path: Path) -> None:
     done = run_process(
         "replay", str(graph_path), env={**environment(), "PYTHONIOENCODING": "ascii"}
     )

@@ -1,4 +1,4 @@
-"""``augury oracle`` and ``augury validate`` as a user meets them."""
+"""``augury oracle`` and ``augury validate`` on the command line."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _json(capsys: pytest.CaptureFixture[str], *args: str) -> dict:
     return json.loads(said)
 
 
-def test_a_table(model: str, capsys: pytest.CaptureFixture[str]):
+def test_a_sweep_prints_a_table(model: str, capsys: pytest.CaptureFixture[str]):
     code, said = _oracle(
         capsys, "--model", model, "--devices", "4:64", "--global-batch", "512", "--samples", "51200"
     )
@@ -60,7 +60,7 @@ def test_a_table(model: str, capsys: pytest.CaptureFixture[str]):
     assert all(len(line) <= 80 for line in said.splitlines())
 
 
-def test_rows_as_json(model: str, capsys: pytest.CaptureFixture[str]):
+def test_json_has_the_documented_rows(model: str, capsys: pytest.CaptureFixture[str]):
     found = _json(capsys, "--model", model, "--devices", "4,8", "--batch-per-device", "64")
     assert found["schema_version"] == 1
     assert len(found["rows"]) == 20
@@ -90,7 +90,7 @@ def test_no_efficiency_exceeds_100_pct(more: tuple[str, ...], capsys: pytest.Cap
         assert 0 < row["efficiency_pct"] <= 100 + 1e-9, (row["strategy"], row["devices"])
 
 
-def test_rows_that_cannot_be_say_why(model: str, capsys: pytest.CaptureFixture[str]):
+def test_infeasible_rows_state_the_reason(model: str, capsys: pytest.CaptureFixture[str]):
     found = _json(capsys, "--model", model, "--devices", "4:64", "--global-batch", "24")
     refused = {(row["strategy"], row["devices"]): row["why"] for row in found["rows"]}
     assert refused["data", 16] == "the batch does not divide by the devices"
@@ -98,7 +98,7 @@ def test_rows_that_cannot_be_say_why(model: str, capsys: pytest.CaptureFixture[s
     assert "at most 8 devices" in refused["filter", 16]
 
 
-def test_options_change_what_they_say(model: str, capsys: pytest.CaptureFixture[str]):
+def test_each_option_changes_its_quantity(model: str, capsys: pytest.CaptureFixture[str]):
     base = ("--model", model, "--devices", "8", "--global-batch", "4096")
 
     def first(*more: str) -> dict:
@@ -139,7 +139,9 @@ def test_steps_can_be_replayed(model: str, capsys: pytest.CaptureFixture[str]):
     assert "replayed, by strategy" in said
 
 
-def test_what_is_too_large_to_replay_is_noted(model: str, capsys: pytest.CaptureFixture[str]):
+def test_configurations_too_large_to_replay_are_noted(
+    model: str, capsys: pytest.CaptureFixture[str]
+):
     args = (
         "--model", model, "--devices", "2", "--global-batch", "262144", "--strategy", "pipeline",
         "--micro-batches", "262144", "--memory", "1TB",
@@ -169,7 +171,7 @@ def test_a_graph_is_written_for_replay(
     assert _oracle(capsys, *args, "--strategy", strategy, "-o", str(graph), "--force")[0] == 0
 
 
-def test_a_graph_is_of_one_configuration(
+def test_a_graph_needs_exactly_one_configuration(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     graph = tmp_path / "one.augury"
@@ -199,7 +201,7 @@ def test_levels_are_as_fast_as_collectives_were_timed(
     assert _oracle(capsys, *args, "--collectives", str(tmp_path))[0] == 3
 
 
-def test_a_picture(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_plot_is_written(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     plot = tmp_path / "sweep.svg"
     args = ("--model", model, "--devices", "4:64", "--global-batch", "64", "--plot", str(plot))
     code, said = _oracle(capsys, *args)
@@ -215,7 +217,7 @@ def test_a_picture(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert _oracle(capsys, *args, "--force")[0] == 0
 
 
-def test_names_in_a_picture_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_names_in_a_plot_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     path, plot = tmp_path / "model.json", tmp_path / "sweep.svg"
     save_model_file(replace(MODEL, name="<script>x</script>"), path)
     code, _ = _oracle(
@@ -250,7 +252,7 @@ def test_nothing_feasible_is_exit_4(model: str, capsys: pytest.CaptureFixture[st
         (("--strategy", "data", "--devices", "8192", "--global-batch", "8192"), "abci has 4,352"),
     ],
 )
-def test_what_cannot_be_alone_is_still_a_row(
+def test_a_single_infeasible_configuration_is_still_a_row(
     model: str, capsys: pytest.CaptureFixture[str], args: tuple[str, ...], says: str
 ):
     args = ("--model", model, "--devices", "8", "--global-batch", "64", "--cluster", "abci", *args)
@@ -266,7 +268,7 @@ def test_what_cannot_be_alone_is_still_a_row(
     assert "remedy" in said.err
 
 
-def test_a_model_that_cannot_be_traced(
+def test_a_model_that_cannot_be_traced_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     pytest.importorskip("torch")
@@ -303,7 +305,7 @@ def test_a_model_that_cannot_be_traced(
         (("--global-batch", "4", "--model", "nothing"), 3, "there is no model"),
     ],
 )
-def test_what_is_wrong_is_said(
+def test_invalid_options_are_reported(
     model: str, capsys: pytest.CaptureFixture[str], args: tuple[str, ...], code: int, says: str
 ):
     found, said = _oracle(capsys, "--model", model, *args)
@@ -327,7 +329,9 @@ M,filter,8,64,0.009,0.002
 """
 
 
-def test_validation(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_validation_reports_accuracy_and_ranking(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     table = _measured(tmp_path, model, ROWS)
     constants = tmp_path / "constants.json"
     assert main(["validate", "oracle", "--measured", table, "--fit", table,
@@ -387,7 +391,7 @@ def test_a_gate_that_fails_is_exit_5(
         (("--measured", "none.csv"), 3, "cannot read"),
     ],
 )
-def test_what_is_wrong_with_a_validation_is_said(
+def test_invalid_validations_are_reported(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], args, code: int, says: str
 ):
     table = _measured(tmp_path, model, ROWS)
@@ -404,7 +408,7 @@ def test_the_published_figure_is_read(capsys: pytest.CaptureFixture[str]):
     assert re.search(r"mean accuracy 9\d\.\d %", said)
 
 
-def test_a_model_of_ones_own(
+def test_a_model_of_the_user_is_validated(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     pytest.importorskip("torch")

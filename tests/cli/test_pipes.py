@@ -1,4 +1,4 @@
-"""Whatever a verb reads may be a pipe or a device: it is refused, without waiting for an end."""
+"""Inputs that are pipes or devices are refused without waiting for their end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ for words in json.load(open(sys.argv[1])):
 
 
 def outcomes(tmp_path: Path, commands: list[list[str]]) -> list[tuple[int, str]]:
-    """Of each command, in one process that has to come to an end."""
+    """Outcomes of the commands in one process that must terminate."""
     asked = tmp_path / "commands.json"
     asked.write_text(json.dumps(commands))
     done = subprocess.run(
@@ -42,7 +42,7 @@ def outcomes(tmp_path: Path, commands: list[list[str]]) -> list[tuple[int, str]]
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device"])
-def test_every_verb_refuses_what_is_no_file(tmp_path: Path, kind: str) -> None:
+def test_every_verb_refuses_pipes_and_devices(tmp_path: Path, kind: str) -> None:
     odd = tmp_path / "odd.json"
     if kind == "pipe":
         os.mkfifo(odd)

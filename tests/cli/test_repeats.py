@@ -23,7 +23,7 @@ def test_the_first_run_of_a_pair_alternates() -> None:
     ]  # fmt: skip
 
 
-def test_what_cannot_be_repeated_is_refused(
+def test_impossible_repetitions_are_refused(
     run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = write_training(tmp_path)
@@ -44,7 +44,7 @@ def test_what_cannot_be_repeated_is_refused(
 @pytest.mark.more
 @pytest.mark.xdist_group("processes")
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
-def test_runs_take_turns_and_the_first_failure_ends_them(tmp_path: Path) -> None:
+def test_runs_alternate_until_the_first_failure(tmp_path: Path) -> None:
     plan, seen = tmp_path / "plan.json", tmp_path / "seen"
     save_plan(plan_of(100 * MS, 80 * MS), plan)
     told = f"open({str(seen)!r}, 'a').write(str(int('AUGURY_PLAN' in os.environ)))"

@@ -46,7 +46,7 @@ SEGMENT_KEYS = {
 }
 
 
-def test_says_the_step_and_what_to_do_next(run: Runner, graph_path: Path) -> None:
+def test_the_step_and_the_next_command_are_printed(run: Runner, graph_path: Path) -> None:
     outcome = run("replay", graph_path)
     assert outcome.code == 0
     assert "predicted 2.5 ms" in outcome.out
@@ -55,7 +55,7 @@ def test_says_the_step_and_what_to_do_next(run: Runner, graph_path: Path) -> Non
     assert outcome.err == ""
 
 
-def test_json_has_what_is_documented(run: Runner, graph_path: Path) -> None:
+def test_json_has_the_documented_fields(run: Runner, graph_path: Path) -> None:
     outcome = run("replay", graph_path, "--json")
     document = json.loads(outcome.out)
     for key, kind in DOCUMENTED.items():
@@ -74,7 +74,7 @@ def test_engines_agree(run: Runner, graph_path: Path) -> None:
     assert json.loads(default.out)["critical_path"] == json.loads(reference.out)["critical_path"]
 
 
-def test_writes_files_beside(run: Runner, graph_path: Path, tmp_path: Path) -> None:
+def test_optional_files_are_written(run: Runner, graph_path: Path, tmp_path: Path) -> None:
     outcome = run("replay", graph_path, "--timeline", "t.json.gz", "--table", "t.parquet")
     assert outcome.code == 0
     assert "ui.perfetto.dev" in outcome.out

@@ -4,7 +4,7 @@ from pathlib import Path
 from tests.cli.conftest import Runner
 
 
-def test_says_where_to_open_it(run: Runner, graph_path: Path, tmp_path: Path) -> None:
+def test_the_viewer_is_named(run: Runner, graph_path: Path, tmp_path: Path) -> None:
     outcome = run("report", graph_path, "-o", "t.json")
     assert outcome.code == 0
     assert "ui.perfetto.dev" in outcome.out
@@ -18,7 +18,7 @@ def test_json(run: Runner, graph_path: Path) -> None:
     assert document["cut_at_ns"] is None
 
 
-def test_says_what_it_left_out(run: Runner, graph_path: Path) -> None:
+def test_omitted_events_are_reported(run: Runner, graph_path: Path) -> None:
     outcome = run("report", graph_path, "-o", "t.json", "--max-events", "3")
     assert outcome.code == 0
     assert "left out" in outcome.out

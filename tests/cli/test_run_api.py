@@ -45,7 +45,7 @@ def answers(opened: augury.Run) -> list[RunAnswer]:
     ]
 
 
-def test_answers_are_those_of_the_verbs(run: Runner, folder: Path) -> None:
+def test_results_equal_those_of_the_verbs(run: Runner, folder: Path) -> None:
     after = folder.with_name("faster")
     said = [
         document(run, "replay", folder),
@@ -56,7 +56,7 @@ def test_answers_are_those_of_the_verbs(run: Runner, folder: Path) -> None:
     assert [json.loads(answer.to_json()) for answer in answers(augury.open(folder))] == said
 
 
-def test_the_properties_of_a_run(folder: Path) -> None:
+def test_a_run_has_its_documented_properties(folder: Path) -> None:
     run = augury.open(folder)
     assert run.ranks == [0, 1]
     assert run.measured_step_ns == run.replay().measured_step_ns
@@ -73,14 +73,14 @@ def test_files_are_read_once(folder: Path) -> None:
     assert run.schedule(policy="p3").num_ranks == 2
 
 
-def test_answers_show_themselves(folder: Path) -> None:
+def test_results_have_a_text_and_a_notebook_form(folder: Path) -> None:
     for answer in answers(augury.open(folder)):
         assert len(str(answer).splitlines()) > 3
         assert answer._repr_html_().startswith("<pre")
         assert "result" in dir(answer)
 
 
-def test_answers_and_runs_can_be_pickled(folder: Path) -> None:
+def test_results_and_runs_can_be_pickled(folder: Path) -> None:
     run = augury.open(folder)
     for answer in answers(run):
         again = pickle.loads(pickle.dumps(answer))
@@ -106,7 +106,7 @@ def test_hostile_names_stay_text_in_a_notebook(tmp_path: Path, name: str) -> Non
     assert html.count("<") == 2
 
 
-def test_a_plan_goes_its_way(folder: Path, tmp_path: Path) -> None:
+def test_a_schedule_saves_its_plan_plot_and_problem(folder: Path, tmp_path: Path) -> None:
     answer = augury.open(folder).schedule()
     written = answer.save_plan(tmp_path / "plan.json")
     if answer.can_pay:
@@ -120,7 +120,7 @@ def test_a_plan_goes_its_way(folder: Path, tmp_path: Path) -> None:
     assert again.num_gradients == answer.num_gradients
 
 
-def test_timelines_and_tables(folder: Path, tmp_path: Path) -> None:
+def test_timelines_and_tables_are_written(folder: Path, tmp_path: Path) -> None:
     run = augury.open(folder)
     written = run.report(tmp_path / "t.json")
     assert written is not None
@@ -132,7 +132,7 @@ def test_timelines_and_tables(folder: Path, tmp_path: Path) -> None:
         run.report(tmp_path / "t.txt")
 
 
-def test_errors_say_what_to_do(tmp_path: Path, folder: Path) -> None:
+def test_errors_have_a_remedy(tmp_path: Path, folder: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         augury.open(tmp_path / "missing")
     with pytest.raises(UsageError, match="no change is named"):

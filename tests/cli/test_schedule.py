@@ -1,4 +1,4 @@
-"""``augury schedule``: policies compared on runs, graphs and bare problems; plans and pictures."""
+"""``augury schedule``: policies compared on runs, graphs and bare problems; plans and plots."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def refused(outcome: Outcome, code: int) -> None:
     assert one_message(outcome)
 
 
-def test_every_policy_on_a_run(run: Runner, folder: Path) -> None:
+def test_every_policy_is_evaluated_on_a_run(run: Runner, folder: Path) -> None:
     document = asked(run, folder)
     assert [one["policy"] for one in document["policies"]] == NAMES
     baseline = json.loads(run("replay", folder, "--json").out)["predicted_step_ns"]
@@ -83,7 +83,7 @@ def test_every_policy_on_a_run(run: Runner, folder: Path) -> None:
     assert document["released"][-1][1] == 10_000_000
 
 
-def test_json_has_what_is_documented(run: Runner, folder: Path) -> None:
+def test_json_has_the_documented_fields(run: Runner, folder: Path) -> None:
     documented = (Path(__file__).parents[2] / "docs/cli.md").read_text("utf-8")
     document = asked(run, folder, "--policy", "ddp,augury")
     for struct, shown in (
@@ -96,7 +96,7 @@ def test_json_has_what_is_documented(run: Runner, folder: Path) -> None:
             assert f"`{field.name}`" in documented or field.name == "schema_version", field.name
 
 
-def test_the_best_becomes_a_plan(run: Runner, folder: Path, tmp_path: Path) -> None:
+def test_the_best_policy_is_written_as_a_plan(run: Runner, folder: Path, tmp_path: Path) -> None:
     outcome = run("schedule", folder, "-o", "plan.json")
     assert outcome.code == 0
     assert "next: augury run --plan plan.json -- torchrun" in outcome.out
@@ -136,7 +136,7 @@ def test_low_risk_stays_with_ddp(run: Runner, tmp_path: Path) -> None:
 def test_no_plan_is_written_where_none_can_pay(
     run: Runner, folder: Path, tmp_path: Path, options: list[str]
 ) -> None:
-    """The second: the run has the best buckets that stock DDP can have."""
+    """In the second run, stock DDP already has its best buckets."""
     path = tmp_path / "plan.json"
     outcome = run("schedule", folder, *options, "-o", path)
     assert outcome.code == 0
@@ -177,7 +177,7 @@ def test_a_policy_that_cannot_be_replayed_is_marked(
     assert not alone["can_pay"]
 
 
-def test_what_the_runtime_will_refuse_is_said(run: Runner, tmp_path: Path) -> None:
+def test_programs_that_the_runtime_refuses_are_reported(run: Runner, tmp_path: Path) -> None:
     folder = tmp_path / "compiled"
     folder.mkdir()
     ranks = [changed(facts, refusals=["it is compiled"]) for facts in RUN.ranks]
@@ -190,7 +190,7 @@ def test_what_the_runtime_will_refuse_is_said(run: Runner, tmp_path: Path) -> No
     assert "it is compiled" in shown
 
 
-def test_pictures(run: Runner, folder: Path, tmp_path: Path) -> None:
+def test_plots_are_written(run: Runner, folder: Path, tmp_path: Path) -> None:
     for options, words in (
         ([], ["released", "prophet", "augury"]),
         (["--policy", "p3"], ["Pieces of p3", "needed"]),
@@ -206,7 +206,7 @@ def test_pictures(run: Runner, folder: Path, tmp_path: Path) -> None:
     refused(run("schedule", folder, "--plot", "picture.png"), 2)
 
 
-def test_a_problem_can_be_asked_about_again(run: Runner, folder: Path, tmp_path: Path) -> None:
+def test_a_saved_problem_gives_the_same_answers(run: Runner, folder: Path, tmp_path: Path) -> None:
     of_run = asked(run, folder, "--problem", "problem.json")
     assert load_problem(tmp_path / "problem.json").num_ranks == 2
     alone = asked(run, tmp_path / "problem.json")
@@ -224,7 +224,7 @@ def test_a_problem_can_be_asked_about_again(run: Runner, folder: Path, tmp_path:
     assert rated["ns_per_byte"] == pytest.approx(8.0)
 
 
-def test_another_network(run: Runner, folder: Path) -> None:
+def test_another_network_changes_the_problem(run: Runner, folder: Path) -> None:
     slow = asked(run, folder, "--bandwidth", "0.5x", "--policy", "ddp,augury")
     fast = asked(run, folder, "--bandwidth", "50x", "--latency", "0.01x", "--policy", "ddp,augury")
     assert slow["baseline_step_ns"] > fast["baseline_step_ns"]
@@ -235,7 +235,7 @@ def test_another_network(run: Runner, folder: Path) -> None:
     assert "Scheduling does not pay off here" in shown
 
 
-def test_graphs(run: Runner, folder: Path, tmp_path: Path) -> None:
+def test_graphs_are_accepted(run: Runner, folder: Path, tmp_path: Path) -> None:
     save_graph(build_recorded(RUN), tmp_path / "recorded.augury")
     of_graph = asked(run, tmp_path / "recorded.augury", "--policy", "ddp")
     of_run = asked(run, folder, "--policy", "ddp")
@@ -251,18 +251,18 @@ def test_graphs(run: Runner, folder: Path, tmp_path: Path) -> None:
     refused(run("schedule", tmp_path / "ring.augury"), 3)
 
 
-def test_what_people_see(run: Runner, folder: Path) -> None:
+def test_the_terminal_output_has_all_parts(run: Runner, folder: Path) -> None:
     shown = run("schedule", folder).out
     for name in NAMES:
         assert name in shown
     for words in ("Policies", "lower bound for any order", "Released and arrived", "best: "):
         assert words in shown
-    # Nobody recorded modules, nor measured the network.
+    # Modules were not recorded and the network was not measured.
     assert "no detailed step shows" in shown
     assert "next: augury schedule" in shown
 
 
-def test_names_that_there_are_not(run: Runner, folder: Path) -> None:
+def test_unknown_policies_are_refused(run: Runner, folder: Path) -> None:
     outcome = run("schedule", folder, "--policy", "ddp,wizard")
     refused(outcome, 2)
     assert "choose one of" in outcome.err

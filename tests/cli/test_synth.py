@@ -19,7 +19,7 @@ SCHEMES = [
 
 
 @pytest.mark.parametrize("options", SCHEMES, ids=" ".join)
-def test_what_it_makes_can_be_replayed(run: Runner, options: list[str]) -> None:
+def test_synthetic_graphs_can_be_replayed(run: Runner, options: list[str]) -> None:
     outcome = run("synth", "-o", "x.augury", "--ranks", "4", "--layers", "5", *options)
     assert outcome.code == 0, outcome.err
     assert "next: augury replay x.augury" in outcome.out
@@ -58,7 +58,7 @@ def test_cluster_from_a_file(run: Runner, tmp_path: Path) -> None:
     ],
     ids=" ".join,
 )
-def test_nonsense_is_a_usage_error(run: Runner, options: list[str]) -> None:
+def test_impossible_options_are_usage_errors(run: Runner, options: list[str]) -> None:
     outcome = run("synth", "-o", "x.augury", *options)
     assert outcome.code == 2
     assert outcome.err.startswith("augury: error: ")

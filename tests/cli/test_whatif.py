@@ -60,7 +60,7 @@ def asked(run: Runner, path: Path, *options: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("options", CHANGES.values(), ids=list(CHANGES))
-def test_every_change(run: Runner, folder: Path, options: list[str]) -> None:
+def test_every_change_is_predicted(run: Runner, folder: Path, options: list[str]) -> None:
     document = asked(run, folder, *options)
     baseline = json.loads(run("replay", folder, "--json").out)["predicted_step_ns"]
     assert document["baseline_step_ns"] == baseline
@@ -71,7 +71,7 @@ def test_every_change(run: Runner, folder: Path, options: list[str]) -> None:
     assert len(document["changes"]) == 1
 
 
-def test_json_has_what_is_documented(run: Runner, folder: Path) -> None:
+def test_json_has_the_documented_fields(run: Runner, folder: Path) -> None:
     document = asked(run, folder, "--bandwidth", "2x")
     of_the_change = {"measured_step_ns", "error_pct", "unexplained_pct", "interval_ns"}
     for key, kind in DOCUMENTED.items():
@@ -79,14 +79,14 @@ def test_json_has_what_is_documented(run: Runner, folder: Path) -> None:
             assert isinstance(document[key], kind), key
     assert document["schema_version"] == 1
     assert document["changes"] == ["bandwidth 2x"]
-    # Nothing was measured of what has not been done.
+    # A predicted change has no measurement.
     assert document["measured_step_ns"] is document["error_pct"] is None
     assert all(isinstance(end, int) for end in document["interval_ns"])
     replayed = json.loads(run("replay", folder, "--json").out)
     assert set(document) - set(replayed) == {"changes", "baseline_step_ns", "gain_pct"}
 
 
-def test_what_helps_and_what_does_not(run: Runner, folder: Path) -> None:
+def test_gains_have_the_expected_sign(run: Runner, folder: Path) -> None:
     gains = {name: asked(run, folder, *options)["gain_pct"] for name, options in CHANGES.items()}
     assert gains["bandwidth"] < -5
     assert gains["latency"] <= 0
@@ -109,7 +109,7 @@ def test_changes_combine(run: Runner, folder: Path) -> None:
     assert width[1] > width[0]
 
 
-def test_a_rate_is_that_of_the_link_whatever_the_ranks(run: Runner, folder: Path) -> None:
+def test_an_absolute_rate_is_that_of_the_link(run: Runner, folder: Path) -> None:
     """2 ranks at 4 ns a byte send 250 MB/s."""
     assert asked(run, folder, "--bandwidth", "250MB/s")["gain_pct"] == pytest.approx(0, abs=0.5)
     more = asked(run, folder, "--ranks", "4")["predicted_step_ns"]
@@ -117,7 +117,7 @@ def test_a_rate_is_that_of_the_link_whatever_the_ranks(run: Runner, folder: Path
     assert same == pytest.approx(more, rel=0.005)
 
 
-def test_says_it_in_words(run: Runner, folder: Path) -> None:
+def test_the_change_is_described_in_words(run: Runner, folder: Path) -> None:
     outcome = run("whatif", folder, "--bucket-mb", "1,5", "--latency", "50us")
     assert outcome.code == 0
     lines = outcome.out.splitlines()
@@ -164,7 +164,7 @@ def test_says_it_in_words(run: Runner, folder: Path) -> None:
     ],
     ids=" ".join,
 )
-def test_bad_values_are_told_in_one_message(run: Runner, folder: Path, options: list[str]) -> None:
+def test_bad_values_are_one_message(run: Runner, folder: Path, options: list[str]) -> None:
     outcome = run("whatif", folder, *options)
     assert outcome.code == 2, outcome
     assert one_message(outcome)
@@ -172,7 +172,7 @@ def test_bad_values_are_told_in_one_message(run: Runner, folder: Path, options: 
     assert outcome.out == ""
 
 
-def test_a_graph_serves_as_well(run: Runner, tmp_path: Path, folder: Path) -> None:
+def test_a_graph_is_accepted(run: Runner, tmp_path: Path, folder: Path) -> None:
     path = tmp_path / "run.augury"
     save_graph(build_recorded(RUN), path)
     for options in CHANGES.values():
@@ -180,7 +180,7 @@ def test_a_graph_serves_as_well(run: Runner, tmp_path: Path, folder: Path) -> No
         assert of_graph["predicted_step_ns"] == of_run["predicted_step_ns"]
 
 
-def test_a_made_up_run_in_its_steady_state(run: Runner) -> None:
+def test_a_synthetic_run_is_changed_in_its_steady_state(run: Runner) -> None:
     assert run("synth", "-o", "s.augury", "--ranks", "4", "--layers", "4").code == 0
     assert asked(run, Path("s.augury"), "--bandwidth", "0.5x")["gain_pct"] < 0
     assert asked(run, Path("s.augury"), "--ranks", "6")["num_ranks"] == 6
@@ -189,7 +189,7 @@ def test_a_made_up_run_in_its_steady_state(run: Runner) -> None:
     assert "which bucket" in outcome.err
 
 
-def test_a_run_as_its_ranks_left_it(run: Runner, tmp_path: Path) -> None:
+def test_a_run_folder_of_raw_records_is_accepted(run: Runner, tmp_path: Path) -> None:
     folder = Run(tmp_path / "left").write()
     document = asked(run, folder, "--bucket-mb", "100", "--bandwidth", "0.5x")
     assert document["num_ranks"] == 2
@@ -203,7 +203,7 @@ def test_engines_agree(run: Runner, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["missing.augury", "empty"])
-def test_nothing_to_change(run: Runner, tmp_path: Path, path: str) -> None:
+def test_no_change_is_a_usage_error(run: Runner, tmp_path: Path, path: str) -> None:
     (tmp_path / "empty").mkdir()
     outcome = run("whatif", path, "--no-straggler")
     assert outcome.code == 3
@@ -216,7 +216,7 @@ def test_help_names_every_option(run: Runner) -> None:
         assert options[0] in said
 
 
-def test_a_deadlock_of_our_making_is_not_blamed_on_the_program(
+def test_a_deadlock_caused_by_augury_is_a_defect(
     run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for source in ("recorded", "recorded on devices"):

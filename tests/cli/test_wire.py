@@ -1,4 +1,4 @@
-"""``augury wire``: what a job sent, for eyes and for programs."""
+"""``augury wire``: the traffic of a job as text and as JSON."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def job(tmp_path: Path) -> Path:
     return talk.write(folder, packed=True)
 
 
-def test_for_the_eyes(run, job: Path):
+def test_the_terminal_output_has_all_parts(run, job: Path):
     outcome = run("wire", job)
     assert outcome.code == 0, outcome.err
     assert "2 ranks, 1 connection," in outcome.out
@@ -39,7 +39,7 @@ def test_for_the_eyes(run, job: Path):
     assert "25 MB" in outcome.out
 
 
-def test_for_programs(run, job: Path):
+def test_json_has_all_parts(run, job: Path):
     outcome = run("wire", job, "--json")
     assert outcome.code == 0, outcome.err
     told = json.loads(outcome.out)
@@ -84,7 +84,7 @@ def test_names_from_files_do_not_reach_the_terminal(run, tmp_path: Path):
 
 
 @pytest.mark.parametrize("what", ["nothing", "file", "empty"])
-def test_what_is_no_such_run(run, tmp_path: Path, what: str):
+def test_runs_without_wire_are_refused(run, tmp_path: Path, what: str):
     (tmp_path / "file").write_text("no")
     (tmp_path / "empty").mkdir()
     outcome = run("wire", tmp_path / what)

@@ -310,7 +310,7 @@ class Template(NamedTuple):
 
 
 class Symmetry(NamedTuple):
-    """How ranks resemble each other. Groups are neighbours, or if ``strided`` every so-manieth
+    """How ranks resemble each other. Groups are neighbours, or if ``strided`` every n-th
     rank; ids go rank by rank if ``by_rank``, else operation by operation."""
 
     scales: list[int]

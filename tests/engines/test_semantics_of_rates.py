@@ -51,7 +51,7 @@ def test_a_pool_of_two_slows_only_beyond_two(times: Engine):
 
 
 @every_rated_engine
-def test_nobody_is_faster_than_alone(times: Engine):
+def test_no_operation_is_faster_than_alone(times: Engine):
     bench = Bench()
     pool = bench.link("pool", capacity=4)
     bench.op(6, pool)
@@ -87,7 +87,7 @@ def test_fifo_on_a_shared_resource(times: Engine):
 
 
 @every_rated_engine
-def test_zero_work_on_a_link_slows_nobody(times: Engine):
+def test_zero_work_on_a_link_slows_no_operation(times: Engine):
     bench = Bench()
     link = bench.link("link", capacity=1)
     wait = bench.op(3)

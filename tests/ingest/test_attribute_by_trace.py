@@ -21,7 +21,7 @@ MS = 1_000_000
 
 
 class Job:
-    """Two ranks; what they do is noted as a profiler would, and goes over the wire."""
+    """Two ranks; their operations are recorded as by a profiler and sent over the wire."""
 
     def __init__(self) -> None:
         self.talk = Talk()
@@ -98,7 +98,7 @@ class Job:
 
 
 @pytest.mark.parametrize("element_bytes", [1, 2, 4, 8])
-def test_all_reduces_of_any_element(tmp_path: Path, element_bytes: int):
+def test_all_reduces_of_any_element_type_are_attributed(tmp_path: Path, element_bytes: int):
     job = Job()
     size = 1_000_008 + 16 * (element_bytes == 1)
     numbers = [job.all_reduce(size, element_bytes=element_bytes) for _ in range(3)]
@@ -114,7 +114,7 @@ def test_all_reduces_of_any_element(tmp_path: Path, element_bytes: int):
     assert attributed_share(wire) == 1
 
 
-def test_two_all_reduces_at_once(tmp_path: Path):
+def test_concurrent_all_reduces_are_separated(tmp_path: Path):
     job = Job()
     start = job.talk.now
     sizes = (400_000, 999_996)
@@ -178,7 +178,7 @@ def test_payload_outside_of_recorded_steps_is_counted_separately(tmp_path: Path)
 
 
 @pytest.mark.parametrize("calibrated", [True, False])
-def test_a_connection_of_the_calibration(tmp_path: Path, calibrated: bool):
+def test_calibration_connections_are_recognized(tmp_path: Path, calibrated: bool):
     job = Job()
     job.talk.now += 500 * MS
     job.send(([500_000] * 3, [500_000] * 3))
@@ -203,7 +203,7 @@ def test_a_collective_with_missing_payload_is_noted(tmp_path: Path):
     assert wire.ledger["wire-unequal-collective"].count == 1
 
 
-def test_impossible_sizes_and_ranks(tmp_path: Path):
+def test_impossible_sizes_and_ranks_are_ignored(tmp_path: Path):
     job = Job()
     job.all_reduce(1_000_000, told=1 << 59)
     assert job.wire(tmp_path).collectives.algorithm.tolist() == [Algorithm.UNKNOWN]

@@ -31,7 +31,7 @@ def test_collectives_one_after_the_other():
 
 
 def test_collectives_one_after_the_other_with_inexact_clocks():
-    """Each may begin before the one before it has ended, and does not for that."""
+    """Each may begin before its predecessor has ended by the clocks, although it does not."""
     spans = [_span(begin, begin + 90, 5, 5, 5, 5) for begin in (0, 100, 200)]
     times = [begin + at for begin in (0, 100, 200) for at in (1, 30, 60, 89)]
     assert assign(times, [5] * 12, spans, slack_ns=50) == [0] * 4 + [1] * 4 + [2] * 4
@@ -41,7 +41,7 @@ def test_collectives_one_after_the_other_with_inexact_clocks():
 
 def test_lengths_separate_two_collectives_at_once():
     spans = [_span(0, 100, 5, 7, 5), _span(0, 100, 5, 5, 7)]
-    # To give each to the first one that expects such leads nowhere.
+    # Assigning each message to the first collective that expects its length would fail.
     lengths = [5, 5, 7, 5, 7, 5]
     found = assign(list(range(6)), lengths, spans)
     for number, span in enumerate(spans):

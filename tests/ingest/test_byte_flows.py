@@ -18,12 +18,12 @@ from augury.ingest.wire.wire_file_rows import RECEIVED, SENT, Calls, Ends, TcpSt
 AT = 10**18
 MS = 1_000_000
 BEHIND = 30 * MS
-"""By so much the second host's clock is ahead, and messages take 1 ms."""
+"""The second host's clock is ahead by this much; messages take 1 ms."""
 PAIRS = [Pair(End(0, 0), End(1, 0)), Pair(End(0, 1), None)]
 
 
 def file(rank: int, host: str, *, ahead_ns: int = 0) -> WireFile:
-    """Every 10 ms it sends ten bytes, and receives as many 6 ms later."""
+    """A process that sends ten bytes every 10 ms and receives as many 6 ms later."""
     count = 50
     position = np.tile(np.arange(count) * 10, 2)
     sent = AT + np.arange(count) * 10 * MS + rank * 5 * MS

@@ -42,7 +42,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def damaged(scratch: Path, run: dict[str, bytes], name: str, data: bytes) -> Trace | None:
-    """None: refused in good order."""
+    """Returns None if the run is refused properly."""
     for own, content in run.items():
         (scratch / own).write_bytes(content)
     (scratch / name).write_bytes(data)
@@ -88,7 +88,7 @@ WRONG = [None, True, -1, 0, 2**31, 2**63, 10**40, 1e300, "x", "", [], {}, [[1]],
 
 
 def spoil(value: Any, dice: random.Random) -> Any:
-    """One value anywhere in it becomes something else."""
+    """Replaces one random value in the document."""
     if isinstance(value, dict) and value and dice.random() < 0.9:
         key = dice.choice(sorted(value))
         return value | {key: spoil(value[key], dice)}
@@ -181,7 +181,7 @@ def test_an_absurd_base_time_is_refused(tmp_path: Path):
 
 @given(st.integers(0, 2 * 10**15), st.integers(0, 999))
 def test_microseconds_become_nanoseconds(whole: int, thousandths: int):
-    """As exactly as a double holds them: to the nanosecond for what Kineto writes today."""
+    """Conversion is exact within double precision: to the nanosecond for present Kineto stamps."""
     us = float(f"{whole}.{thousandths:03d}")
     found = int(nanoseconds(np.array([us]))[0])
     assert abs(found - (whole * 1000 + thousandths)) <= max(1, whole // 4_000_000_000_000)

@@ -27,7 +27,7 @@ def folder(name: str) -> Path:
 
 
 def spreads_ns(trace: Trace) -> np.ndarray:
-    """How far the ends of each matched collective lie apart."""
+    """Distance between the ends of each matched collective."""
     e = trace.events
     ends: dict[tuple[int, int], list[int]] = {}
     for i in np.flatnonzero(e.sequence >= 0).tolist():

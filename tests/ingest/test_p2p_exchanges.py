@@ -20,7 +20,7 @@ SIZES = [3_000_000, 1_000_000]
 
 
 def told(record: dict[str, Any], clock: Any) -> None:
-    """Both ranks send at 60 and 70 ms of a step; what comes takes 3 ms, and 12 ms more to the first
+    """Both ranks send at 60 and 70 ms of a step; messages take 3 ms, and 12 ms more to the first
     rank. The next forward waits for the second piece at 12 ms, and for the first at 20 ms."""
     later = 12 * MS if record["rank"] == 0 else 0
     steps = []

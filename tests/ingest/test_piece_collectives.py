@@ -36,7 +36,7 @@ def test_an_event_that_starts_after_the_wait_belongs_to_another_call() -> None:
 
 
 def test_collectives_are_numbered_in_order_of_their_calls() -> None:
-    """Two threads of gloo's: the one that took the second said first that it began."""
+    """Two threads of gloo: the one with the second collective logged its start first."""
     first, second = call(1 * MS, size_bytes=16), call(2 * MS, size_bytes=1024)
     large = event(3 * MS, 5 * MS, OpKind.ALL_GATHER, traced_bytes=1024)
     small = event(4 * MS, 6 * MS, OpKind.ALL_GATHER, traced_bytes=16)
@@ -75,8 +75,8 @@ def test_collectives_on_several_threads_do_not_block_each_other() -> None:
 
 
 def halved(folder: Path) -> Trace:
-    """Second halves without events: the first rank asks for them at the end of a step, the second
-    one when the next step has begun. Both wait for them in the next forward."""
+    """Second halves without events: the first rank issues them at the end of a step, the second one
+    after the next step has begun. Both wait for them in the next forward."""
 
     def change(record: dict[str, Any]) -> None:
         asked_ns = (-2 * MS, 2 * MS)[record["rank"]]

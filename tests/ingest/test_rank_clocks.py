@@ -97,7 +97,7 @@ def test_ranks_of_another_host_share_its_best_clock():
     seed=st.integers(0, 1000),
 )
 def test_late_ends_do_not_shift_the_line(offset: int, drift_ppm: float, seed: int):
-    """A third of all ends come milliseconds late on one rank or the other."""
+    """A third of all ends are milliseconds late on one of the two ranks."""
     random = np.random.default_rng(seed)
     times = 10**18 + np.arange(120) * 50 * MS
     late = random.exponential(3 * MS, (2, 120)) * (random.random((2, 120)) < 0.17)

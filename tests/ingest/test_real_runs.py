@@ -29,7 +29,7 @@ def ddp(recorded_ddp: Recording) -> Path:
 
 
 def communication(trace: Trace, step: int, rank: int) -> list[tuple[str, int, int]]:
-    """Kind, size and number of each, in order of number."""
+    """Kind, size and sequence number of each collective, in order."""
     e = trace.events
     on_wire = trace.streams.kind[e.stream] == StreamKind.COMMUNICATION
     rows = np.flatnonzero(on_wire & (e.step == step) & (e.rank == rank)).tolist()
@@ -91,7 +91,7 @@ def test_sharded_models_and_pipelines(recorded_sharded: Recording):
 
 
 def skew(folder: Path, rank: int, offset_ns: int, drift_ppm: float) -> None:
-    """As if that rank's clock had gone wrong: everything that it stamped."""
+    """Shifts all time stamps of a rank, as if its clock were wrong."""
     path = folder / f"rank-{rank:05d}.json"
     told = json.loads(path.read_text())
     origin = told["step_end_ns"][0]
@@ -122,13 +122,14 @@ def skew(folder: Path, rank: int, offset_ns: int, drift_ppm: float) -> None:
         trace.write_bytes(gzip.compress(json.dumps(content).encode(), 1))
 
 
-# The job is over in half a second: drift cannot be told there, and is tried on longer runs.
+# The job ends within half a second, too short to estimate drift; longer runs test that.
 @pytest.mark.parametrize(("source", "within_us"), [("handshake", 50), ("collectives", 300)])
 def test_a_wrong_clock_is_corrected(ddp: Path, tmp_path: Path, source: Source, within_us: int):
-    """Against what the same source says of the right clock: how well that is, is its residual."""
+    """Compared with the estimate of the same source for the right clock, which is accurate to its
+    residual."""
     folders = [shutil.copytree(ddp, tmp_path / name) for name in ("right", "wrong")]
     for folder in folders:
-        # Ranks of one host share a clock, whatever is found; as of another one it is led back.
+        # Ranks of one host share a clock; only a rank of another host gets its clock corrected.
         path = folder / "rank-00001.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | {"host": "another"}))
     skew(folders[1], 1, -50 * MS, 0)

@@ -60,7 +60,7 @@ def test_a_step_starts_when_the_recorder_resumes_the_job(trace: Trace):
     starts = trace.steps.start_ns[trace.steps.rank == 0] - EPOCH_NS
     assert starts[5] == 5 * STEP_NS + 3 * MS
     assert starts[6] == 6 * STEP_NS
-    assert starts[0] == STEP_NS  # nobody saw it start
+    assert starts[0] == STEP_NS  # its start was not recorded
 
 
 def test_cpu_time_is_the_difference_of_two_readings(trace: Trace):
@@ -115,7 +115,7 @@ def test_arrival_is_the_launch_in_detail(trace: Trace):
 
 
 def test_order_of_launches_counts_not_order_of_starts(tmp_path: Path):
-    """Of two all-reduces on two threads the second may begin first, on one rank only."""
+    """Of two all-reduces on two threads the second may start first, on one rank only."""
     trace = read_run(Run(tmp_path / "run", overtaking=(1,)).write())
     e = trace.events
     for rank, step in itertools.product((0, 1), (8, 23)):
@@ -128,7 +128,7 @@ def test_order_of_launches_counts_not_order_of_starts(tmp_path: Path):
 
 
 def test_arrival_is_before_the_next_node_of_the_main_thread(tmp_path: Path):
-    """A bucket that waits behind another has been asked for long before it starts."""
+    """A bucket that waits behind another was launched long before it starts."""
     run = Run(tmp_path / "run", jitter_ns=lambda *_: 8 * MS)
     trace = read_run(run.write())
     e = trace.events

@@ -54,7 +54,7 @@ def traffic(
     begin_ns: int = EPOCH_NS,
     span_ns: int = SPAN_NS,
 ) -> Flow:
-    """Messages of any size behind each other in a queue, received in pieces of any size."""
+    """Messages of any size queued one after the other, received in pieces of any size."""
     random = np.random.default_rng([seed, sender, receiver])
     sent = begin_ns + np.sort(random.integers(0, span_ns, num_messages))
     sizes = random.integers(1, 100_000, num_messages)
@@ -85,7 +85,7 @@ def hosts(clocks: list[Skewed]) -> list[str]:
 
 
 def off_ns(found: Clock, clock: Skewed, *, span_ns: int = SPAN_NS) -> int:
-    """The worst of it, within the recording."""
+    """Largest error within the recording."""
     times = EPOCH_NS + np.linspace(0, span_ns, 11).astype(np.int64)
     return int(np.abs(to_common(found, clock(times)) - times).max())
 
@@ -121,7 +121,7 @@ def test_the_reference_clock_may_be_wrong():
 
 
 def test_a_queue_in_one_direction_does_not_shift_clocks():
-    """As long as now and then a message finds it empty."""
+    """Holds as long as some messages find the queue empty."""
     clocks = [RIGHT, Skewed(50 * MS, 100)]
     flows = [traffic(0, 1, clocks, queue_ns=8 * MS), traffic(1, 0, clocks, queue_ns=10 * US)]
     found, _ = led_back(flows, clocks)

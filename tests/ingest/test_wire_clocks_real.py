@@ -47,7 +47,7 @@ def run(recorder: Path, tmp_path_factory: pytest.TempPathFactory, request) -> Pa
 
 
 def spread_out(folder: Path) -> None:
-    """Every rank to a host of its own, and what has no rank to that of rank 0."""
+    """Moves every rank to a host of its own, and processes without a rank to that of rank 0."""
     for path in folder.glob("rank-?????.json"):
         told = json.loads(path.read_text())
         path.write_text(json.dumps(told | {"host": f"host{told['rank']}"}))
@@ -64,7 +64,7 @@ def spread_out(folder: Path) -> None:
 
 
 def off_ns(folder: Path, original: Path, rank: int, skew: Skew) -> int:
-    """By how much a rank's clock, led back by the wire alone, is wrong at worst."""
+    """Largest error of a rank's clock after correction by the wire alone."""
     clock = read_run(folder, clocks="wire").ranks[rank].clock
     assert clock.source == "wire"
     true_ns = json.loads((original / f"rank-{rank:05d}.json").read_text())["step_end_ns"]
@@ -89,7 +89,7 @@ def test_a_wrong_clock_is_corrected_by_messages_alone(run: Path, tmp_path: Path,
 
 
 def test_all_sources_agree_within_their_residuals(run: Path):
-    """All ranks have one clock here, in truth: each source may be off by its residual."""
+    """All ranks share one true clock: each source may be off by its residual."""
     sources = clock_sources(run)
     assert sorted(sources) == ["collectives", "handshake", "wire"]
     ends = json.loads((run / "rank-00001.json").read_text())["step_end_ns"]

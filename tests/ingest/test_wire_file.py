@@ -18,7 +18,7 @@ HERE, THERE = ("10.0.0.1", 5000), ("10.0.0.2", 6000)
 
 
 def _calls(count: int, *, first: int = 1) -> list[bytes]:
-    """Of 10 bytes each, one behind the other."""
+    """Calls of 10 bytes each, consecutive."""
     return [
         event(
             number,
@@ -204,7 +204,7 @@ def test_other_files_are_left_alone(tmp_path: Path):
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.data())
-def test_no_damage_raises(tmp_path: Path, data: st.DataObject):
+def test_damaged_files_never_raise(tmp_path: Path, data: st.DataObject):
     received = event(
         13, start=EPOCH_NS, end=EPOCH_NS + 1, position=0, asked=9, done=9, kind=RECEIVED
     )

@@ -69,7 +69,7 @@ def test_calls_that_send_the_rest_belong_to_one_message(tmp_path: Path):
     assert rows.refused_ns.tolist() == [90 + 40, 30]
 
 
-def test_an_unrecorded_peer(tmp_path: Path):
+def test_a_connection_with_an_unrecorded_peer_is_kept(tmp_path: Path):
     talk = Talk()
     talk.send(0, 100)
     talk.send(1, 60, receives=((20, 20), (100, 40)))
@@ -158,7 +158,8 @@ def test_both_ends_in_one_process(tmp_path: Path):
 
 
 def test_bytes_that_a_late_end_had_sent_before(tmp_path: Path):
-    """More was received than it counted: its first byte is not the connection's."""
+    """More was received than the late end counted: its first recorded byte is not the connection's
+    first."""
     here, there = ("10.0.0.1", 1), ("10.0.0.2", 2)
     Written(
         connections=[connection(here, there, sent=50, flags=2)],
@@ -230,8 +231,8 @@ def test_messages_of_the_recorders_rendezvous_are_own(tmp_path: Path):
     assert (rows.kind == MessageKind.OWN).all()
 
 
-def test_a_million_calls(tmp_path: Path):
-    """Not for its time: that everything is done by columns shows in that it ends."""
+def test_a_million_calls_are_read(tmp_path: Path):
+    """Checks that reading is vectorized: otherwise this would time out."""
     number = 250_000
     here, there = ("10.0.0.1", 1), ("10.0.0.2", 2)
     for rank, kind in ((0, 0), (1, 1)):

@@ -82,7 +82,7 @@ def recorded_wire(factory: pytest.TempPathFactory, *, num_ranks: int) -> Path:
 def test_all_bytes_sent_between_ranks_were_received(job: Job):
     ends = job.wire.connections
     ranks = job.wire.ranks_of(ends.process_a), job.wire.ranks_of(ends.process_b)
-    # Of gloo's, at least: a store's last words may find nobody who reads them.
+    # Only gloo's connections: the last message of a store may remain unread.
     between = (ranks[0] >= 0) & (ranks[1] >= 0)
     spoken = between & (np.minimum(ends.sent_a, ends.sent_b) > 0) & (ranks[0] != ranks[1])
     of_gloo = np.unique(job.wire.messages.connection[job.wire.messages.sequence != NONE])
@@ -94,7 +94,7 @@ def test_all_bytes_sent_between_ranks_were_received(job: Job):
 
 
 def test_messages_have_no_gaps(job: Job):
-    """Between ranks, within what was kept, every message was received, after it was sent."""
+    """Every kept message between ranks was received after it was sent."""
     rows = job.wire.messages
     of_collectives = rows.sequence != NONE
     assert (rows.received_ns[of_collectives] > rows.send_ns[of_collectives]).all()
@@ -127,7 +127,8 @@ def test_all_reduces_send_exactly_the_bytes_of_rings(job: Job):
 
 
 def test_messages_lie_within_their_collectives(job: Job):
-    """From its start on the sender to its end on the receiver, as the profiler saw it."""
+    """Messages lie between the collective's start on the sender and its end on the receiver, by the
+    profiler."""
     rows, wire = job.wire.messages, job.wire
     shared = {(one.group, one.sequence): one for one in collectives_in(job.trace)}
     src, dst = wire.ranks_of(rows.src), wire.ranks_of(rows.dst)
@@ -156,8 +157,8 @@ def test_the_same_all_reduces_are_found_without_a_trace(job: Job):
     found = Counter(alone.collectives.size_bytes.tolist())
     for size, count in Counter(job.wire.collectives.size_bytes.tolist()).items():
         assert found[size] == count
-    # Calibration sums whole MiB, one behind the other: of those lengths alone do not say where one
-    # ends, and each direction may be cut at another place.
+    # Calibration sums whole MiB back to back: lengths alone do not show where one ends, and each
+    # direction may be cut at another place.
     of_job = np.isin(alone.collectives.size_bytes, job.wire.collectives.size_bytes)
     assert (alone.collectives.payload_bytes == alone.collectives.expected_bytes)[of_job].all()
     rows = alone.messages

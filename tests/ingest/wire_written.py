@@ -61,7 +61,7 @@ def connection(
 
 @dataclass
 class Written:
-    """One process's file; ``events`` are put where their numbers belong."""
+    """One process's file; ``events`` are stored in the slots of their numbers."""
 
     rank: int = 0
     pid: int = 100
@@ -114,7 +114,7 @@ class Written:
 
 
 class Talk:
-    """Two processes and a connection between them, from both sides; every message arrives
+    """Two processes and a connection between them, from both ends; every message arrives
     ``delay_ns`` after it was sent."""
 
     def __init__(self, *, delay_ns: int = 50 * US, num_slots: int = 4096) -> None:
@@ -131,7 +131,8 @@ class Talk:
         file.events.append(event(len(file.events) + 1, **what))
 
     def send(self, src: int, size: int, *, receives: tuple[tuple[int, int], ...] = ()) -> None:
-        """``receives``: asked and done of each; by default all at once."""
+        """Sends a message. ``receives``: requested and received bytes of each call; by default one
+        call."""
         position = self._moved[src][SENT]
         self._note(
             src, start=self.now, end=self.now + 5 * US, position=position, asked=size, done=size
@@ -148,7 +149,7 @@ class Talk:
         self.now += 200 * US
 
     def send_framed(self, src: int, payload: int) -> None:
-        """As gloo does: a header, then what it announces, in two receives."""
+        """Sends like gloo: a header, then the announced payload, in two receives."""
         rest = ((payload, payload // 2), (payload - payload // 2, payload - payload // 2))
         own = ((48, 48), *((asked, done) for asked, done in rest if done)) if payload else ()
         self.send(src, 48 + payload, receives=own or ((48, 48),))

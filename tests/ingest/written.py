@@ -1,4 +1,4 @@
-"""Runs written by hand, of which everything is known: a stand-in for files, not for training."""
+"""Hand-written runs with known contents, in place of recorded files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LAYERS = ("first", "last")
 BUCKETS = (3_000_000, 1_000_000)
 
 Shift = Callable[[int], int]
-"""From true time to what a rank's clock says."""
+"""Maps true time to a rank's clock."""
 
 
 def true_clock(ns: int) -> int:
@@ -39,7 +39,7 @@ class Run:
     handshakes: bool = True
     jitter_ns: Callable[[int, int], int] = lambda rank, step: 0  # noqa: ARG005
     overtaking: tuple[int, ...] = ()
-    """Ranks on which the thread that took the first bucket is the last to say that it began."""
+    """Ranks on which the thread of the first bucket logs its start last."""
     change: Callable[[dict[str, Any]], None] = lambda record: None  # noqa: ARG005
     records: list[dict[str, Any]] = field(default_factory=list)
 
@@ -104,7 +104,7 @@ class Run:
         }
 
     def _handshake(self, clock: Shift) -> list[dict[str, Any]]:
-        """Asymmetric delays, but for the shortest of each moment."""
+        """Handshakes with asymmetric delays, except for the shortest of each moment."""
         moments = {"start": EPOCH_NS + 5 * STEP_NS, "end": EPOCH_NS + 24 * STEP_NS}
         return [
             {

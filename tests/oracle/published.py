@@ -1,4 +1,4 @@
-"""The published figure, and the models that it is about; made once for all tests."""
+"""The published figure and its models, loaded once for all tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small network, counted by hand."""
+"""A small network with costs counted by hand."""
 
 from __future__ import annotations
 

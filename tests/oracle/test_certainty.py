@@ -1,4 +1,4 @@
-"""The oracle says where it goes beyond what it knows, and is less sure there."""
+"""The oracle warns where it extrapolates, and its confidence is lower there."""
 
 from __future__ import annotations
 
@@ -66,20 +66,20 @@ def half_width(one: Judged, index: int = 0) -> float:
     return math.log(high / low) / 2 / 1.645
 
 
-def test_nothing_is_said_of_what_was_fitted() -> None:
+def test_fitted_configurations_have_no_warnings() -> None:
     found = judged([4, 16], "data", "filter")
     assert warnings_of(found) == []
     assert half_width(found[0]) == pytest.approx(0.05)
 
 
-def test_a_strategy_that_was_never_fitted() -> None:
+def test_an_unfitted_strategy_is_a_warning() -> None:
     data, zero = judged([4], "data", "zero1")
     (said,) = warnings_of([data, zero])
     assert "never fitted: zero1" in said
     assert half_width(zero) == pytest.approx(0.9)
 
 
-def test_scales_beyond_those_that_were_fitted() -> None:
+def test_scales_beyond_the_fitted_ones_are_a_warning() -> None:
     (one,) = judged([64, 128, 1024], "data")
     (said,) = warnings_of([one])
     assert "data: fitted up to 64 devices" in said
@@ -88,7 +88,7 @@ def test_scales_beyond_those_that_were_fitted() -> None:
     assert widths == pytest.approx(expected)
 
 
-def test_another_device() -> None:
+def test_another_device_is_a_warning() -> None:
     found = judged([4], "data", constants=replace(KNOWN, cluster="elsewhere", device="V100"))
     (said,) = warnings_of(found)
     assert "fitted on elsewhere (V100)" in said
@@ -96,7 +96,7 @@ def test_another_device() -> None:
     assert half_width(found[0]) > 0.2
 
 
-def test_layers_of_a_kind_that_no_fitted_model_had() -> None:
+def test_unfitted_kinds_of_layers_are_a_warning() -> None:
     constants = replace(KNOWN, layer_shares={"convolution": 0.9, "linear": 0.01})
     found = judged([4], "data", constants=constants, model=transformer())
     (said,) = warnings_of(found)
@@ -108,20 +108,21 @@ def test_layers_of_a_kind_that_no_fitted_model_had() -> None:
     assert warnings_of(measured) == []
 
 
-def test_bare_equations_are_said_to_be_bare() -> None:
+def test_bare_equations_are_a_warning() -> None:
     (said,) = warnings_of(judged([4], "data", constants=Constants()))
     assert "nothing was fitted" in said
 
 
 @pytest.mark.parametrize("constants", [KNOWN, PUBLISHED, replace(KNOWN, spread={"data": 0.0})])
-def test_nothing_is_ever_quite_sure(constants: Constants) -> None:
+def test_confidence_stays_below_100_pct(constants: Constants) -> None:
     for model in (MODEL, transformer()):
         for best in recommend_each(judged([2, 4, 8, 16], constants=constants, model=model)):
             assert best is None or best.confidence_pct is None or best.confidence_pct <= 99
 
 
-def test_intervals_hold_nine_in_ten_of_what_was_held_out() -> None:
-    """Of the published figure: other scales, whole strategies, and beyond 64 devices."""
+def test_intervals_cover_nine_in_ten_held_out_rows() -> None:
+    """Held-out rows of the published figure: other scales, whole strategies, and
+    beyond 64 devices."""
     constants, held_out = fit_and_hold_out(rows("ResNet50"), works(), ABCI)
     assert [one.left_out for one in held_out if one.way is Way.STRATEGY] == [
         "data", "filter", "channel", "data_filter", "data_spatial",
@@ -133,7 +134,7 @@ def test_intervals_hold_nine_in_ten_of_what_was_held_out() -> None:
         covered = sum(num_covered(one, constants) for one in own)
         number = sum(len(one.rows) for one in own)
         assert 0.9 <= covered / number < 1, way
-    # A strategy that was never seen is predicted much worse, and said to be.
+    # A strategy without data is predicted much worse, and a warning says so.
     assert constants.unseen_spread > 3 * max(constants.spread.values())
     for name in ("unseen_spread", "beyond_spread"):
         assert getattr(PUBLISHED, name) == pytest.approx(getattr(constants, name), rel=0.02)

@@ -1,5 +1,5 @@
-"""The same strategies as graphs: replayed, they take what the closed forms say, wherever both
-assume the same."""
+"""Strategies as graphs: replayed, they match the closed forms wherever both make the same
+assumptions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ EVEN = Model(
     layers=tuple(convolution(f"layer {i}", 64, 64, 16) for i in range(48)),
     input_shape=(64, 16, 16),
 )
-"""Stages of as many layers are alike."""
+"""Stages with equal numbers of layers are equal."""
 UNEVEN = Model(
     name="uneven",
     layers=(
@@ -102,7 +102,7 @@ def test_one_rank_stands_for_all(strategy: str):
 
 
 @pytest.mark.parametrize("strategy", LAYERED)
-def test_all_wait_for_a_slow_one(strategy: str):
+def test_a_slow_rank_delays_all(strategy: str):
     """No wait is circular."""
     asked = case([8], [4096], model=EVEN, constants=FITTED, overlap=1.0, group=4)
     if not judged(strategy, asked).feasible[0]:
@@ -117,15 +117,15 @@ def test_all_wait_for_a_slow_one(strategy: str):
     assert min(after.rank_step_ns) > before.step_ns
 
 
-def test_more_devices_than_are_written_out():
+def test_large_scales_use_representative_ranks():
     asked = case([2 * MAX_WHOLE], [2 * MAX_WHOLE], cluster=THREE)
     assert strategy_graph(find_strategy("data"), asked, whole=True).num_ranks == 1
 
 
 @pytest.mark.parametrize("micro_batches", [1, 2, 3, 4, 6, 12, 24])
 @pytest.mark.parametrize("devices", [1, 2, 3, 4, 8])
-def test_bubbles_are_the_textbooks(devices: int, micro_batches: int):
-    """Of a step of m micro-batches, p - 1 are idle; interleaved, a share of that."""
+def test_pipelines_have_the_textbook_bubble(devices: int, micro_batches: int):
+    """The bubble is p - 1 of m micro-batches; interleaved, a share of that."""
     batch = 48 * micro_batches
     for schedule in ("gpipe", "1f1b", "interleaved"):
         asked = case(
@@ -146,7 +146,7 @@ def test_bubbles_are_the_textbooks(devices: int, micro_batches: int):
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved"])
 @pytest.mark.parametrize("overlap", [0.0, 1.0])
 def test_a_pipeline_takes_no_longer_than_its_closed_form(schedule: str, overlap: float):
-    """Which sends every message one after the other. GPipe does so, where nothing overlaps."""
+    """The closed form serializes all messages. GPipe does so too where nothing overlaps."""
     for devices, micro_batches in ((2, 4), (4, 4), (4, 8), (6, 12), (8, 32)):
         asked = case(
             [devices], [48 * micro_batches], model=EVEN, cluster=FLAT, overlap=overlap,
@@ -197,7 +197,7 @@ def _peak_bytes(strategy: str, asked: StrategyCase) -> int:
 
 
 @pytest.mark.parametrize("strategy", LAYERED)
-def test_memory_is_the_closed_forms(strategy: str):
+def test_memory_equals_the_closed_form(strategy: str):
     for model in (MODEL, UNEVEN, EVEN):
         for more in ({}, {"is_bare": True}, {"optimizer_copies": 2, "group": 2}):
             for devices, batch in ((1, 64), (4, 64), (8, 2048)):
@@ -225,7 +225,7 @@ def test_memory_of_a_pipeline_is_that_of_its_fullest_stage(schedule: str):
             assert _peak_bytes("pipeline", asked) <= closed * 1.001
 
 
-def test_gradients_leave_while_backward_is_at_work():
+def test_gradients_are_sent_during_backward():
     graph = strategy_graph(find_strategy("data"), case([8], [8000], overlap=1.0))
     timeline = replay(graph)
     is_sent = graph.ops.kind == OpKind.ALL_REDUCE
@@ -249,7 +249,7 @@ def test_parameters_of_the_next_layer_are_gathered_beside_this_one():
         assert timeline.start_ns[gathered[place]] >= before
 
 
-def test_samples_that_are_read_too_slowly():
+def test_slow_reading_of_samples_lengthens_the_step():
     for strategy in ("data", "pipeline"):
         slow = replace(CLUSTER, input_bandwidth_bytes_per_s=1e6)
         asked = case([4], [400], cluster=slow)
@@ -264,7 +264,7 @@ def test_samples_that_are_read_too_slowly():
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved"])
-def test_every_task_once_and_no_circle(schedule):
+def test_every_task_runs_once_without_a_cycle(schedule):
     for devices in (1, 2, 3, 5):
         for micro_batches in (1, 2, 3, 4, 5, 7, 11):
             chunks = 3 if schedule == "interleaved" and devices > 1 else 1
@@ -292,7 +292,7 @@ def test_1f1b_holds_fewer_micro_batches_than_gpipe():
     assert (most_ahead("gpipe"), most_ahead("1f1b")) == (16, 4)
 
 
-def test_what_is_too_large_is_refused_in_words():
+def test_graphs_that_are_too_large_are_refused():
     micro_batches = MAX_OPS // (2 * len(EVEN.layers))
     asked = case([4], [micro_batches], model=EVEN, micro_batches=micro_batches)
     with pytest.raises(LimitError, match="operations, more than") as refused:
@@ -305,12 +305,12 @@ def test_what_is_too_large_is_refused_in_words():
     assert again.step_s[0] == judged("pipeline", asked).step_s[0]
 
 
-def test_what_takes_too_long_is_refused_in_words():
+def test_steps_that_take_too_long_are_refused():
     with pytest.raises(LimitError, match="too long for a replay"):
         strategy_graph(find_strategy("data"), case([1], [1 << 30]))
 
 
-def test_models_without_weights_or_with_a_single_layer():
+def test_models_without_weights_or_with_a_single_layer_are_built():
     pool = ModelLayer(
         name="pool", kind=LayerKind.POOLING, input_shape=(8, 8), output_shape=(8, 8), kernel=(3,),
         forward_items=10_000, backward_items=10_000,

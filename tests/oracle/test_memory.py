@@ -28,7 +28,7 @@ def model(*layers: ModelLayer) -> Model:
 KNOWN = {"forward_transient_items": 3, "backward_transient_items": 40}
 
 
-def test_backward_gives_back_as_it_makes_gradients():
+def test_backward_frees_activations_while_it_makes_gradients():
     made = model(
         layer("a", 100, saved_items=50, **KNOWN), layer("b", 1000, saved_items=30, **KNOWN)
     )
@@ -46,7 +46,7 @@ def test_backward_gives_back_as_it_makes_gradients():
     assert many.peak_bytes == 4 * (1100 + 1000 + 10 * (80 + 40 + 5))
 
 
-def test_optimizers_keep_what_they_keep():
+def test_optimizer_state_is_counted():
     made = model(layer("a", 100, **KNOWN))
     by = {kind: step_memory(made, batch=1, optimizer=kind) for kind in Optimizer}
     assert [by[kind].optimizer_bytes for kind in Optimizer] == [0, 400, 800]
@@ -56,26 +56,26 @@ def test_optimizers_keep_what_they_keep():
     assert by[Optimizer.MOMENTUM].phase is Phase.BACKWARD
 
 
-def test_gradients_that_are_never_given_back():
+def test_gradients_that_are_never_freed_are_counted():
     made = model(layer("a", 10, saved_items=5, **KNOWN), layer("b", 1, saved_items=500, **KNOWN))
     given_back = step_memory(made, batch=8, optimizer=Optimizer.SGD)
     kept = step_memory(made, batch=8, optimizer=Optimizer.SGD, keeps_gradients=True)
     assert kept.peak_bytes - given_back.peak_bytes == 4 * 10
 
 
-def test_half_the_bytes():
+def test_half_precision_takes_half_the_bytes():
     made = model(layer("a", 100, saved_items=7))
     whole, half = (step_memory(made, batch=3, item_bytes=size) for size in (4, 2))
     assert whole.peak_bytes == 2 * half.peak_bytes
 
 
-def test_where_nobody_looked_outputs_count():
+def test_without_saved_items_outputs_are_counted():
     one = step_memory(model(layer("a", 0, saved_items=7)), batch=2)
     assert one.phase is Phase.BACKWARD
     assert one.transient_bytes == 4 * 2 * (10 + 20)
 
 
-def test_no_batch():
+def test_an_empty_batch_is_refused():
     with pytest.raises(InputError):
         step_memory(model(layer("a", 1)), batch=0)
 
@@ -88,7 +88,7 @@ def test_no_batch():
         pytest.param("vgg16", "3x48x48", 8, Optimizer.SGD, marks=pytest.mark.more),
     ],
 )
-def test_as_much_as_a_real_step_holds(name: str, shape: str, batch: int, optimizer: Optimizer):
+def test_prediction_matches_a_real_step(name: str, shape: str, batch: int, optimizer: Optimizer):
     pytest.importorskip("torch")
     predicted = step_memory(
         load_model(name, input_shapes=[shape]), batch=batch, optimizer=optimizer

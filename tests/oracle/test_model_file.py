@@ -49,7 +49,7 @@ def document(**layer: object) -> bytes:
     return json.dumps(content).encode()
 
 
-def test_there_and_back(tmp_path: Path):
+def test_a_model_file_round_trips(tmp_path: Path):
     path = tmp_path / "model.json"
     save_model_file(MODEL, path)
     assert load_model_file(path) == MODEL
@@ -58,7 +58,7 @@ def test_there_and_back(tmp_path: Path):
         save_model_file(MODEL, path)
 
 
-def test_little_need_be_said_of_a_layer():
+def test_most_fields_of_a_layer_are_optional():
     content = json.dumps(
         {
             "kind": "augury-model",
@@ -96,7 +96,7 @@ def test_little_need_be_said_of_a_layer():
         {"num_parametres": 5},
     ],
 )
-def test_hostile_layers(layer: dict):
+def test_hostile_layers_are_refused(layer: dict):
     with pytest.raises(InputError) as caught:
         decode_model(document(**layer))
     assert caught.value.remedy
@@ -121,19 +121,19 @@ def test_hostile_layers(layer: dict):
         encode_model(MODEL).replace(b'"two"', b'"two", "evil": 1'),
     ],
 )
-def test_hostile_files(content: bytes, tmp_path: Path):
+def test_hostile_files_are_refused(content: bytes, tmp_path: Path):
     path = tmp_path / "model.json"
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"model\.json"):
         load_model_file(path)
 
 
-def test_a_file_that_is_not_there(tmp_path: Path):
+def test_a_missing_file_is_refused(tmp_path: Path):
     with pytest.raises(InputError, match="cannot read"):
         load_model_file(tmp_path / "none.json")
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
-def test_any_bytes(content: bytes):
+def test_arbitrary_bytes_are_refused(content: bytes):
     with pytest.raises(FileFormatError):
         decode_model(content)

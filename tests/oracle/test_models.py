@@ -26,13 +26,13 @@ def models() -> dict[str, Model]:
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
-def test_networks_are_those_that_were_published(models: dict[str, Model], name: str):
+def test_built_in_models_match_the_published_ones(models: dict[str, Model], name: str):
     assert models[name].num_parameters == PARAMETERS[name]
     flops = sum(layer.forward_flops for layer in models[name].layers)
     assert flops / 2e9 == pytest.approx(GFLOPS[name], rel=0.01)
 
 
-def test_cosmoflow_is_that_of_mlperf(models: dict[str, Model]):
+def test_cosmoflow_matches_mlperf(models: dict[str, Model]):
     convolutions = [
         layer for layer in models["cosmoflow"].layers if layer.kind is LayerKind.CONVOLUTION
     ]
@@ -60,7 +60,7 @@ def test_by_default_inputs_are_those_of_the_paper():
     ("name", "shape"),
     [("resnet50", "3x2"), ("vgg16", "3x8x8"), ("cosmoflow", "4x16x16x16"), ("cosmoflow", "4x64")],
 )
-def test_shapes_that_a_network_cannot_take(name: str, shape: str):
+def test_impossible_input_shapes_are_refused(name: str, shape: str):
     with pytest.raises(InputError) as caught:
         load_model(name, input_shapes=[shape])
     assert name in caught.value.cause

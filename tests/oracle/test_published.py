@@ -1,4 +1,4 @@
-"""What the oracle must show on the published figure."""
+"""Accuracy of the oracle on the published figure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read of a module without data, held against what torch counts and keeps itself."""
+"""Facts read from a module without data, compared with torch's own counts."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def by_name(model: Model) -> dict:
 
 
 def kept_bytes(module, x) -> int:
-    """By autograd, of a real forward: each storage once, without parameters, inputs and what does
-    not grow with the batch."""
+    """Bytes saved by autograd in a real forward: each storage once, without parameters, inputs and
+    tensors that do not grow with the batch."""
     own = {tensor.untyped_storage().data_ptr() for tensor in (*module.parameters(), x)}
     found: dict[int, int] = {}
 
@@ -155,14 +155,14 @@ def test_backward_is_with_the_layer_that_made_it(residual: Model):
 
 
 @pytest.mark.parametrize(("make", "shape"), [(Residual, "3x16x16"), (Functional, "3x9x9")])
-def test_what_autograd_keeps_with_data(make, shape: str):
+def test_saved_tensors_match_autograd(make, shape: str):
     module, batch = make(), 5
     x = torch.randn(batch, *parse_shape(shape)[0])
     model = read_module(module, [shape])
     assert sum(layer.saved_items for layer in model.layers) * 4 * batch == kept_bytes(module, x)
 
 
-def test_kept_with_the_first_who_wanted_it(residual: Model):
+def test_saved_tensors_belong_to_the_first_user(residual: Model):
     layers = by_name(residual)
     assert layers["first"].saved_items == 0  # the inputs are the caller's
     assert layers["norm"].saved_items == 8 * 8 * 8  # what `first` gave
@@ -270,7 +270,7 @@ class OnTheDevice(WithTensorsOfItsOwn):
 
 
 @pytest.mark.parametrize("make", [WithTensorsOfItsOwn, OnTheDevice])
-def test_tensors_that_are_no_parameters(make):
+def test_tensors_that_are_not_parameters_are_supported(make):
     assert read_module(make(), ["4"]).num_parameters == 20
 
 
@@ -339,7 +339,7 @@ class Broken(Deciding):
         (Residual, "16", "first"),
     ],
 )
-def test_what_cannot_be_read_is_said(make, shape: str, word: str):
+def test_unreadable_modules_are_refused_with_the_reason(make, shape: str, word: str):
     with pytest.raises(InputError) as caught:
         read_module(make(), [shape])
     assert word in caught.value.cause
@@ -348,12 +348,12 @@ def test_what_cannot_be_read_is_said(make, shape: str, word: str):
 
 
 @pytest.mark.parametrize("text", ["", "x", "3x", "0x3", "3x-1", "3:float7", "9" * 10, "3,4"])
-def test_hostile_shapes(text: str):
+def test_hostile_shapes_are_refused(text: str):
     with pytest.raises(InputError):
         parse_shape(text)
 
 
-def test_models_that_nobody_knows():
+def test_unknown_models_are_refused():
     with pytest.raises(InputError, match="resnet51") as caught:
         load_model("resnet51")
     assert "resnet50" in caught.value.remedy
@@ -361,7 +361,7 @@ def test_models_that_nobody_knows():
         load_model("my_net:make")
 
 
-def test_the_command_line_says_so_too(
+def test_the_command_line_reports_the_same_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     (tmp_path / "deciding_net.py").write_text(

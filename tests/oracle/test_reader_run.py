@@ -34,7 +34,7 @@ class Written:
         self.now = 0
 
     def step(self, state: StepState, *events: tuple) -> None:
-        """Each is phase, name, layer, what it takes, and its insides."""
+        """Adds a step. Each event is phase, name, layer, duration, and its children."""
         begin = self.now
         for event in events:
             self._event(len(self.steps), NONE, *event)
@@ -87,7 +87,7 @@ def forward(layer: str, name: str, ns: int, *inside: tuple) -> tuple:
 
 
 def node(layer: str, ns: int, *, inside: int = 0) -> tuple:
-    """An autograd node, with so many operations in it that each take the profiler's time."""
+    """An autograd node with ``inside`` operations that each cost the profiler's overhead."""
     ops = [(Phase.BACKWARD, "aten::op", layer, EVENT_NS) for _ in range(inside)]
     return (Phase.BACKWARD, "ConvolutionBackward0", layer, ns + inside * EVENT_NS, *ops)
 
@@ -124,7 +124,7 @@ def written(*, ddp_ns: int = 0) -> Written:
     return run
 
 
-def test_times_without_the_profilers_own():
+def test_profiler_overhead_is_subtracted():
     times = layer_times(written().trace())
     assert times.forward_ns == {"net.conv": 50 * US, "net.relu": 8 * US, "net": 4 * US}
     assert times.backward_ns == {"net.conv": 100 * US, "net.relu": 20 * US, "net": 0}
@@ -136,7 +136,7 @@ def test_layers_share_a_forward_that_was_timed_as_a_whole():
     assert sum(layer_times(written(ddp_ns=99 * US).trace()).forward_ns.values()) == 62 * US
 
 
-def test_what_a_run_alone_tells():
+def test_a_model_is_read_from_a_run_alone():
     model = model_from_run(written().trace(), 8)
     conv, relu, net = model.layers
     assert (conv.name, conv.kind) == ("net.conv", LayerKind.CONVOLUTION)
@@ -173,7 +173,7 @@ def test_calls_of_one_module_share_its_time():
         model_from_run(written().trace(), 1, model=stranger)
 
 
-def test_runs_that_do_not_tell():
+def test_runs_without_the_needed_facts_are_refused():
     with pytest.raises(InputError, match="batch"):
         model_from_run(written().trace(), 0)
     with pytest.raises(InputError, match="devices"):
@@ -219,7 +219,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.more
-def test_a_real_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_real_run_matches_the_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("torch")
     (tmp_path / "recorded_net.py").write_text(NET)
     out = tmp_path / "run"

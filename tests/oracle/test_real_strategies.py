@@ -1,4 +1,4 @@
-"""Every strategy as a real program: several processes compute what one does."""
+"""Every strategy as a real program: several processes compute the same as one."""
 
 import json
 import os

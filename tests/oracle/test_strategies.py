@@ -1,4 +1,4 @@
-"""Every strategy against the published table, written out once more for one configuration."""
+"""Every strategy compared with the published table, written out for one configuration."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from augury.oracle.strategy import LimitReason
 from tests.oracle.small import MODEL, case, convolution, judged
 
 ALPHA, BETA = (1e-6, 1e-5), (1e-10, 1e-9)
-"""Inside a node, and between nodes."""
+"""Links inside a node, and between nodes."""
 SAMPLE_S = (3 * 6e6 + 3e6) / 1e12
 WEIGHTS = 9 * (3 * 8 + 8 * 16 + 16 * 16) + 40960
 UPDATE_S = WEIGHTS * 4 * 5 / 1e12
 OUTPUTS = (8 + 16 + 16) * 256
-"""Of all layers but the last."""
+"""Outputs of all layers but the last."""
 
 
 def _step(strategy: str, devices: int, batch: int, **options: object) -> float:
@@ -61,7 +61,7 @@ def test_data_and_filter():
 
 
 def _halo(cut_both: bool) -> float:
-    """Borders of one row or column, of inputs and of outputs' gradients."""
+    """Halos of one row or column, of inputs and of outputs' gradients."""
     channels = (3 + 8) + (8 + 16) + (16 + 16)
     return channels * (8 + 8 if cut_both else 16)
 
@@ -97,7 +97,7 @@ def test_interleaving_shortens_the_bubble_and_sends_more():
     assert mixed.comm_s == pytest.approx(2 * plain.comm_s)
 
 
-def test_zero_shares_out_what_it_says():
+def test_zero_shards_the_state_of_its_stage():
     data, *stages = (
         find_strategy(name).evaluate(case([4], [8])) for name in ("data", "zero1", "zero2", "zero3")
     )
@@ -112,7 +112,7 @@ def test_zero_shares_out_what_it_says():
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: strategy.name)
-def test_many_at_once_are_as_one_by_one(strategy):
+def test_batched_and_single_evaluations_agree(strategy):
     numbers, batches = [1, 4, 8, 16, 64], [64, 64, 128, 32, 64]
     constants = Constants(
         filter_redundancy=0.5, piece_s=1e-6, gradient_contention=2, crossing_s=1e-3
@@ -168,15 +168,15 @@ def test_gradients_hide_behind_backward():
 
 
 def test_parameters_hide_behind_forward_and_gradients_behind_backward():
-    """Not twice behind the same: what does not fit is exposed."""
+    """The same compute hides only one of them: the excess is exposed."""
     asked = case([8], [8], overlap=1.0)
     plain, hidden = (find_strategy("zero3").evaluate(one) for one in (case([8], [8]), asked))
     saved_s = plain.exposed_comm_s - hidden.exposed_comm_s
     assert saved_s == pytest.approx(hidden.compute_s)
 
 
-def test_interleaving_little_stalls():
-    """A chunk's turn comes after all devices had one, however few micro-batches there are."""
+def test_interleaving_few_micro_batches_stalls():
+    """A chunk's turn comes after all devices had one, even with few micro-batches."""
     one = find_strategy("pipeline").evaluate(
         case([4], [2], micro_batches=2, schedule="interleaved")
     )
@@ -184,7 +184,7 @@ def test_interleaving_little_stalls():
     assert one.compute_s - 16 * 16 * 16 * 10 * 20e-12 == pytest.approx(9 / 2 * each_s, rel=1e-3)
 
 
-def test_rings_side_by_side_share_links():
+def test_concurrent_rings_share_links():
     """Four rings leave a node that has two links."""
     bare, shared = (
         find_strategy("data_filter").evaluate(case([8], [16], is_bare=is_bare)).parts[-1]

@@ -62,7 +62,9 @@ def test_batches():
         ("data_spatial", 64, 8, "at most 32 devices: one sample per group"),
     ],
 )
-def test_what_cannot_be_says_why(strategy: str, devices: int, batch: int, says: str):
+def test_infeasible_configurations_state_the_reason(
+    strategy: str, devices: int, batch: int, says: str
+):
     found = judged(strategy, case([devices], [batch]))
     assert not found.feasible[0]
     assert says in (found.why(0) or "")
@@ -114,7 +116,7 @@ def test_reading_samples_may_be_slower_than_a_step():
     assert found.step_s[0] == pytest.approx(4000 * 3 * 16 * 16 * 4 / 1e6)
 
 
-def test_switches_cost_waiting():
+def test_crossing_switches_adds_waiting():
     three = replace(
         CLUSTER,
         levels=(*CLUSTER.levels, replace(CLUSTER.levels[1], name="more", devices=4096)),
@@ -133,7 +135,7 @@ def test_nearly_full_memory_is_named():
     assert REASONS[found.bottleneck[0]] is LimitReason.FRAGMENTATION
 
 
-def test_of_alike_strategies_the_plainest_is_chosen():
+def test_of_equal_strategies_the_simplest_is_chosen():
     found = _sweep([4], Batch(total=100_000), "data,zero1,pipeline")
     best = recommend(found)
     assert best is not None
@@ -146,13 +148,13 @@ def test_of_alike_strategies_the_plainest_is_chosen():
     assert 50 < best.confidence_pct < 100
 
 
-def test_where_nothing_can_be_nothing_is_recommended():
+def test_without_feasible_rows_nothing_is_recommended():
     found = _sweep([3, 128], Batch(total=100), "data")
     assert recommend_each(found) == [None, None]
     assert recommend(found) is None
 
 
-def test_the_only_one_has_no_margin():
+def test_a_single_strategy_has_no_margin():
     (best,) = recommend_each(_sweep([4], Batch(total=64), "data"))
     assert best is not None
     assert (best.runner_up, best.margin_pct, best.confidence_pct) == (None, None, None)
@@ -166,7 +168,7 @@ def test_the_fastest_number_of_devices_is_recommended():
     assert best.devices == [1, 2, 4, 8, 16, 32, 64][int(np.argmin(steps))]
 
 
-def test_intervals_widen_with_what_is_not_known():
+def test_intervals_widen_with_uncertainty():
     constants = Constants(spread={"data": 0.1, "filter": 0.3}, cluster=CLUSTER.name)
     data, filters, zero = _sweep([4], Batch(total=64), "data,filter,zero1", constants=constants)
     for one, spread in ((data, 0.1), (filters, 0.3), (zero, 0.3)):

@@ -134,7 +134,7 @@ def test_other_algorithms_end(name: str) -> None:
     assert replay(fine).step_ns > 0
 
 
-def test_an_algorithm_that_nobody_knows() -> None:
+def test_an_unknown_algorithm_is_refused() -> None:
     with pytest.raises(UsageError, match="no algorithm 'magic'"):
         expand(training(2), equal_links(2), topology=Topology(algorithm="magic"))
 

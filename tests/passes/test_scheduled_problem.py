@@ -71,7 +71,7 @@ def test_what_was_recorded_is_what_is_asked() -> None:
     assert len(ledger) == 0
 
 
-def test_modules_that_nobody_saw_are_needed_in_the_opposite_order() -> None:
+def test_unrecorded_modules_are_needed_in_reverse_order() -> None:
     problem, ledger = problem_of({})
     assert [gradient.name for gradient in problem.gradients] == [
         "parameter3",
@@ -198,7 +198,7 @@ def test_messages_between_two_ranks_are_what_they_were_seen_to_be() -> None:
     assert changed.compute_rate == pytest.approx(0.9, abs=0.005)
 
 
-def test_messages_that_nobody_measured_move_the_bytes_of_an_all_reduce() -> None:
+def test_unmeasured_messages_move_the_bytes_of_an_all_reduce() -> None:
     graph, _ = recorded(ns_per_byte=2.0)
     costs = fit_network(graph, [])
     found = fit_p2p(costs, [])
@@ -208,7 +208,7 @@ def test_messages_that_nobody_measured_move_the_bytes_of_an_all_reduce() -> None
     assert fit_p2p({}, []) is None
 
 
-def test_what_nobody_measured_is_assumed_and_said() -> None:
+def test_an_unmeasured_overhead_is_assumed_and_noted() -> None:
     cost = fit_transfers([(10_000_000, 1e8)])
     assert cost is not None
     ledger = Ledger()

@@ -128,7 +128,7 @@ def test_of_two_that_end_last_the_first_counts(walk: Walk):
 
 
 @every_walk
-def test_a_place_that_somebody_held(walk: Walk):
+def test_an_occupied_resource_is_the_cause(walk: Walk):
     b = GraphBuilder()
     rank = b.rank()
     stream = b.resource("stream", rank=rank)

@@ -98,7 +98,7 @@ def test_any_graph(graph: Graph):
     assert_folds_exactly(graph)
 
 
-# -- made-up jobs --------------------------------------------------------------------------
+# -- synthetic jobs -------------------------------------------------------------------------
 
 SMALL = ModelSize(num_layers=5)
 WIDE = Cluster.of_hosts(

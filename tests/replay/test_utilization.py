@@ -96,7 +96,7 @@ def test_where_two_run_at_once_time_counts_once():
     assert use.num_ops.tolist() == [5]
 
 
-def test_a_resource_that_nobody_uses_is_idle():
+def test_an_unused_resource_is_idle():
     b = GraphBuilder()
     rank = b.rank()
     b.resource("narrow", rank=rank)

@@ -1,4 +1,4 @@
-"""Replays to look at: a data-parallel run with trouble, a run with servers, a hostile one."""
+"""Replays to render: a data-parallel run with a straggler, a run with servers, a hostile one."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def straggling() -> Timeline:
 
 @pytest.fixture(scope="session")
 def with_servers() -> Timeline:
-    """Pushes and pulls that overlap on ports and in the air."""
+    """Pushes and pulls that overlap on ports and in flight."""
     job = SyntheticJob(
         layers=conv_layers(ModelSize(num_layers=4)), algorithm=PARAMETER_SERVER, ports=PortKind.FAIR
     )
@@ -44,7 +44,7 @@ def with_servers() -> Timeline:
 
 @pytest.fixture(scope="session")
 def one_link() -> Timeline:
-    """Three ranks on a link that belongs to nobody; what leads there needs no resource."""
+    """Three ranks on a link that belongs to no rank; the preceding operations need no resource."""
     builder = GraphBuilder()
     link = builder.shared_resource("backbone")
     for rank in [builder.rank() for _ in range(3)]:

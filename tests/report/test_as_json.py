@@ -10,13 +10,13 @@ from augury.report.as_json import encode, encode_document
 
 
 @given(st.text())
-def test_means_the_same_in_plain_ascii(text: str) -> None:
+def test_output_is_ascii_and_round_trips(text: str) -> None:
     encoded = encode_document(text=text)
     assert json.loads(encoded)["text"] == text
     assert all(" " <= char <= "~" or char == "\n" for char in encoded)
 
 
-def test_structs_in_a_document() -> None:
+def test_structs_are_encoded() -> None:
     anomaly = Anomaly(name="x", severity=Severity.INFO, count=1, meaning="y")
     assert json.loads(encode_document(it=anomaly))["it"]["severity"] == "info"
 

@@ -87,7 +87,7 @@ def test_every_arrow_has_both_ends(timeline: Timeline, tmp_path: Path) -> None:
         assert start["tid"] != finishes[number]["tid"]
 
 
-def test_what_runs_at_once_has_lanes(one_link: Timeline, tmp_path: Path) -> None:
+def test_concurrent_operations_have_lanes(one_link: Timeline, tmp_path: Path) -> None:
     _, trace = written(one_link, tmp_path / "t.json")
     meta = events(trace, "M")
     shared = next(e["pid"] for e in meta if e["args"].get("name") == "shared")
@@ -95,7 +95,7 @@ def test_what_runs_at_once_has_lanes(one_link: Timeline, tmp_path: Path) -> None
     assert lanes == {"backbone", "backbone #2", "backbone #3"}
 
 
-def test_waiting_of_gangs_is_apart(straggling: Timeline, tmp_path: Path) -> None:
+def test_waiting_of_gangs_is_shown_separately(straggling: Timeline, tmp_path: Path) -> None:
     _, trace = written(straggling, tmp_path / "t.json")
     waiting = [e for e in events(trace, "X") if e["cat"] == "waiting"]
     waited = {e["args"]["before_op"] for e in waiting}
@@ -135,7 +135,7 @@ def test_a_cut_is_stated_and_clean(straggling: Timeline, tmp_path: Path) -> None
     assert shown == set(early)
 
 
-def test_arrows_give_way_first_and_are_counted(straggling: Timeline, tmp_path: Path) -> None:
+def test_arrows_are_omitted_first_and_counted(straggling: Timeline, tmp_path: Path) -> None:
     whole, trace = written(straggling, tmp_path / "t.json")
     num_flows = len(events(trace, "s"))
     room = whole.num_events - len(events(trace, "M")) - 2 * num_flows
@@ -145,14 +145,14 @@ def test_arrows_give_way_first_and_are_counted(straggling: Timeline, tmp_path: P
     assert less.num_flows_left_out == num_flows - 5
 
 
-def test_packed_is_the_same(straggling: Timeline, tmp_path: Path) -> None:
+def test_compressed_files_have_the_same_content(straggling: Timeline, tmp_path: Path) -> None:
     write_perfetto(straggling, tmp_path / "t.json")
     write_perfetto(straggling, tmp_path / "t.json.gz")
     with gzip.open(tmp_path / "t.json.gz") as file:
         assert file.read() == (tmp_path / "t.json").read_bytes()
 
 
-def test_hostile_names_are_shown_not_obeyed(hostile: Timeline, tmp_path: Path) -> None:
+def test_hostile_names_are_escaped(hostile: Timeline, tmp_path: Path) -> None:
     _, trace = written(hostile, tmp_path / "t.json")
     names = {e["name"] for e in events(trace, "X")}
     assert "\\x1b[31mred\\x1b[0m" in names

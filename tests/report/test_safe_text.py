@@ -7,7 +7,7 @@ from augury.report.safe_text import escape, safe, shorten
 
 
 @given(st.text())
-def test_nothing_that_a_terminal_obeys_or_hides_is_left(text: str) -> None:
+def test_control_and_invisible_characters_are_removed(text: str) -> None:
     categories = {unicodedata.category(char) for char in escape(text)}
     assert not categories & {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
@@ -30,14 +30,14 @@ def test_letters_of_all_scripts_stay() -> None:
     assert escape("Größe 大小 gewichtθ") == "Größe 大小 gewichtθ"
 
 
-def test_towers_of_marks_are_broken_up() -> None:
+def test_stacked_combining_marks_are_limited() -> None:
     assert escape("e\u0301\u0302\u0303") == "e\u0301\u0302\\u0303"
 
 
 def test_module_paths_are_cut_at_a_separator() -> None:
     assert shorten("encoder.layer.11.attention", 16) == "...11.attention"
     assert shorten("encoder.layer.11.attention", 26) == "encoder.layer.11.attention"
-    assert shorten("/home/somebody/recordings/run-7", 20) == "...recordings/run-7"
+    assert shorten("/home/operator/recordings/run-7", 20) == "...recordings/run-7"
 
 
 def test_other_names_are_cut_at_the_end() -> None:

@@ -54,7 +54,7 @@ def test_rows_that_look_the_same_become_one() -> None:
     assert [[r.rank for r in group.members] for group in groups] == [[0, 2], [1]]
 
 
-def test_of_many_ranks_the_extremes_are_shown_and_say_so() -> None:
+def test_of_many_ranks_the_extremes_are_shown_and_labelled() -> None:
     groups = [Alike(members=[rank(i, 1000 + (i * 7) % 101)]) for i in range(101)]
     shown = extreme_ranks(groups, 5)
     notes = {group.first.predicted_step_ns: group.notes for group in shown}

@@ -11,7 +11,7 @@ from augury.report.svg import MAX_TICKS, linear_ticks, log_ticks
     "values",
     [[], [1.0], [0.1, 0.2], [0.103, 5.17], [1e-9, 1e9], [0.0], [17.2e9], [999.9, 1000.1], [5e-324]],
 )
-def test_ticks_are_few_and_around_all_values(values: list[float]):
+def test_ticks_are_few_and_enclose_all_values(values: list[float]):
     ticks = log_ticks(values)
     assert 2 <= len(ticks) <= MAX_TICKS
     assert ticks == sorted(ticks)
@@ -23,13 +23,13 @@ def test_ticks_are_few_and_around_all_values(values: list[float]):
 
 
 @pytest.mark.parametrize("values", [[], [97.0], [100.0], [0.3, 12.1], [133.0], [1e-7], [0.0]])
-def test_shares_begin_at_nothing(values: list[float]):
+def test_share_axes_start_at_zero(values: list[float]):
     ticks = linear_ticks(values)
     assert ticks[0] == 0
     assert 2 <= len(ticks) <= MAX_TICKS
     assert max(values, default=0) <= ticks[-1] * (1 + 1e-6)
 
 
-def test_familiar_ticks():
+def test_ticks_are_round_numbers():
     assert log_ticks([0.103, 5.17]) == pytest.approx([0.1, 0.2, 0.5, 1, 2, 5, 10])
     assert linear_ticks([97.0]) == [0, 20, 40, 60, 80, 100]

@@ -19,7 +19,7 @@ def test_one_row_an_operation(straggling: Timeline, tmp_path: Path) -> None:
     assert set(on_path) == set(straggling.critical_path.op.tolist())
 
 
-def test_indices_that_point_nowhere_are_null(with_servers: Timeline, tmp_path: Path) -> None:
+def test_missing_indices_are_null(with_servers: Timeline, tmp_path: Path) -> None:
     path = tmp_path / "ops.parquet"
     write_parquet(with_servers, path)
     frame = pl.read_parquet(path)

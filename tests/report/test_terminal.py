@@ -34,7 +34,7 @@ def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
 
 
-def test_says_where_the_time_goes(straggling: Timeline) -> None:
+def test_the_breakdown_of_the_step_is_shown(straggling: Timeline) -> None:
     text = shown(straggling)
     assert "predicted" in text
     assert re.search(r"backward +[\d.]+ ms +\d+ % +█", text)
@@ -47,7 +47,7 @@ def test_servers_are_listed(with_servers: Timeline) -> None:
     assert re.search(r"\n8-9 +server", shown(with_servers))
 
 
-def test_no_colour_where_nobody_sees_it(straggling: Timeline) -> None:
+def test_no_colour_without_a_terminal(straggling: Timeline) -> None:
     assert "\x1b" not in shown(straggling)
 
 
@@ -60,21 +60,21 @@ def test_colour_on_a_terminal_unless_refused(
 
 
 @pytest.mark.parametrize("columns", [80, 100, 200])
-def test_fits_its_columns(
+def test_output_fits_the_width(
     straggling: Timeline, columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     assert max(map(len, shown(straggling).splitlines())) <= columns
 
 
-def test_plain_characters_where_the_encoding_has_no_others(straggling: Timeline) -> None:
+def test_plain_characters_with_an_ascii_encoding(straggling: Timeline) -> None:
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding="ascii", write_through=True)
     render(summarize(straggling), file, name="run.augury")
     assert b"####" in raw.getvalue()
 
 
-def test_hostile_names_are_harmless(hostile: Timeline) -> None:
+def test_hostile_names_are_escaped(hostile: Timeline) -> None:
     text = shown(hostile, Terminal(), top=50)
     left = re.sub(r"\x1b\[[0-9;]*m", "", text)
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e\u2066\u200b]", left)
@@ -82,7 +82,7 @@ def test_hostile_names_are_harmless(hostile: Timeline) -> None:
     assert "[bold red]" in left
     assert ":boom:" in left
     assert all(len(line) <= 100 for line in left.splitlines())
-    # The only styles are ours: nobody else's red.
+    # The only styles are ours: names add no red.
     assert "\x1b[31mred" not in text
 
 

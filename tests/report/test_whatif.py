@@ -1,4 +1,4 @@
-"""A change as text: before, after, gain, and nothing that a terminal would obey."""
+"""A change as text: before, after, gain; control characters are escaped."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_nothing_changed_gains_nothing(straggling: Timeline) -> None:
     assert lines[5].split() == ["gain", "+0.0", "%"]
 
 
-def test_says_how_sure(straggling: Timeline) -> None:
+def test_the_interval_is_shown(straggling: Timeline) -> None:
     assert "interval" not in told(change(straggling, "a"))
     text = told(change(straggling, "a", interval_ns=(10_000_000, 30_000_000)))
     assert "90 % interval 10 ms to 30 ms" in text
@@ -54,7 +54,7 @@ def test_gain_is_counted_from_before(straggling: Timeline, one_link: Timeline) -
 
 
 @pytest.mark.parametrize("name", HOSTILE_NAMES, ids=range(len(HOSTILE_NAMES)))
-def test_hostile_names_are_shown_not_obeyed(hostile: Timeline, name: str) -> None:
+def test_hostile_names_are_escaped(hostile: Timeline, name: str) -> None:
     text = told(change(hostile, name), name=name)
     assert all(line.isprintable() for line in text.splitlines())
     assert "\x1b" not in text
@@ -67,7 +67,7 @@ def test_large_losses_are_factors() -> None:
     assert gain_words(-137.5) == "2.4x slower"
 
 
-def test_counts_have_their_number() -> None:
+def test_counts_are_singular_or_plural() -> None:
     assert counted(1, "rank") == "1 rank"
     assert counted(1200, "rank") == "1,200 ranks"
     assert counted(2, "match", "matches") == "2 matches"

@@ -5,5 +5,5 @@ from __future__ import annotations
 from augury.report.wire_terminal import sparkline
 
 
-def test_a_sparkline_is_as_high_as_it_is_busy() -> None:
+def test_the_height_of_a_sparkline_is_the_utilization() -> None:
     assert sparkline([0, 50, 100, 400, -3]) == " ▄██ "

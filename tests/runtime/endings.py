@@ -1,4 +1,4 @@
-"""A training in which rank 1 is killed while gradients are under way."""
+"""A training in which rank 1 is killed while gradients are in flight."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans for models that are not there: what `augury schedule` would have written."""
+"""Plans for models that need not exist, as `augury schedule` would write them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def plan_for(
     caps: tuple[int, ...] = (),
     num_ranks: int = 2,
 ) -> Plan:
-    """Of gradients in the order of forward, with as many bytes; two halves of each."""
+    """Plan for gradients in forward order with these bytes; two halves of each."""
     last = len(sizes)
     problem = Problem(
         gradients=tuple(

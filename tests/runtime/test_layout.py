@@ -1,4 +1,4 @@
-"""Every slice has a place of its own, pieces are of one run, and so are most gradients."""
+"""Every slice has a place of its own; pieces are contiguous, and so are most gradients."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def orders(draw: st.DrawFn) -> tuple[Problem, Order, int]:
 
 
 @given(orders())
-def test_nothing_overlaps_and_pieces_are_of_one_run(case: tuple[Problem, Order, int]) -> None:
+def test_slices_do_not_overlap_and_pieces_are_contiguous(case: tuple[Problem, Order, int]) -> None:
     problem, order, num_ranks = case
     layout = lay_out(problem, order, num_ranks)
     owner = [-1] * layout.size_bytes
@@ -83,7 +83,7 @@ def test_nothing_overlaps_and_pieces_are_of_one_run(case: tuple[Problem, Order, 
             assert size_bytes - used < num_ranks * 8
 
 
-def test_a_gradient_in_pieces_of_its_own_lies_as_a_whole() -> None:
+def test_a_gradient_in_its_own_pieces_is_contiguous() -> None:
     problem = _problem([10, 6, 4], 4)
     order = Order(
         policy="x",

@@ -1,4 +1,4 @@
-"""What the runtime notes of steps that are recorded."""
+"""The runtime's log of recorded steps."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def told(notes: PieceNotes) -> dict[str, Any]:
     return msgspec.to_builtins(found)
 
 
-def test_recorded_steps_are_noted(notes: PieceNotes) -> None:
+def test_recorded_steps_are_logged(notes: PieceNotes) -> None:
     meter = Meter(num_pieces=2, num_gradients=1, every=0, swapped_bytes=(8, 4))
     before_ns = time.time_ns()
     step(meter)
@@ -52,7 +52,7 @@ def test_recorded_steps_are_noted(notes: PieceNotes) -> None:
     assert not meter.log  # it is not looked at for the sake of the plan
 
 
-def test_other_steps_are_not(notes: PieceNotes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_steps_are_not_logged(notes: PieceNotes, monkeypatch: pytest.MonkeyPatch) -> None:
     step(Meter(num_pieces=2, num_gradients=1, every=0))  # collectives, which profilers see
     monkeypatch.setattr(board, "is_recording", False)
     meter = Meter(num_pieces=2, num_gradients=1, every=1, swapped_bytes=(8, 4))
@@ -61,7 +61,7 @@ def test_other_steps_are_not(notes: PieceNotes, monkeypatch: pytest.MonkeyPatch)
     assert len(meter.log) == 1
 
 
-def test_steps_of_dropped_windows_are_forgotten(notes: PieceNotes) -> None:
+def test_steps_of_dropped_windows_are_removed(notes: PieceNotes) -> None:
     meter = Meter(num_pieces=2, num_gradients=1, every=0, swapped_bytes=(8, 4))
     step(meter)
     between_ns = time.time_ns()
@@ -71,7 +71,7 @@ def test_steps_of_dropped_windows_are_forgotten(notes: PieceNotes) -> None:
     assert told(notes)["steps"][0]["start_ns"] >= between_ns
 
 
-def test_a_log_has_an_end(notes: PieceNotes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_has_a_limited_size(notes: PieceNotes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(piece_log, "MAX_LOGGED", 5)
     meter = Meter(num_pieces=2, num_gradients=1, every=0, swapped_bytes=(8, 4))
     for _ in range(4):
@@ -79,6 +79,6 @@ def test_a_log_has_an_end(notes: PieceNotes, monkeypatch: pytest.MonkeyPatch) ->
     assert len(told(notes)["steps"]) == 2
 
 
-def test_without_a_plan_nothing_is_told() -> None:
+def test_without_a_plan_nothing_is_reported() -> None:
     assert PieceNotes().told() is None
     assert PieceLog().steps == []

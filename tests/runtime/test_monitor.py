@@ -1,4 +1,4 @@
-"""What completions tell of the network and of backward, and when that is another problem."""
+"""Estimates of network and backward from completions, and when they make another problem."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ SECTION = communication_of(PLAN)
 
 
 @pytest.mark.parametrize("slower", [0.5, 1.0, 3.0])
-def test_the_rate_is_seen_through_pieces_that_overlap(slower: float) -> None:
+def test_the_rate_is_estimated_from_overlapping_pieces(slower: float) -> None:
     seen = observe(log_of(PLAN, slower=slower), SECTION)
     assert seen.ns_per_byte == pytest.approx(slower * SECTION.problem.network.ns_per_byte, rel=0.01)
 
 
-def test_pieces_that_were_not_seen_tell_nothing() -> None:
+def test_unobserved_pieces_give_no_estimate() -> None:
     log = replace(log_of(PLAN), arrived_ns=[-1] * 4)
     assert observe(log, SECTION).ns_per_byte is None
 
@@ -37,11 +37,11 @@ def test_no_drift_while_conditions_are_as_planned() -> None:
     assert _drift(*[{"slower": 1.2}] * 10).changed_problem() is None
 
 
-def test_steps_that_are_off_on_both_sides_are_no_drift() -> None:
+def test_symmetric_noise_is_no_drift() -> None:
     assert _drift({"slower": 0.4}, {"slower": 2.1}).changed_problem() is None
 
 
-def test_half_the_rate_is_noticed_in_the_second_step() -> None:
+def test_half_the_rate_is_detected_in_the_second_step() -> None:
     drift = _drift({"slower": 1.0}, {"slower": 2.0})
     assert drift.changed_problem() is None
     drift.note(observe(log_of(PLAN, slower=2.0), SECTION))
@@ -61,8 +61,8 @@ def test_a_longer_backward_moves_releases_and_needs() -> None:
     assert problem.forward_ns == 200_000
 
 
-def test_a_longer_backward_waits_until_the_network_was_seen() -> None:
-    """A rank that is late sees no rate: searching with the planned one would find nothing."""
+def test_a_longer_backward_needs_a_network_estimate_first() -> None:
+    """A late rank observes no rate: a search with the planned rate would find nothing."""
     late = replace(log_of(PLAN, stretch=2.0), arrived_ns=[-1] * 4)
     drift = _drift()
     for _ in range(3):
@@ -75,7 +75,7 @@ def test_a_longer_backward_waits_until_the_network_was_seen() -> None:
     assert problem.network.ns_per_byte == pytest.approx(3.0, rel=0.01)
 
 
-def test_a_network_that_is_never_seen_does_not_hide_a_longer_backward() -> None:
+def test_a_longer_backward_is_detected_without_a_network_estimate() -> None:
     late = replace(log_of(PLAN, stretch=2.0), arrived_ns=[-1] * 4)
     drift = _drift()
     for _ in range(LOOK_BACK_STEPS):

@@ -1,4 +1,4 @@
-"""Parameters are called what recorded runs call them: plans are made from those."""
+"""The runtime names parameters as recorded runs do, since plans are made from those."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Model(torch.nn.Module):
         self.frozen._checkpoint_wrapped_module = torch.nn.Linear(2, 2)
 
 
-def test_both_name_alike() -> None:
+def test_runtime_and_recorder_use_the_same_names() -> None:
     model = Model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     recorded = find_modules([optimizer]).name_of_parameter
@@ -29,7 +29,7 @@ def test_both_name_alike() -> None:
     }
 
 
-def test_names_of_a_larger_model_match_by_their_ends() -> None:
+def test_names_of_a_larger_model_match_by_suffix() -> None:
     assert matched(["a.w", "w"], ["w", "a.w"]) == {"w": "w", "a.w": "a.w"}
     assert matched(["a.w", "w"], ["net.w", "net.a.w"]) == {"net.w": "w", "net.a.w": "a.w"}
     assert matched(["a.w", "w"], ["net.w", "other.a.w"]) is None

@@ -1,4 +1,4 @@
-"""When another plan is made, and when not."""
+"""Conditions under which another plan is made."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ PROBLEM = SECTION.problem
 BAD = with_order(
     PLAN, pieces=tuple(replace(one, not_before_ns=9_000_000) for one in SECTION.order.pieces)
 )
-"""It waits for nothing: any other order is better."""
+"""Waits for nothing: any other order is better."""
 
 
 def log_of(plan: Plan, *, step: int = 1, slower: float = 1.0, stretch: float = 1.0) -> StepLog:
-    """Pieces that follow each other on the link, which is as slow as said."""
+    """Pieces that follow each other on the link, slower by the given factor."""
     section = communication_of(plan)
     problem = section.problem
     now, issued, arrived = 0.0, [], []
@@ -45,7 +45,7 @@ def log_of(plan: Plan, *, step: int = 1, slower: float = 1.0, stretch: float = 1
 
 
 def _meter(plan: Plan, slower: list[float]) -> Meter:
-    """Every fourth step was looked at."""
+    """Every fourth step was observed."""
     section = communication_of(plan)
     num_gradients = len(section.problem.gradients)
     meter = Meter(num_pieces=len(section.order.pieces), num_gradients=num_gradients)
@@ -54,7 +54,7 @@ def _meter(plan: Plan, slower: list[float]) -> Meter:
     return meter
 
 
-def test_a_plan_for_what_was_observed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_new_plan_fits_the_observed_conditions(capsys: pytest.CaptureFixture[str]) -> None:
     planner = Replanner(is_here=True)
     planner.watch(BAD)
     found = planner.look(_meter(BAD, [1.0, 3.0, 3.0]))
@@ -68,7 +68,7 @@ def test_a_plan_for_what_was_observed(capsys: pytest.CaptureFixture[str]) -> Non
     assert "new plan with" in capsys.readouterr().err
 
 
-def test_conditions_that_go_back_and_forth_make_one_plan() -> None:
+def test_oscillating_conditions_make_one_plan() -> None:
     """The demo once made two in 60 steps: for 0.44 times the cost per byte, then for 2.1 times."""
     planner = Replanner(is_here=True)
     planner.watch(BAD)
@@ -81,7 +81,7 @@ def test_conditions_that_go_back_and_forth_make_one_plan() -> None:
     assert PAUSE_STEPS + 8 >= 4 * 25
 
 
-def test_no_plan_where_none_is_better(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_plan_is_made_if_none_is_better(capsys: pytest.CaptureFixture[str]) -> None:
     best = better_plan(BAD, PROBLEM)
     assert best is not None
     planner = Replanner(is_here=True)
@@ -93,13 +93,13 @@ def test_no_plan_where_none_is_better(capsys: pytest.CaptureFixture[str]) -> Non
     assert "no better order was found" in capsys.readouterr().err
 
 
-def test_one_odd_step_is_no_reason() -> None:
+def test_one_outlier_does_not_trigger_replanning() -> None:
     planner = Replanner(is_here=True)
     planner.watch(BAD)
     assert planner.look(_meter(BAD, [1.0, 3.0, 1.0, 1.0, 0.4, 1.0])) is None
 
 
-def test_candidates_are_ranked_as_replay_has_shown() -> None:
+def test_candidates_are_ranked_by_replay() -> None:
     """A family that replays much slower than it is evaluated is not chosen."""
     every = list(piece_candidates(PROBLEM, 3))
     assert len({one.family for one in every}) == len(every)
@@ -115,8 +115,8 @@ def test_candidates_are_ranked_as_replay_has_shown() -> None:
         assert new.order.lanes == 1
 
 
-def test_a_search_does_not_hold_up_training() -> None:
-    """It runs in a process of its own, and is asked for its outcome later."""
+def test_a_search_does_not_block_training() -> None:
+    """The search runs in a process of its own, and its outcome is polled later."""
     planner = Replanner()
     planner.watch(BAD)
     assert planner.look(_meter(BAD, [3.0, 3.0])) is None
@@ -131,7 +131,7 @@ def test_a_search_does_not_hold_up_training() -> None:
     planner.close()
 
 
-def test_a_search_that_fails_is_the_last(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_search_disables_replanning(capsys: pytest.CaptureFixture[str]) -> None:
     planner = Replanner(is_here=True)
     planner.watch(with_order(BAD, policy="unknown"))
     assert planner.look(_meter(BAD, [3.0, 3.0])) is None

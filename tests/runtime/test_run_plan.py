@@ -1,4 +1,4 @@
-"""``augury run --plan``: a program that knows nothing of it follows a plan, to the same loss."""
+"""``augury run --plan``: an unmodified program follows a plan and ends with the same loss."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _start(
 
 @pytest.fixture(scope="module")
 def losses(tmp_path_factory: pytest.TempPathFactory) -> list[list[str]]:
-    """Of both ranks, with a plan that they cannot follow."""
+    """Losses of both ranks under a plan that they cannot follow."""
     plan = plan_for({**SIZES, "3.weight": 400})
     done = _start(tmp_path_factory.mktemp("other"), plan)
     cause = "the plan is not followed: the plan's 5 gradients are not the model's 4"
@@ -53,14 +53,14 @@ def losses(tmp_path_factory: pytest.TempPathFactory) -> list[list[str]]:
     return [_losses(process.stdout) for process in done]
 
 
-def test_pieces(tmp_path: Path, losses: list[list[str]]) -> None:
-    """In processes of their own, which the launcher has prepared."""
+def test_a_plan_in_pieces_keeps_the_loss(tmp_path: Path, losses: list[list[str]]) -> None:
+    """In processes of their own, prepared by the launcher."""
     done = _start(tmp_path, plan_for(SIZES), "--", sys.executable)
     assert "augury: follows the plan: augury, 8 pieces a step" in done[0].stderr
     assert [_losses(process.stdout) for process in done] == losses
 
 
-def test_planned_buckets(tmp_path: Path, losses: list[list[str]]) -> None:
+def test_planned_buckets_keep_the_loss(tmp_path: Path, losses: list[list[str]]) -> None:
     plan = plan_for(SIZES, mode=Mode.DDP_BUCKETS, caps=(16, 1024, 9000))
     done = _start(tmp_path, plan, at_end=BUCKETS)
     assert "augury: follows the plan: buckets of" in done[0].stderr
@@ -69,7 +69,7 @@ def test_planned_buckets(tmp_path: Path, losses: list[list[str]]) -> None:
         assert "buckets 16, 1024, 8448" in process.stdout
 
 
-def test_no_plan_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreadable_plan_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "plan.json").write_text("{}")
     script = write_training(tmp_path)
     assert main(["run", "--plan", str(tmp_path / "plan.json"), str(script), "1"]) == 3
@@ -87,7 +87,7 @@ HOOKED = "optimizer.register_step_post_hook(lambda *_: None)"
 
 
 def test_the_record_says_why_a_plan_is_not_followed(tmp_path: Path) -> None:
-    """Also where only the first step of the optimizer shows it."""
+    """Also where only the first step of the optimizer shows the reason."""
     plan = plan_for(SIZES)
     script = TRAINING.format(each_step="pass", at_end="").replace(
         "inputs, targets", f"{HOOKED}\ninputs, targets", 1
@@ -101,8 +101,8 @@ def test_the_record_says_why_a_plan_is_not_followed(tmp_path: Path) -> None:
 
 
 def test_a_trial_decides(tmp_path: Path) -> None:
-    """Blocks of stock and planned steps alternate; windows open behind that, in the mode that
-    stays; the loss is that of stock DDP."""
+    """Blocks of stock and planned steps alternate; windows open afterwards, in the chosen mode; the
+    loss is that of stock DDP."""
     plan = plan_for(SIZES)
     done = _start(tmp_path, plan, num_steps=320)
     (line,) = (one for one in done[0].stderr.splitlines() if "trial of" in one)
@@ -121,7 +121,7 @@ def test_a_trial_decides(tmp_path: Path) -> None:
     assert [_losses(one.stdout) for one in done] == [_losses(one.stdout) for one in stock]
 
 
-def test_an_optimizer_that_is_replaced_before_all_ranks_are_ready(
+def test_an_optimizer_replaced_before_all_ranks_are_ready_keeps_the_loss(
     tmp_path: Path, losses: list[list[str]]
 ) -> None:
     again = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1) if step == 1 else optimizer"
@@ -151,8 +151,8 @@ dist.destroy_process_group()
 """
 
 
-def test_only_some_ranks_wrap_their_model(tmp_path: Path) -> None:
-    """The others know nothing of that model: stock DDP stays, and nobody waits for them."""
+def test_a_model_wrapped_on_some_ranks_keeps_stock_ddp(tmp_path: Path) -> None:
+    """The other ranks do not have that model: stock DDP stays, and no rank waits for them."""
     done = _start(tmp_path, plan_for(SIZES), script=SOME_WRAP)
     assert "the plan is not followed: the model is not trained by all ranks" in done[0].stderr
     assert "the plan is not followed: no model is trained by DistributedDataParallel" not in (
@@ -161,7 +161,9 @@ def test_only_some_ranks_wrap_their_model(tmp_path: Path) -> None:
     assert all(_losses(one.stdout) for one in done)
 
 
-def test_a_rank_that_cannot_read_the_plan(tmp_path: Path, losses: list[list[str]]) -> None:
+def test_a_plan_unreadable_on_one_rank_is_followed_by_none(
+    tmp_path: Path, losses: list[list[str]]
+) -> None:
     """No rank follows it then."""
     save_plan(plan_for(SIZES), tmp_path / "plan.json")
     script = write_training(tmp_path)

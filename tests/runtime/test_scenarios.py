@@ -1,4 +1,4 @@
-"""Training ends as under stock DDP, whatever a program does, under every kind of plan."""
+"""Training ends as under stock DDP in every scenario, under every kind of plan."""
 
 from __future__ import annotations
 
@@ -71,5 +71,5 @@ def test_training_ends_as_under_stock_ddp(tmp_path: Path, variant: str, num_rank
     assert not failures, "\n".join(f"{name}: {error}" for name, error in failures.items())
 
 
-def test_there_are_scenarios() -> None:
+def test_scenarios_are_found() -> None:
     assert len(NAMES) > 70

@@ -46,7 +46,7 @@ def test_blocks_alternate_back_and_forth() -> None:
     assert modes[2:] == there + there[::-1]
 
 
-def test_after_the_last_round_stock_runs() -> None:
+def test_stock_ddp_runs_after_the_last_round() -> None:
     trial = Trial([STOCK, PLANNED], 1, RULES)
     assert {trial.mode_of(step) for step in range(206, 250)} == {STOCK}
 
@@ -74,22 +74,22 @@ def test_the_better_of_two_wins() -> None:
 
 
 def test_a_tie_keeps_stock_most_of_the_time() -> None:
-    """A mode that is no faster is taken for faster in few of the trials only: intervals of 90 %,
-    looked at up to seven times."""
+    """Few of the trials pick a mode that is no faster: intervals of 90 %, checked up to seven
+    times."""
     verdicts = [_run({STOCK: 100, PLANNED: 100}, seed=seed) for seed in range(100)]
     assert sum(one.winner is STOCK for one in verdicts) >= 75
     assert max(one.last_step - one.first_step + 1 for one in verdicts) == 200
 
 
-def test_drift_decides_nothing() -> None:
+def test_drift_does_not_decide_a_trial() -> None:
     """A machine that becomes slower by half over the trial."""
     verdicts = [_run({STOCK: 100, PLANNED: 100}, drift=0.0025, seed=seed) for seed in range(40)]
     assert sum(one.winner is STOCK for one in verdicts) >= 28
     assert _run({STOCK: 100, PLANNED: 88}, drift=0.0025).winner is PLANNED
 
 
-def test_pauses_of_the_program_decide_nothing() -> None:
-    """Evaluation or a checkpoint every so many steps."""
+def test_pauses_of_the_program_do_not_decide_a_trial() -> None:
+    """Evaluation or a checkpoint at regular intervals."""
     verdict = _run({STOCK: 100, PLANNED: 90}, pause_every=25)
     assert verdict.winner is PLANNED
     assert verdict.times[0].step_ns == pytest.approx(100 * MS, rel=0.03)

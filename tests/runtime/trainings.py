@@ -1,4 +1,4 @@
-"""Trainings that are done twice, with stock DDP and under a plan, to end with the same bits."""
+"""Trainings that run twice, with stock DDP and under a plan, and must end with the same bits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STEPS = 3
 
 
 def problem_of(model: DistributedDataParallel) -> Problem:
-    """Needed in the order of registration, released in the opposite one."""
+    """Parameters are needed in the order of registration and released in reverse."""
     parameters = trained_parameters(model)
     last = len(parameters)
     return Problem(
@@ -53,8 +53,7 @@ def problem_of(model: DistributedDataParallel) -> Problem:
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """How plans are followed, where a scenario does not say it: ``kind`` as in ``order_of``, or
-    ``buckets``."""
+    """Default way to follow plans in scenarios: ``kind`` as in ``order_of``, or ``buckets``."""
 
     kind: str = "urgent"
     lanes: int = 1
@@ -69,7 +68,7 @@ VARIANTS = {
     "trial": Variant(has_trial=True),
 }
 variant = Variant()
-"""Of this process: set before scenarios run."""
+"""Variant of this process: set before scenarios run."""
 SHORT_TRIAL = TrialRules(
     warm_up_steps=0, block_steps=1, settling_steps=0, least_rounds=1, most_steps=4
 )
@@ -133,7 +132,7 @@ def plan_of(model: DistributedDataParallel, **options: Any) -> Plan:
 
 
 def follow(model: DistributedDataParallel, optimizer: Any, plan: Plan) -> Scheduled:
-    """With re-planning on."""
+    """Applies the plan with re-planning on."""
     return schedule_training(
         model,
         optimizer,
@@ -172,7 +171,7 @@ class Small(nn.Module):
 
 
 def batches(seed: int = 0) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """This rank's own."""
+    """Yields this rank's own batches."""
     generator = torch.Generator().manual_seed(100 * seed + dist.get_rank())
     while True:
         inputs = torch.randn(4, 3, 8, 8, generator=generator)
@@ -181,7 +180,7 @@ def batches(seed: int = 0) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
 
 @dataclass
 class Training:
-    """One of the two. ``step`` is the whole loop body of a program."""
+    """One of the two trainings. ``step`` is the whole loop body of a program."""
 
     model: DistributedDataParallel
     optimizer: Any
@@ -208,7 +207,7 @@ def both(
     ddp: dict[str, Any] | None = None,
     plan: dict[str, Any] | None = None,
 ) -> Iterator[Training]:
-    """Stock first, then the same under a plan."""
+    """Returns the stock training first, then the one under a plan."""
     torch.manual_seed(7)
     template = net()
     for is_planned in (False, True):
@@ -232,7 +231,7 @@ def bits(training: Training) -> dict[str, Any]:
 
 
 def assert_same(stock: Any, planned: Any, where: str = "") -> None:
-    """To the bit with two ranks; more of them add up in another order."""
+    """Compares bit by bit with two ranks; with more ranks, sums have another order."""
     if isinstance(stock, dict):
         assert stock.keys() == planned.keys(), where
         for name, value in stock.items():
@@ -255,7 +254,7 @@ def assert_same(stock: Any, planned: Any, where: str = "") -> None:
 
 
 def compare(train: Callable[[Training], None], **options: Any) -> None:
-    """``train`` is done twice and must leave the same bits and the same notes."""
+    """Runs ``train`` twice; both must leave the same bits and the same notes."""
     results = []
     for training in both(**options):
         train(training)

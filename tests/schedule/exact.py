@@ -1,4 +1,4 @@
-"""The best order of all, for small cases: every way to make messages of given slices."""
+"""The optimal order for small cases: every grouping of given slices into messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_SLICES = 10
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """Messages so far: when each link is free again, and the step that what has arrived implies."""
+    """Messages so far: when each link is free again, and the step implied by the arrivals."""
 
     free_ns: int
     back_ns: int

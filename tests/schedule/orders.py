@@ -1,4 +1,4 @@
-"""Random orders of pieces, good and bad ones, all of which pass their spec."""
+"""Random valid orders of pieces, good and bad."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def _line(name: str, content: str) -> str:
 
 
 def _at(column: int) -> int:
-    """The middle of a character."""
+    """Time at the middle of a character."""
     return column * COLUMN_NS + COLUMN_NS // 2
 
 
@@ -118,7 +118,7 @@ def _forward(problem: Problem, order: Order, outcome: Outcome) -> str:
 
 
 def illustrated(document: str, policies: Sequence[Policy]) -> str:
-    """The document with pictures of what these policies do now."""
+    """Returns the document with pictures of the present orders of these policies."""
     for policy in policies:
         heading = re.escape(f"### `{policy.name}`\n")
         document, count = re.subn(

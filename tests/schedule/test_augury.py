@@ -1,4 +1,5 @@
-"""Our own policy: valid, deterministic, near the bound and the optimum, never behind the others."""
+"""Our own policy: valid, deterministic, near the bound and the optimum, never worse than the
+others."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from .problems import problem_of, problems
 
 @given(problems())
 @campaign(150)
-def test_valid_and_never_worse_than_others(problem):
+def test_orders_are_valid_and_never_worse_than_others(problem):
     order = Augury().compile(problem)
     verify_order(order, problem)
     ours_ns = step_ns(problem, order)
@@ -36,7 +37,7 @@ def test_valid_and_never_worse_than_others(problem):
 
 
 @pytest.mark.parametrize("number", range(12))
-def test_near_the_bound_on_real_models(number):
+def test_orders_are_near_the_bound_on_real_models(number):
     problem = instance(number)
     order = Augury().compile(problem)
     verify_order(order, problem)
@@ -44,7 +45,7 @@ def test_near_the_bound_on_real_models(number):
 
 
 @pytest.mark.parametrize("scheme", Scheme)
-def test_the_same_order_again(scheme):
+def test_compilation_is_deterministic(scheme):
     problem = replace(instance(4), network=replace(instance(4).network, scheme=scheme))
     assert Augury().compile(problem) == Augury().compile(problem)
 
@@ -67,7 +68,7 @@ def test_no_more_messages_than_needed():
 
 
 def test_urgent_bytes_find_the_link_free():
-    """A gap of 100 ns, 500 ns of work that is not urgent: as much is sent as fits."""
+    """A gap of 100 ns and 500 ns of non-urgent work: as much is sent as fits."""
     problem = problem_of([20, 500], [100, 0], needs_ns=[0, 300], forward_ns=600, overhead_ns=10)
     order = Augury().compile(problem)
     assert order.pieces[0].size_bytes == 90
@@ -76,9 +77,9 @@ def test_urgent_bytes_find_the_link_free():
     assert step_ns(problem, order) == 100 + 10 + 20 + 10 + 410 + 300
 
 
-def test_a_margin_that_costs_nothing_is_left():
-    """There is time enough: if the network is slower than foretold, urgent bytes still find the
-    link free."""
+def test_free_slack_is_kept():
+    """There is slack: if the network is slower than predicted, urgent bytes still find the link
+    free."""
     problem = problem_of(
         [20, 60, 30], [1000, 900, 0], needs_ns=[0, 500, 900], forward_ns=1000, overhead_ns=10
     )
@@ -97,7 +98,7 @@ def uncertain(problem, *, share: float, spread_ns: int):
 
 
 @pytest.mark.parametrize("number", [0, 1, 9])
-def test_where_times_are_spread_the_mean_counts(number):
+def test_the_mean_step_is_minimized_over_spread_times(number):
     problem = instance(number)
     spread = uncertain(problem, share=0.15, spread_ns=problem.backward_ns // 200)
     verify_order(Augury().compile(spread), spread)
@@ -111,8 +112,8 @@ def test_where_times_are_spread_the_mean_counts(number):
 
 @given(st.data(), problems())
 @campaign(100)
-def test_lines_are_evaluated_alike(data, problem):
-    """By the kernel straight from the line, and as an order made of it."""
+def test_lines_and_orders_evaluate_equally(data, problem):
+    """The kernel evaluates a line directly and as an order made from it."""
     places = data.draw(st.permutations(range(len(problem.gradients))))
     sizes = np.array([problem.gradients[place].size_bytes for place in places], np.int64)
     items = np.array([problem.gradients[place].item_bytes for place in places], np.int64)
@@ -127,7 +128,7 @@ def test_lines_are_evaluated_alike(data, problem):
     assert evaluator.line_step_ns(line, cuts, back) == expected
 
 
-def test_without_the_kernel(monkeypatch):
+def test_the_python_search_agrees_with_the_kernel(monkeypatch):
     problem = instance(2)
     expected = Search(problem).run()
     monkeypatch.setattr("augury.schedule.evaluate._native", None)

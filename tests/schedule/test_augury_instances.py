@@ -1,4 +1,4 @@
-"""The problems that policies are measured on are what they are said to be."""
+"""The benchmark instances have their documented properties."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_models_have_their_tensors(name, num_tensors, num_parameters):
     assert (len(tensors), sum(tensors)) == (num_tensors, num_parameters)
 
 
-def test_instances_are_the_same_for_everybody():
+def test_instances_are_reproducible():
     assert instance(7) == instance(7)
     assert instance(7) != instance(8)
     assert instance(7) != instance(7, seed=1)

@@ -46,12 +46,12 @@ def test_kernel_and_python_agree(problem):
         assert lower_bound(problem) == pytest.approx(kernel, abs=1)
 
 
-def test_one_message_after_the_last_release():
+def test_the_bound_has_one_message_after_the_last_release():
     problem = problem_of([10, 50], [100, 0], forward_ns=60, overhead_ns=5, latency_ns=3)
     assert lower_bound(problem) == 100 + 5 + 10 + 3 + 60
 
 
-def test_overheads_of_messages_that_must_be_several():
+def test_the_bound_counts_overheads_of_necessary_messages():
     """20 ns of work released every 20 ns: one message would start at 80, two cost an overhead
     more; best is to send what is there at 20, or at 40, and then the rest."""
     problem = problem_of([20] * 5, [80, 60, 40, 20, 0], forward_ns=0, overhead_ns=10)
@@ -59,7 +59,7 @@ def test_overheads_of_messages_that_must_be_several():
     assert step_ns(problem, optimum(problem)) == 140
 
 
-def test_a_parameter_server_takes_a_pipeline():
+def test_the_bound_of_a_parameter_server_is_that_of_a_pipeline():
     """100 ns of work, 4 ns an overhead: five messages, and one of 20 ns twice."""
     problem = problem_of([100], [0], forward_ns=0, overhead_ns=4, scheme=Scheme.PARAMETER_SERVER)
     assert lower_bound(problem) == 6 * 4 + 120

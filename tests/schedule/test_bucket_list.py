@@ -1,4 +1,4 @@
-"""Lists of bucket sizes: the best there is, by trying all of them."""
+"""Lists of bucket sizes: the chosen one is optimal by exhaustive search."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def all_reduced(problem: Problem) -> Problem:
 
 @settings(max_examples=40)
 @given(problems())
-def test_no_other_list_is_better(problem: Problem) -> None:
+def test_no_other_bucket_list_is_better(problem: Problem) -> None:
     problem = all_reduced(problem)
     order = BucketList().compile(problem)
     verify_order(order, problem)
@@ -50,7 +50,7 @@ def test_no_other_list_is_better(problem: Problem) -> None:
 
 @settings(max_examples=40)
 @given(problems())
-def test_caps_make_ddp_do_it(problem: Problem) -> None:
+def test_caps_reproduce_the_bucket_list_in_ddp(problem: Problem) -> None:
     problem = all_reduced(problem)
     for policy in (*POLICIES, BucketList()):
         order = policy.compile(problem)

@@ -1,4 +1,4 @@
-"""Bursts are found whatever their sizes and gaps; where there are none, none are."""
+"""Bursts are found for all sizes and gaps, and only where there are bursts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_one_very_long_gap_hides_no_others():
     assert len(Prophet().bursts(problem)) == 2
 
 
-def test_gradients_that_come_one_by_one_are_no_bursts():
+def test_evenly_released_gradients_are_no_bursts():
     chance = random.Random(3)
     now_ns, releases_ns = 0, []
     for _ in range(100):
@@ -63,7 +63,7 @@ def test_gradients_that_come_one_by_one_are_no_bursts():
     assert sizes(problem_of([4] * 100, releases_ns[::-1])) == [1] * 100
 
 
-def test_gaps_below_the_noise_are_no_gaps():
+def test_gaps_below_the_noise_are_ignored():
     """Gaps of 1 us and 30 us, where single steps differ by 100 us; and one of 50 ms."""
     releases_us = [0, 1, 2, 32, 33, 34, 64, 65, 50_000, 50_001, 50_030, 50_031]
     problem = problem_of([4] * 12, [1000 * release_us for release_us in releases_us[::-1]])
@@ -74,7 +74,7 @@ def test_gaps_below_the_noise_are_no_gaps():
     assert sizes(noisy) == [8, 4]
 
 
-def test_all_at_once_is_one_burst():
+def test_simultaneous_releases_are_one_burst():
     (burst,) = find_bursts(problem_of([4, 4, 4], [7, 7, 7]))
     assert (burst.begin_ns, burst.end_ns) == (7, 7)
     assert burst.gradients == (2, 1, 0)

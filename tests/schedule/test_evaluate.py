@@ -1,5 +1,5 @@
-"""Three accounts of the same semantics agree to the nanosecond: the reference, the kernel, and the
-replay engine on a graph of the order."""
+"""Three implementations of the same semantics agree to the nanosecond: the reference, the kernel,
+and the replay engine on a graph of the order."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def assert_replays_alike(problem: Problem, order: Order, num_ranks: int) -> None
 
 @given(st.data(), problems())
 @campaign(100)
-def test_links_carry_one_at_a_time_and_nothing_before_it_is_there(data, problem):
+def test_links_carry_one_released_message_at_a_time(data, problem):
     order = data.draw(orders(problem))
     said = evaluate(problem, order)
     for link in (False, True):
@@ -83,7 +83,7 @@ def whole_tensors(problem: Problem, places: list[int], **options) -> Order:
     return Order(policy="by hand", pieces=pieces, **{"has_barrier": False, **options})
 
 
-def test_forward_waits_for_what_it_needs_only():
+def test_forward_waits_only_for_its_parameters():
     problem = problem_of([10, 50], [100, 40], needs_ns=[0, 30], forward_ns=60, overhead_ns=2)
     said = evaluate(problem, whole_tensors(problem, [1, 0]))
     # 1 is sent at 40 and there at 92; 0 at 100, there at 112: forward from 112 to 172.
@@ -101,7 +101,7 @@ def test_barrier_waits_for_everything():
     assert (said.step_ns, said.waiting_ns) == (160 + 60, 60)
 
 
-def test_updates_are_done_while_forward_would_wait():
+def test_updates_run_while_forward_waits():
     problem = problem_of([10, 50], [100, 0], needs_ns=[0, 30], forward_ns=60)
     slow = replace(
         problem,
@@ -117,7 +117,7 @@ def test_updates_are_done_while_forward_would_wait():
     assert step_ns(slower, whole_tensors(slower, [1, 0])) == 115 + 15 + 60
 
 
-def test_window_counts_what_has_not_arrived():
+def test_the_window_counts_bytes_in_flight():
     problem = problem_of([10, 10, 10], [0, 0, 0], latency_ns=100)
     assert evaluate(problem, whole_tensors(problem, [0, 1, 2])).start_ns.tolist() == [0, 10, 20]
     tight = whole_tensors(problem, [0, 1, 2], window_bytes=10)
@@ -126,20 +126,20 @@ def test_window_counts_what_has_not_arrived():
     assert evaluate(problem, two).start_ns.tolist() == [0, 10, 110]
 
 
-def test_one_order_under_another_problem():
+def test_an_order_is_evaluated_under_another_problem():
     problem = problem_of([10, 50], [100, 40], forward_ns=60)
     order = whole_tensors(problem, [1, 0])
     slower = replace(problem, network=replace(problem.network, ns_per_byte=2.0))
     assert step_ns(problem, order) < step_ns(slower, order)
 
 
-def test_a_clock_that_is_too_short_is_said():
+def test_a_clock_overflow_is_reported():
     problem = problem_of([1 << 50], [0], ns_per_byte=1e12)
     with pytest.raises(InputError, match="longer than the clock"):
         evaluate(problem, whole_tensors(problem, [0]))
 
 
-def test_without_the_kernel(monkeypatch):
+def test_the_reference_is_used_without_the_kernel(monkeypatch):
     monkeypatch.setattr("augury.schedule.evaluate._native", None)
     problem = problem_of([10, 50], [100, 40], scheme=Scheme.ALL_REDUCE)
     order = whole_tensors(problem, [1, 0])

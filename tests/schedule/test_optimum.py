@@ -1,4 +1,4 @@
-"""The optimum of small cases is what trying everything finds."""
+"""The optimum of small cases equals exhaustive search."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .problems import problem_of, problems
 
 
 def groupings(slices: tuple[Slice, ...]) -> Iterator[list[tuple[Slice, ...]]]:
-    """All ways to send them one message after the other."""
+    """All ways to send the slices as consecutive messages."""
     if not slices:
         yield []
     for count in range(1, len(slices) + 1):
@@ -34,7 +34,7 @@ def groupings(slices: tuple[Slice, ...]) -> Iterator[list[tuple[Slice, ...]]]:
 
 @given(st.data(), problems(max_gradients=4))
 @settings(max_examples=60, deadline=None)
-def test_trying_everything_finds_nothing_better(data, problem):
+def test_exhaustive_search_finds_nothing_better(data, problem):
     slices = [whole(problem, place) for place in range(len(problem.gradients))]
     if data.draw(st.booleans()) and len(slices) < 4:
         slices[:1] = halves(problem)
@@ -59,7 +59,7 @@ def halves(problem) -> list[Slice]:
     ]
 
 
-def test_nine_slices_are_few_enough():
+def test_nine_slices_are_accepted():
     problem = problem_of(
         [30, 5, 40, 10, 20, 60, 10, 5, 80],
         [90, 80, 70, 60, 50, 30, 20, 10, 0],

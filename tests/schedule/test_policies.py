@@ -1,5 +1,5 @@
-"""What holds of every policy on every problem: no byte is lost or sent twice, nothing leaves
-before it can, no link carries two messages at once, and no step is shorter than the bound."""
+"""Invariants of every policy on every problem: no byte is lost or sent twice, no message leaves
+before its release, no link carries two messages at once, and no step is shorter than the bound."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SMALL = (
 SMALL_PROBLEMS = problems(scales=st.just(1))
 
 
-def test_there_are_nine_of_them_by_name():
+def test_nine_policies_are_found_by_name():
     assert sorted(policy.name for policy in POLICIES) == sorted(NAMES)
     assert all(find_policy(name).name == name for name in NAMES)
 
@@ -63,7 +63,7 @@ def test_every_byte_goes_once_over_links_that_carry_one_message(policy: Policy, 
 @pytest.mark.parametrize("policy", SMALL, ids=lambda policy: policy.name)
 @campaign(150)
 @given(problem=SMALL_PROBLEMS)
-def test_so_it_does_where_constants_cut_small_gradients(policy: Policy, problem: Problem):
+def test_every_byte_goes_once_where_constants_cut_small_gradients(policy: Policy, problem: Problem):
     _check(policy, problem)
 
 

@@ -1,4 +1,4 @@
-"""The pictures in the documentation are what the policies really do."""
+"""The pictures in the documentation match the present orders of the policies."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.schedule.pictures import DOCUMENT, EXAMPLE, MS, illustrated
 TEXT = DOCUMENT.read_text("utf-8")
 
 
-def test_the_document_shows_what_published_policies_do():
+def test_pictures_in_the_document_match_the_published_policies():
     assert illustrated(TEXT, RIVALS) == TEXT, "python -m tests.schedule.pictures draws them anew"
 
 
-def test_the_document_says_what_ours_comes_to():
-    """Its search may find another order that is as good."""
+def test_the_step_in_the_document_matches_our_policy():
+    """The search may find another order that is as good."""
     ours = find_policy("augury")
     said = re.search(r"^augury: \d+ messages, step ([\d.]+) ms", TEXT, re.MULTILINE)
     assert said is not None

@@ -1,4 +1,4 @@
-"""Problems as files: what comes back is what went in, and nothing else is let in."""
+"""Problem files: round trip, and refusal of invalid content."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs/cli.md"
 
 @settings(max_examples=40)
 @given(problems())
-def test_there_and_back(problem: Problem) -> None:
+def test_a_problem_file_round_trips(problem: Problem) -> None:
     stated = Stated(problem=problem, num_ranks=4)
     assert decode_problem(encode_problem(stated)) == stated
 
@@ -38,7 +38,7 @@ def documented() -> dict[str, object]:
     return found
 
 
-def test_the_documented_one_loads(tmp_path: Path) -> None:
+def test_the_documented_problem_loads(tmp_path: Path) -> None:
     (tmp_path / "problem.json").write_text(json.dumps(documented()))
     stated = load_problem(tmp_path / "problem.json")
     assert stated.num_ranks == 2
@@ -58,12 +58,12 @@ def test_the_documented_one_loads(tmp_path: Path) -> None:
         ({"problem": None}, "not a scheduling problem"),
     ],
 )
-def test_whatever_else_is_refused(changes: dict[str, object], words: str) -> None:
+def test_invalid_fields_are_refused(changes: dict[str, object], words: str) -> None:
     with pytest.raises(InputError, match=words):
         decode_problem(json.dumps(documented() | changes).encode())
 
 
-def test_files_that_are_none(tmp_path: Path) -> None:
+def test_files_without_a_problem_are_refused(tmp_path: Path) -> None:
     for content in (b"", b"[]", b"{", b"\xff\xfe", b"[" * 100_000):
         with pytest.raises(FileFormatError):
             decode_problem(content)

@@ -1,4 +1,4 @@
-"""The published ResNet-50 profile: the architecture adds up to it; what its table is made of."""
+"""The published ResNet-50 profile: tensors and bursts match it, and its table is complete."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def test_gaps_and_forward_are_the_published_ones(gaps_ms: tuple[int, ...], whole
     assert problem.network.ns_per_byte == pytest.approx(8 / 3)
 
 
-def test_their_detector_finds_their_bursts():
+def test_the_published_detector_finds_the_published_bursts():
     bursts = Prophet().bursts(profile(1))
     assert [(min(burst), max(burst)) for burst in bursts] == list(BURSTS)
 
 
-def test_a_mispredicted_bandwidth_is_what_it_says():
+def test_a_mispredicted_bandwidth_is_off_by_the_given_factor():
     problem = profile(2)
     assert (
         published.mispredicted(problem, 100).network.ns_per_byte == profile(4).network.ns_per_byte

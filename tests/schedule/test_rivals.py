@@ -25,7 +25,7 @@ MILLION = 1_000_000
 
 
 def _gradients(order: Order, *ops: OpKind) -> list[list[int]]:
-    """Of each piece, those that are in it."""
+    """Gradients of each piece."""
     return [
         [part.gradient for part in piece.slices]
         for piece in order.pieces
@@ -115,7 +115,7 @@ def test_p3_cuts_at_forty_thousand_parameters():
     assert [piece.size_bytes for piece in order.pieces] == [160_000, 160_000, 80_000]
 
 
-def test_a_server_answers_what_it_has_first():
+def test_a_server_answers_in_order_of_readiness():
     problem = problem_of([8, 1], [0, 0], scheme=Scheme.PARAMETER_SERVER, server_ns_per_byte=10.0)
     order = P3().compile(problem)
     assert _gradients(order, OpKind.PUSH) == [[0], [1]]
@@ -173,9 +173,7 @@ def test_bytescheduler_sends_while_it_has_credit_and_lets_it_go_below_zero():
 
 @settings(max_examples=40)
 @given(problem=problems(), window_bytes=st.sampled_from((1, 30, 200, None)))
-def test_a_queue_never_sends_the_less_urgent_of_what_is_there(
-    problem: Problem, window_bytes: int | None
-):
+def test_a_queue_always_sends_the_most_urgent_available(problem: Problem, window_bytes: int | None):
     messages = [(whole(problem, place),) for place in range(len(problem.gradients))]
     pieces = by_priority(problem, messages, window_bytes=window_bytes)
     order = Order(policy="", pieces=pieces, has_barrier=False, window_bytes=window_bytes)
@@ -197,7 +195,7 @@ def test_mg_wfbp_merges_what_comes_before_the_transfer_could_start_or_within_alp
     assert _gradients(MgWfbp().compile(busy)) == [[3], [2, 1], [0]]
 
 
-def test_mg_wfbp_merges_nothing_that_is_late_by_alpha():
+def test_mg_wfbp_does_not_merge_beyond_alpha():
     problem = problem_of([5, 5], [10, 0], overhead_ns=10)
     assert _gradients(MgWfbp().compile(problem)) == [[1], [0]]
     assert MgWfbp().compile(problem).has_barrier

@@ -1,4 +1,4 @@
-"""A job of another framework, recorded as it is."""
+"""A job of another framework, recorded unmodified."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _has_recorder() -> bool:
         return False
 
 
-def test_what_a_ring_sends_for_gradients():
+def test_payload_of_a_ring_is_computed():
     assert payload_of_ring([100, 24], 3) == 2 * 124 * 3
 
 

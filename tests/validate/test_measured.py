@@ -1,4 +1,4 @@
-"""What is compared with what, and what the predictions are not shown."""
+"""Measurements of validation, and the steps withheld from predictions."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _row(predicted: int, noise: float = 0.0, interval: tuple[int, int] | None = 
     )
 
 
-def test_noise_widens_what_is_within():
+def test_noise_widens_the_tolerance():
     assert [_row(1050).is_within, _row(1060).is_within, _row(1060, 4).is_within] == [
         True,
         False,
@@ -146,7 +146,7 @@ def test_noise_widens_what_is_within():
     assert found["median_half_width_pct"] == pytest.approx(4.25, abs=0.01)
 
 
-def test_there_are_as_many_cases_as_promised():
+def test_the_number_of_cases_is_as_documented():
     assert len(SETTINGS) >= 12
     assert len({setting.name for setting in SETTINGS}) == len(SETTINGS)
     assert sum(len(setting.changes) for setting in SETTINGS) >= 24
@@ -170,7 +170,7 @@ def test_no_two_changes_of_a_setting_make_the_same_buckets():
         assert len(set(layouts)) == len(layouts), setting.name
 
 
-def test_what_measures_a_change_comes_along():
+def test_settings_that_measure_a_change_are_chosen_with_it():
     assert {setting.name for setting in chosen(SETTINGS, "last-2ranks/*")} == {
         "last-2ranks",
         "last-4ranks",
@@ -178,7 +178,7 @@ def test_what_measures_a_change_comes_along():
     assert [setting.name for setting in chosen(SETTINGS, "conv-1gbit*")] == ["conv-1gbit"]
 
 
-def test_how_much_slower_a_host_became(tmp_path: Path):
+def test_the_slowdown_of_a_host_is_measured(tmp_path: Path):
     def block(words: str, forward_ns: int) -> dict[str, object]:
         return {"block": words, "warm_up": 1, "stamps_ns": [], "forward_ns": [9, forward_ns]}
 

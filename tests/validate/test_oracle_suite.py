@@ -1,4 +1,4 @@
-"""What the oracle suite makes of what a job wrote down: made-up times whose sums are known."""
+"""Rows of the oracle suite from a job's record: synthetic times with known sums."""
 
 import json
 from collections.abc import Callable
@@ -72,13 +72,13 @@ def progress_in(folder: Path) -> Progress:
     return Progress(folder=folder, revision=Revision(commit="abc"))
 
 
-def foretold(tmp_path: Path, **words: int) -> dict[str, float]:
+def predicted(tmp_path: Path, **words: int) -> dict[str, float]:
     (tmp_path / "job.json").write_text(json.dumps(job(**words)))
-    return {name: ns / 1e9 for name, ns in outcome_of("case", tmp_path).foretold_ns.items()}
+    return {name: ns / 1e9 for name, ns in outcome_of("case", tmp_path).predicted_ns.items()}
 
 
 def test_a_step_is_its_layers_and_its_communications(tmp_path: Path) -> None:
-    found = foretold(tmp_path)
+    found = predicted(tmp_path)
     model = model_of(CNN.name)
     gradients = ring_s("all_reduce", 4, 4 * model.num_parameters)
     compute = len(model.layers) * (FORWARD_S + BACKWARD_S) + UPDATE_S
@@ -95,8 +95,8 @@ def test_a_step_is_its_layers_and_its_communications(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cores", [4, 2])
-def test_serial_rows_know_one_process_and_one_network(cores: int) -> None:
-    """How strategies split layers and what else they send is not looked at."""
+def test_serial_rows_use_one_process_and_one_network(cores: int) -> None:
+    """Split layers and other communications of the strategies are not used."""
     document = job(cores=cores)
     for rank in document["layers"]:
         for name in set(STRATEGIES) - {"pipeline"}:
@@ -118,9 +118,9 @@ def test_serial_rows_know_one_process_and_one_network(cores: int) -> None:
         assert serial_step_s(record, name) > 0
 
 
-def test_borders_take_what_they_took(tmp_path: Path) -> None:
-    found = foretold(tmp_path)
-    lines = [4 * 16, 8 * 16, 8 * 8]  # channels and extents of what convolutions take
+def test_halos_take_their_measured_time(tmp_path: Path) -> None:
+    found = predicted(tmp_path)
+    lines = [4 * 16, 8 * 16, 8 * 8]  # channels and extents of the inputs of convolutions
     each = [ring_s("swap", 2, 4 * CNN.batch * line // 2) for line in lines]
     once = 2 * sum(each) - each[0]  # images have no gradients
     assert found["spatial"] == pytest.approx(found["data"] + 2 * once)
@@ -130,7 +130,7 @@ def test_borders_take_what_they_took(tmp_path: Path) -> None:
 
 
 def test_stages_on_shared_cores_take_longer_but_not_twice_as_long(tmp_path: Path) -> None:
-    apart, shared = (foretold(tmp_path, cores=cores)["pipeline"] for cores in (4, 2))
+    apart, shared = (predicted(tmp_path, cores=cores)["pipeline"] for cores in (4, 2))
     assert 1.1 * apart < shared < 2 * apart
 
 
@@ -143,24 +143,26 @@ def test_ranks_on_one_core_share_it() -> None:
     assert [replay(on_shared_cores(graph, cores)).step_ns for cores in (4, 2, 1)] == [100, 200, 400]
 
 
-def test_the_slowest_core_is_waited_for(tmp_path: Path) -> None:
+def test_all_ranks_wait_for_the_slowest_core(tmp_path: Path) -> None:
     document = job(cores=2)
     slow = document["layers"][1] | {
         "data": document["layers"][1]["data"] | {"update_s": [0.106] * 5}
     }
     document["layers"] = [document["layers"][0], slow, document["layers"][2], slow]
     (tmp_path / "job.json").write_text(json.dumps(document))
-    found = outcome_of("case", tmp_path).foretold_ns["data"] / 1e9
-    assert found - foretold(tmp_path)["data"] == pytest.approx(0.1)
+    found = outcome_of("case", tmp_path).predicted_ns["data"] / 1e9
+    assert found - predicted(tmp_path)["data"] == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(("right", "holds"), [(True, True), (False, False)])
-def test_gates_want_accuracy_and_the_fastest(tmp_path: Path, right: bool, holds: bool) -> None:
+def test_gates_require_accuracy_and_the_fastest_strategy(
+    tmp_path: Path, right: bool, holds: bool
+) -> None:
     folder = tmp_path / SETTINGS[2].name
     folder.mkdir()
     (folder / "setting.json").write_text("{}")
     (folder / "job.json").write_text(json.dumps(job()))
-    known = outcome_of("case", folder).foretold_ns
+    known = outcome_of("case", folder).predicted_ns
     slowest = max(known, key=known.__getitem__)
 
     def took(name: str) -> int:

@@ -1,4 +1,4 @@
-"""Rows and checks that the schedule suite makes of measured and predicted policies."""
+"""Rows and checks of the schedule suite from measured and predicted policies."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def test_a_cost_below_its_noise_is_undecided() -> None:
     assert undecided.as_json()["holds"] is None
 
 
-def test_the_cases() -> None:
+def test_the_number_of_cases_is_as_documented() -> None:
     nine = [case for case in CASES if case.policies == ALL]
     assert len(ALL) == 9
     assert len(nine) >= 5
@@ -225,7 +225,7 @@ def test_the_cases() -> None:
     assert len({setting.name for setting in SCHEDULE.settings}) == len(CASES)
 
 
-def test_reads_what_a_job_left(tmp_path: Path) -> None:
+def test_results_of_a_job_are_read(tmp_path: Path) -> None:
     case = replace(CASES[0], policies=FEW)
     labels = [*FEW, "ddp-pilot"]
     blocks = [

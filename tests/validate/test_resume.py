@@ -43,7 +43,7 @@ class Bench:
     def _record(self, setting: Setting, folder: Path) -> None:
         self.ran.append(setting.name)
         if setting.name in self.fails:
-            raise JobError("the job does not go on")
+            raise JobError("the job made no progress")
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "setting.json").write_text("{}")
 
@@ -88,7 +88,7 @@ def commits(tmp_path: Path) -> dict[str, str]:
     return {f"{row['suite']}/{row['case']}": row["commit"] for row in document(tmp_path)["rows"]}
 
 
-def test_what_is_done_at_a_commit_is_not_measured_again(tmp_path: Path, one: Bench) -> None:
+def test_cases_done_at_a_commit_are_not_measured_again(tmp_path: Path, one: Bench) -> None:
     assert validate(tmp_path, one) == 0
     assert one.ran == ["a", "b", "c", "check"]
     assert validate(tmp_path, one) == 0
@@ -109,7 +109,7 @@ def test_a_run_continues_with_what_failed(tmp_path: Path, one: Bench) -> None:
     one.fails = {"b"}
     assert validate(tmp_path, one) == 1
     assert [row["case"] for row in document(tmp_path)["rows"]] == ["a", "c"]
-    assert "b: the job does not go on" in document(tmp_path)["troubles"][0]
+    assert "b: the job made no progress" in document(tmp_path)["troubles"][0]
     one.fails = set()
     assert validate(tmp_path, one) == 0
     assert one.ran == ["a", "b", "c", "check", "b"]
@@ -121,7 +121,7 @@ def test_nothing_starts_when_no_time_is_left(
 ) -> None:
     assert validate(tmp_path, one, "--minutes", "0.0000001") == 1
     assert one.ran == []
-    assert "again continues" in capsys.readouterr().err
+    assert "run the same command again to continue" in capsys.readouterr().err
     assert validate(tmp_path, one) == 0
     assert one.ran == ["a", "b", "c", "check"]
 
@@ -151,7 +151,7 @@ def test_single_cases_replace_single_rows(tmp_path: Path, one: Bench) -> None:
     assert (check["value"], check["commit"]) == (3, FIRST.commit)
 
 
-def test_predicting_anew_tells_both_commits(tmp_path: Path, one: Bench) -> None:
+def test_rows_have_the_commits_of_measurement_and_prediction(tmp_path: Path, one: Bench) -> None:
     validate(tmp_path, one)
     validate(tmp_path, one, "--predict-only", revision=SECOND)
     assert one.ran == ["a", "b", "c", "check"]

@@ -1,4 +1,4 @@
-"""A clock that is set wrong moves every time in what the wire recorder wrote, and nothing else."""
+"""A skewed clock shifts all times of the wire recorder and nothing else."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def test_only_the_times_of_one_host_move(run: Path, tmp_path: Path):
         assert new == bytes(expected)
 
 
-def test_who_shares_a_host_keeps_its_own_clock(run: Path, tmp_path: Path):
-    """Of a process without a rank nobody knows whose clock it has, where two ranks share a name."""
+def test_processes_on_a_shared_host_keep_their_clock(run: Path, tmp_path: Path):
+    """Where two ranks share a host name, the clock of a process without a rank is unknown."""
     for rank in range(2):
         path = run / f"rank-{rank:05d}.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | {"host": "host1"}))

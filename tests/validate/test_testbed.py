@@ -39,7 +39,7 @@ def _groups(pid: int) -> list[Path]:
 
 
 @needs_rights
-def test_hosts_are_apart_and_leave_nothing(tmp_path: Path):
+def test_hosts_are_isolated_and_cleaned_up(tmp_path: Path):
     with Network(2) as bed:
         for host in range(2):
             file = str(bed.hosts[host].scratch / f"of-{host}")
@@ -91,14 +91,14 @@ def test_a_link_can_change_one_way_only(tmp_path: Path):
 
 
 @needs_rights
-def test_hosts_know_each_other_by_name(tmp_path: Path):
+def test_hosts_resolve_each_other_by_name(tmp_path: Path):
     with Network(2) as bed:
         said = _run(bed, 1, "getent", "hosts", "host0", log=tmp_path / "log")
         assert said.split()[0] == bed.hosts[0].address
 
 
 @needs_rights
-def test_what_a_killed_bed_leaves_is_removed_by_the_next(tmp_path: Path):
+def test_leftovers_of_a_killed_bed_are_removed_by_the_next(tmp_path: Path):
     bed = """
         import time
         from pathlib import Path
@@ -150,9 +150,9 @@ def plan_for(model: str) -> Plan:
 
 
 @pytest.mark.more
-def test_blocks_of_several_configurations_in_one_job(tmp_path: Path):
-    """They train on where the last one ended, wait where asked, and tell every step's time. Of a
-    plan nothing is left in the block behind it."""
+def test_one_job_runs_blocks_of_several_configurations(tmp_path: Path):
+    """Blocks continue the same training, wait at the gate, and report every step's time. The block
+    after a plan has no trace of it."""
     plan = tmp_path / "any.plan.json"
     save_plan(plan_for("last"), plan)
     gate = tmp_path / "gate"
@@ -205,6 +205,6 @@ def test_blocks_of_several_configurations_in_one_job(tmp_path: Path):
 
 
 @pytest.mark.skipif(can_control(), reason="this machine has control groups")
-def test_loopback_says_what_it_cannot():
+def test_loopback_refuses_rates_and_quotas():
     with Loopback(1) as bed, pytest.raises(OSError, match="control groups"):
         bed.set_quota(0.5)

@@ -1,4 +1,4 @@
-"""The same job with the wire recorder and without it, in turns; how long it takes is not asked."""
+"""The same job with and without the wire recorder, in alternation; durations are not checked."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def _cost(num_events: int) -> Cost:
 
 @pytest.mark.more
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
-def test_two_jobs_take_turns_and_end_with_one_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_two_jobs_alternate_and_end_with_the_same_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     pytest.importorskip("torch")
     monkeypatch.setenv(LIBRARY_VARIABLE, str(build_library(tmp_path)))
     checks = {check.kind: check for check in cost_of_wire(_cost(512), tmp_path / "cost")}
@@ -39,13 +41,13 @@ def test_two_jobs_take_turns_and_end_with_one_loss(tmp_path: Path, monkeypatch: 
     assert sorted(path.name for path in (tmp_path / "cost").iterdir()) == ["pair-0"]
 
 
-def test_without_a_recorder_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_missing_recorder_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv(LIBRARY_VARIABLE, str(tmp_path / "none.so"))
     (check,) = cost_of_wire(_cost(512), tmp_path / "cost")
     assert not check.holds
     assert "recorder" in (check.trouble or "")
 
 
-def test_noise_is_what_two_interleaved_halves_differ_by():
+def test_noise_is_the_difference_of_two_interleaved_halves():
     assert noise_pct([1.0, 1.01, 1.0, 1.01]) == pytest.approx(2.0)
     assert noise_pct([1.02] * 6) == 0

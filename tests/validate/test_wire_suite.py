@@ -1,4 +1,4 @@
-"""What the wire suite promises, on numbers that are known; and its cost check, for real."""
+"""Checks of the wire suite on known numbers, and its cost check on real jobs."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_bytes_are_compared_each_way():
     assert not_received(without, control=False) is None
 
 
-def test_what_one_way_lacks_the_other_cannot_make_up_for():
+def test_missing_bytes_of_the_two_directions_do_not_cancel():
     lost, unattributed = bytes_of_wire(_wire(there=1, back=1), "one")
     assert (lost.value, lost.holds) == (2, False)
     assert (unattributed.value, unattributed.holds) == (0, True)
@@ -108,7 +108,7 @@ def test_an_all_reduce_is_known_to_the_byte():
     assert off_by(_trace(), _wire(kind=MessageKind.UNKNOWN)) == [-100]
 
 
-def test_there_are_as_many_cases_as_promised():
+def test_the_number_of_cases_is_as_documented():
     changes = [change for setting in WIRE_SETTINGS for change in setting.changes]
     assert len(changes) >= 8
     assert {change.link for change in changes} >= {None, (0, "both"), (1, "both"), (1, "out")}
@@ -152,7 +152,7 @@ def test_coarse_rows_break_no_gate():
     assert len(broken(rows[:9], [], summarize(rows[:9]), replace(WIRE.gates, covered=0.5))) == 2
 
 
-def test_what_costs_less_than_nothing_holds():
+def test_a_negative_cost_passes():
     def check(kind: str, value: float) -> Check:
         return Check(suite="wire", case="one", kind=kind, value=value, unit="%", at_most=1)
 

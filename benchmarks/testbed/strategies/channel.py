@@ -1,4 +1,4 @@
-"""Channel parallelism: a share of every layer's input channels on every rank. Partial outputs are
+"""Channel parallelism: each rank has a share of every layer's input channels. Partial outputs are
 summed; backward gathers the gradients of inputs."""
 
 # mypy: disable-error-code="misc"
@@ -17,12 +17,15 @@ CHANNELS_DIM = 1
 
 
 class ChannelSplit(nn.Module):
-    """Takes one's own channels, gives those that the next layer wants of this rank; the last layer
-    gives all."""
+    """Takes this rank's channels and returns those that this rank needs in the next layer; the last
+    layer returns all."""
 
     def __init__(self, whole: Weighted, group: Group) -> None:
         super().__init__()
-        self._group, self._whole = group, [whole]  # in a list: no module of its own
+        self._group, self._whole = (
+            group,
+            [whole],
+        )  # in a list, so that it is not registered as a submodule
         self.weight_part = _stretch(whole.weight.shape[1], group)
         weight = whole.weight.detach().narrow(1, *self.weight_part).clone()
         self.weight = nn.Parameter(weight)

@@ -1,5 +1,5 @@
-"""Whether every strategy computes what one process does: run as a rank, rank 0 says how far each
-is off, as JSON."""
+"""Checks that every strategy computes the same as one process: runs as a rank; rank 0 prints the
+difference of each strategy as JSON."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Two CNNs whose layers divide by four: one of images, whose gradients are small, and one with a
-head of dense layers, whose gradients are large. And a tiny one for tests.
+"""Two CNNs whose layers divide by four: one with small gradients, and one with a dense head and
+large gradients; and a tiny one for tests.
 
-Without normalisation over the batch, which would make parallel training another training.
+They have no batch normalization, which would make parallel training differ from serial training.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from benchmarks.testbed.strategies.layers import Convolution, Dense, Pool
 
 NUM_CLASSES = 16
 CHANNELS = 4
-"""Of images: so that the first layer, too, can be split by channels."""
+"""Channels of the images, so that the first layer can also be split by channels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,9 +24,9 @@ class Cnn:
     name: str
     layers: Callable[[], list[nn.Module]]
     extent: int
-    """Of the square images."""
+    """Side of the square images."""
     batch: int
-    """Of all ranks together."""
+    """Samples over all ranks."""
     micro_batches: int = 4
 
     def build(self) -> nn.Sequential:

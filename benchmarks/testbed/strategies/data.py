@@ -1,4 +1,4 @@
-"""Data parallelism: a share of the batch on every rank; gradients are summed behind backward."""
+"""Data parallelism: each rank has a share of the batch; gradients are summed after backward."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def data(cnn: Cnn, mesh: Mesh) -> Program:
 
 
 def serial(cnn: Cnn, num_samples: int | None = None) -> Program:
-    """One process for all, or for the first samples."""
+    """One process for the whole batch, or for its first samples."""
     model = cnn.build()
     inputs, targets = cnn.samples()
     return Program(

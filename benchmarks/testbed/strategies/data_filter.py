@@ -1,4 +1,4 @@
-"""Filters shared out in pairs, the batch among pairs."""
+"""Data and filter parallelism: filters are split within pairs, the batch between pairs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Images cut into halves in pairs, the batch among pairs; gradients are summed inside a pair, then
-between pairs."""
+"""Data and spatial parallelism: images are halved within pairs, the batch is split between pairs;
+gradients are summed within a pair, then between pairs."""
 
 from __future__ import annotations
 

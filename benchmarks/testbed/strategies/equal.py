@@ -1,4 +1,4 @@
-"""Holds strategies' outputs and gradients against those of one process."""
+"""Compares strategies' outputs and gradients with those of one process."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from benchmarks.testbed.strategies.program import Parallel
 
 
 def differences(cnn: Cnn, mesh: Mesh, first_layers: Sequence[int]) -> dict[str, float]:
-    """Of every strategy, the worst of all ranks. In double precision: sums in another order let a
-    rectifier here and there decide otherwise, and in single precision that shows. A few samples
-    will do."""
+    """Returns the worst difference over all ranks for every strategy. Double precision, since in
+    single precision another order of summation flips rectifiers. A few samples suffice."""
     few = replace(cnn, batch=max(cnn.micro_batches, mesh.world.size))
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
@@ -51,7 +50,7 @@ class Reference:
         return cls(outputs, {part.name: found for part, found in whole.gradients()})
 
     def difference(self, program: Parallel) -> float:
-        """The largest, over the largest value of the tensor that it is in."""
+        """Largest difference, relative to the largest value of its tensor."""
         program_outputs = program.compute()
         worst = 0.0
         if program_outputs is not None:

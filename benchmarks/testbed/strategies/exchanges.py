@@ -1,6 +1,6 @@
-"""Communications with their gradients."""
+"""Communications with their gradients, as autograd functions."""
 
-# Functions of autograd are classes of a package that need not be there to lint.
+# The base classes are unknown where torch is not installed for linting.
 # mypy: disable-error-code="misc"
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from benchmarks.testbed.strategies.groups import Group
 
 
 class Gathered(torch.autograd.Function):
-    """Pieces along ``dim`` put together. What follows is done by everybody alike, so that each
-    has the whole gradient and takes its piece of it."""
+    """Concatenates pieces along ``dim``. All ranks then compute the same, so each has the whole
+    gradient and takes its piece of it."""
 
     @staticmethod
     def forward(ctx: Any, piece: Tensor, group: Group, dim: int) -> Tensor:
@@ -29,7 +29,7 @@ class Gathered(torch.autograd.Function):
 
 
 class Piece(torch.autograd.Function):
-    """The reverse: of what everybody has, one's own piece; gradients are put together."""
+    """The reverse: takes this rank's piece of a replicated tensor; gradients are concatenated."""
 
     @staticmethod
     def forward(ctx: Any, whole: Tensor, group: Group, dim: int) -> Tensor:
@@ -43,7 +43,7 @@ class Piece(torch.autograd.Function):
 
 
 class Copied(torch.autograd.Function):
-    """What everybody has and uses in part: gradients are sums."""
+    """A replicated tensor of which each rank uses a part: gradients are summed."""
 
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, group: Group) -> Tensor:
@@ -52,14 +52,14 @@ class Copied(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        # Made by one product, wanted by nobody else: it may be summed in place.
+        # This product has no other user: it may be summed in place.
         ctx.group.all_reduce(gradient)
         return gradient, None
 
 
 class Summed(torch.autograd.Function):
-    """Partial results summed up; the gradient is what everybody has already, ``times`` over where
-    each of them counts its loss in part."""
+    """Sums partial results. The gradient is already replicated; it is multiplied by ``times`` where
+    each rank counts a part of the loss."""
 
     @staticmethod
     def forward(ctx: Any, partial: Tensor, group: Group, times: int) -> Tensor:
@@ -74,7 +74,7 @@ class Summed(torch.autograd.Function):
 
 
 class Bordered(torch.autograd.Function):
-    """A tile with what its neighbours have next to it along ``dim``: zeros at the image's edge."""
+    """A tile with its neighbours' halos along ``dim``: zeros at the image's edge."""
 
     @staticmethod
     def forward(ctx: Any, tile: Tensor, group: Group, dim: int, before: int, after: int) -> Tensor:
@@ -87,7 +87,7 @@ class Bordered(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
-        """Borders' gradients go back to whose borders they are."""
+        """Returns the gradients of halos to the ranks that own them."""
         dim, before, after = ctx.dim, ctx.before, ctx.after
         length = gradient.shape[dim] - before - after
         to_before = gradient.narrow(dim, 0, before).contiguous()

@@ -1,4 +1,4 @@
-"""Filter parallelism: a share of every layer's filters on every rank. Outputs are gathered;
+"""Filter parallelism: each rank has a share of every layer's filters. Outputs are gathered;
 backward sums the gradients of inputs."""
 
 # mypy: disable-error-code="misc"
@@ -19,7 +19,10 @@ CHANNELS_DIM = 1
 class FilterSplit(nn.Module):
     def __init__(self, whole: Weighted, group: Group) -> None:
         super().__init__()
-        self._group, self._whole = group, [whole]  # in a list: no module of its own
+        self._group, self._whole = (
+            group,
+            [whole],
+        )  # in a list, so that it is not registered as a submodule
         length = len(whole.weight) // group.size
         self.part = (group.rank * length, length)
         self.weight = nn.Parameter(whole.weight.detach().narrow(0, *self.part).clone())

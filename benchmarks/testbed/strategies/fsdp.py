@@ -1,4 +1,5 @@
-"""Data parallelism with parameters, gradients and state shared out (FSDP2), layer by layer."""
+"""Data parallelism with sharded parameters, gradients and optimizer state (FSDP2),
+layer by layer."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ from benchmarks.testbed.strategies.program import Part
 
 
 class Sharded:
-    """On a CPU every gathering and scattering is waited for: nothing hides behind anything.
-    ``is_alone``: all but the communication itself."""
+    """A sharded program. On a CPU every gather and scatter is waited for: nothing overlaps.
+    ``is_alone``: everything except the communication itself."""
 
     name = "zero3"
 
@@ -37,7 +38,7 @@ class Sharded:
         length = cnn.batch // size
         self._samples = slice(rank * length, (rank + 1) * length)
         self._inputs, self._targets = inputs[self._samples], targets[self._samples]
-        # Gradients come out as means over ranks.
+        # Gradients are means over ranks.
         self._share = size / cnn.batch
         self._optimizer = torch.optim.SGD(self._model.parameters(), lr=1e-3, momentum=0.9)
 
@@ -69,7 +70,7 @@ class Sharded:
 
 
 class _Gather:
-    """One's own piece in the place of all."""
+    """Fills the place of all pieces with this rank's own."""
 
     def allocate(self, size: Sequence[int], *, dtype: Any, device: Any) -> Tensor:
         return torch.empty(*size, dtype=dtype, device=device)
@@ -83,7 +84,7 @@ class _Gather:
 
 
 class _Scatter:
-    """What is one's own, summed with nothing."""
+    """Returns this rank's own piece without a sum."""
 
     def allocate(self, size: Sequence[int], *, dtype: Any, device: Any) -> Tensor:
         return torch.empty(*size, dtype=dtype, device=device)

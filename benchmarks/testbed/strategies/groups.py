@@ -1,4 +1,4 @@
-"""Ranks that exchange something, and a stand-in that does all but the exchange."""
+"""Groups of ranks that communicate, and a stand-in that skips the communication."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ class Group(Protocol):
     size: int
 
     def all_reduce(self, tensor: Tensor) -> None:
-        """In place."""
+        """Sums in place."""
 
     def all_gather(self, piece: Tensor, dim: int) -> Tensor:
-        """Of pieces of equal shape, side by side."""
+        """Concatenates pieces of equal shape."""
 
     def swap(self, to_before: Tensor, to_after: Tensor) -> tuple[Tensor, Tensor]:
-        """What the neighbours before and behind sent likewise; zeros where nobody is."""
+        """Exchanges with the previous and the next rank; zeros where there is no neighbour."""
 
 
 class Ranks:
-    """Of torch.distributed, by their numbers in the world."""
+    """A group of torch.distributed, given by global ranks."""
 
     def __init__(self, ranks: Sequence[int], handle: Any) -> None:
         self._ranks, self.handle = list(ranks), handle
@@ -58,7 +58,7 @@ class Ranks:
 
 @dataclass
 class Alone:
-    """One process in the place of a rank: the same layers and copies, no communication."""
+    """One process in place of a rank: the same layers and copies, no communication."""
 
     rank: int
     size: int
@@ -74,8 +74,8 @@ class Alone:
 
 @dataclass(frozen=True, kw_only=True)
 class Mesh:
-    """All ranks; and, of an even number, neighbours in pairs and who has the same place in other
-    pairs."""
+    """All ranks; and, if their number is even, pairs of neighbours and the groups of equal position
+    across pairs."""
 
     world: Group
     pair: Group
@@ -83,7 +83,7 @@ class Mesh:
 
     @classmethod
     def of_world(cls) -> Mesh:
-        """Collective: everybody makes all groups, in the same order."""
+        """Creates all groups; a collective call: all ranks create them in the same order."""
         size, rank = dist.get_world_size(), dist.get_rank()
         pairs = [[first, first + 1] for first in range(0, size, 2)]
         across = [list(range(place, size, 2)) for place in range(2)]
@@ -98,7 +98,7 @@ class Mesh:
 
     @classmethod
     def alone(cls, rank: int, size: int) -> Mesh:
-        """In the place of one of ``size`` ranks."""
+        """A mesh in place of one of ``size`` ranks."""
         return cls(
             world=Alone(rank, size),
             pair=Alone(rank % 2, 2),

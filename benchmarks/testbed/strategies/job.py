@@ -1,8 +1,8 @@
-"""A rank of the job that shows what strategies take, and what there is to foretell it from.
+"""A rank of the job that measures the steps of strategies and the inputs of their predictions.
 
-Every round times communications by themselves, layers as each strategy splits them (in all ranks
-at once, without communication), and real steps of every strategy: all interleaved in the same
-processes. Rank 0 writes them down, unreduced.
+Every round times single communications, layers as each strategy splits them (on all ranks at once,
+without communication), and real steps of every strategy: all interleaved in the same processes.
+Rank 0 writes the raw times.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from benchmarks.testbed.strategies.timed import LayerTimes, time_layers, time_sh
 
 WARM_UP = 1
 STEPS = 2
-"""Of a strategy in a round: few, since what else the machine does changes within seconds."""
+"""Steps of a strategy per round: few, since the load of the machine changes within seconds."""
 
 
 class Job:
@@ -52,7 +52,7 @@ class Job:
         self.forget()
 
     def forget(self) -> None:
-        """What was timed while all was new."""
+        """Drops the times of the warm-up."""
         self.layer_times = {name: LayerTimes() for name in self._alone}
         self.link_times: dict[Message, list[float]] = {one: [] for one in self._messages}
         self.steps: dict[str, list[list[int]]] = {one.name: [] for one in self._strategies}
@@ -62,14 +62,14 @@ class Job:
             self.link_times[message] += self._links.times_s(message)
         data, *others = self._strategies
         for strategy in others[::-1] if is_odd else others:
-            # What has to be foretold best is measured most, and all the time.
+            # Data parallelism must be predicted best: it is measured next to every other strategy.
             for one in (data, strategy):
                 self._time_alone(one.name)
                 self.steps[one.name].append(_steps(one))
 
     def _time_alone(self, name: str) -> None:
-        """All ranks at once, as in a step; the stages of a pipeline that share a core mostly take
-        turns, and so do ranks here."""
+        """Times layers on all ranks at once, as in a step. Pipeline stages that share a core mostly
+        alternate, so there the ranks alternate too."""
         program = self._alone[name]
         rank, cores = dist.get_rank(), os.cpu_count() or 1
         turns = (
@@ -86,7 +86,8 @@ class Job:
                     time_layers(program, times)
 
     def _stages(self, num: int) -> list[int]:
-        """As rank 0 sees layers: the slowest stage as fast as can be."""
+        """Cuts stages by rank 0's layer times such that the slowest stage is as fast as
+        possible."""
         times = LayerTimes()
         program = self._alone["pipeline"]
         assert isinstance(program, Program)

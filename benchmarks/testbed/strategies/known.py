@@ -1,4 +1,4 @@
-"""All strategies, by the names that the oracle has for them."""
+"""All strategies by their names in the oracle."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HYBRIDS: dict[str, Callable[[Cnn, Mesh], Program]] = {
     "data_filter": data_filter,
     "data_spatial": data_spatial,
 }
-"""Of pairs: they want four ranks."""
+"""Strategies of pairs, which need four ranks."""
 
 
 def programs(num_ranks: int) -> dict[str, Callable[[Cnn, Mesh], Program]]:

@@ -1,6 +1,6 @@
-"""Layers of a CNN whose weights, channels and borders can be shared out."""
+"""Layers of a CNN whose weights, channels and halos can be split."""
 
-# Modules are classes of a package that need not be there to lint.
+# The base classes are unknown where torch is not installed for linting.
 # mypy: disable-error-code="misc"
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ KERNEL = 3
 
 
 class Weighted(nn.Module):
-    """Weights are [filters, channels, ...]; what follows them is a bias and, but for the last
-    layer, a rectifier."""
+    """Weights [filters, channels, ...], followed by a bias and, except in the last layer, a
+    rectifier."""
 
     def __init__(self, weight: Tensor, bias: Tensor, *, is_last: bool = False) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class Dense(Weighted):
 
 
 class Pool(nn.Module):
-    """Images to one number a channel."""
+    """Averages images to one number per channel."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         return inputs.mean((2, 3))

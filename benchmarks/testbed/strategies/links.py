@@ -1,5 +1,5 @@
-"""What communications take between ranks that have nothing else to do: of the kinds and sizes that
-the strategies have."""
+"""Times of communications between otherwise idle ranks, of the kinds and sizes that the strategies
+use."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from benchmarks.testbed.strategies.groups import Mesh, Ranks
 from benchmarks.testbed.strategies.layers import Convolution, Weighted
 
 COMPUTE_S = 0.006
-"""Before each: links have rested by then, and a burst passes at once."""
+"""Compute before each communication, so that links have been idle and a burst passes at once."""
 REPEATED = 3
 ITEM_BYTES = 4
 
 
 @dataclass(frozen=True)
 class Message:
-    """``kind`` among ``group`` (world, pair or across); of the whole tensor."""
+    """A communication of ``kind`` among ``group`` (world, pair or across); the size is that of the
+    whole tensor."""
 
     kind: str
     group: str
@@ -31,7 +32,7 @@ class Message:
 
 
 def messages(cnn: Cnn, num_ranks: int) -> list[Message]:
-    """All that strategies send of this network, each once."""
+    """Returns every communication of the strategies for this network, each once."""
     found: dict[Message, None] = {}
     for message in _messages(cnn, num_ranks):
         found.setdefault(message)
@@ -79,7 +80,7 @@ def _borders(cnn: Cnn, layer: Convolution, taken_bytes: int, num_ranks: int) -> 
 
 
 def output_bytes(cnn: Cnn, model: nn.Sequential) -> Iterator[tuple[int, int]]:
-    """What each layer takes and gives, of the whole batch."""
+    """Yields the input and output bytes of each layer for the whole batch."""
     passed = torch.empty(1, *(int(word) for word in cnn.input_shape.split("x")))
     with torch.no_grad():
         for layer in model:
@@ -88,16 +89,16 @@ def output_bytes(cnn: Cnn, model: nn.Sequential) -> Iterator[tuple[int, int]]:
 
 
 class Links:
-    """Hosts of the bed have one clock: from when the last begins until the last has done is what a
-    communication takes, whoever came early."""
+    """Times communications. Hosts of the bed share one clock: a communication takes from the last
+    begin to the last end, independent of early ranks."""
 
     def __init__(self, mesh: Mesh) -> None:
         self._groups = {"world": mesh.world, "pair": mesh.pair, "across": mesh.across}
         self._matrix = torch.ones(128, 128)
 
     def times_s(self, message: Message) -> list[float]:
-        """Several in a row with a little compute before each, as in a step; the first, behind
-        something else, does not count."""
+        """Times several in a row with a little compute before each, as in a step; the first is not
+        measured."""
         run = self._prepared(message)
         stamps = []
         for _ in range(REPEATED + 1):
@@ -108,7 +109,7 @@ class Links:
             run()
             stamps.append((begin, monotonic()))
             if message.kind == "send":
-                dist.barrier()  # else the first would run ahead of the others
+                dist.barrier()  # else the first rank would run ahead of the others
         last = torch.tensor(stamps[1:], dtype=torch.float64)
         dist.all_reduce(last, op=dist.ReduceOp.MAX)
         found: list[float] = (last[:, 1] - last[:, 0]).tolist()
@@ -137,7 +138,7 @@ class Links:
 
 
 def _send(whole: Tensor) -> Callable[[], object]:
-    """Every rank to the next one, all at once; what comes was asked for before."""
+    """Every rank sends to the next one, all at once; receives are posted before."""
     rank, size = dist.get_rank(), dist.get_world_size()
     buffer = torch.empty_like(whole)
     awaited = [dist.irecv(buffer, rank - 1) for _ in range(REPEATED + 1)] if rank else []

@@ -1,8 +1,8 @@
-"""Pipeline parallelism: layers in stages, micro-batches one behind the other (GPipe: all forward,
+"""Pipeline parallelism: layers in stages, micro-batches one after the other (GPipe: all forward,
 then all backward).
 
-What comes is asked for beforehand, what goes is waited for: a stage computes while it receives,
-not while it sends.
+Receives are posted in advance, sends are waited for: a stage computes while it receives, not while
+it sends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchmarks.testbed.strategies.program import Gradients, Part, whole_parts
 
 
 class Pipeline:
-    """``first_layers``: where stages begin."""
+    """A pipeline. ``first_layers``: the first layer of each stage."""
 
     name = "pipeline"
 
@@ -90,7 +90,7 @@ class Pipeline:
         return total / self._batch
 
     def _forthcoming(self, step: int, shape: Any) -> list[tuple[Tensor, Any]]:
-        """From a neighbour, one message a micro-batch, all asked for."""
+        """Posts receives from a neighbour, one message per micro-batch."""
         buffers = [torch.empty(shape) for _ in range(self._num)]
         return [(buffer, dist.irecv(buffer, self._rank + step)) for buffer in buffers]
 

@@ -1,4 +1,4 @@
-"""What all strategies have in common: a step, and what of the model a rank has."""
+"""The common interface of strategies: a step, and the rank's part of the model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.testbed.strategies.groups import Group
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A stretch of one of the whole model's parameters along one dimension."""
+    """A slice of one of the whole model's parameters along one dimension."""
 
     name: str
     dim: int = 0
@@ -34,19 +34,20 @@ class Parallel(Protocol):
     name: str
 
     def step(self) -> None:
-        """All of it, the update included."""
+        """Runs a whole step, including the update."""
 
     def compute(self) -> Tensor | None:
-        """Forward, backward and the exchange of gradients; outputs, where this rank has them."""
+        """Runs forward, backward and the gradient exchange; returns outputs where this rank has
+        them."""
 
     def samples(self) -> slice:
-        """Whose outputs those are."""
+        """The samples to which the outputs belong."""
 
     def gradients(self) -> list[tuple[Part, Tensor]]: ...
 
 
 class Gradients:
-    """Of all parameters in one piece of memory, so that they can be summed without copies."""
+    """Gradients of all parameters in one buffer, so that they can be summed without copies."""
 
     def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
         self.flat = torch.zeros(sum(own.numel() for own in parameters))
@@ -58,18 +59,18 @@ class Gradients:
 
 @dataclass
 class Program:
-    """Layers one after the other, a loss, sums of gradients over groups."""
+    """A sequence of layers, a loss, and sums of gradients over groups."""
 
     name: str
     layers: list[nn.Module]
     inputs: Tensor
     targets: Tensor
     share: float
-    """Of the sum of samples' losses that this rank counts, so that gradients come out as means
-    over the whole batch."""
+    """This rank's share of the summed sample losses, such that gradients are means over the whole
+    batch."""
     parts: list[tuple[Part, nn.Parameter]]
     summed_over: tuple[Group, ...] = ()
-    """In this order, all gradients at once."""
+    """Groups over which all gradients are summed at once, in this order."""
     first_sample: int = 0
     buffer: Gradients = field(init=False)
     optimizer: torch.optim.SGD = field(init=False)

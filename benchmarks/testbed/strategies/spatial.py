@@ -1,5 +1,5 @@
-"""Spatial parallelism: a tile of every image on every rank; before each convolution neighbours
-exchange borders. What is behind the images everybody does alike."""
+"""Spatial parallelism: each rank has a tile of every image; neighbours exchange halos before each
+convolution. Layers after the images are replicated."""
 
 # mypy: disable-error-code="misc"
 
@@ -18,10 +18,10 @@ from benchmarks.testbed.strategies.program import Part, Program, whole_parts
 
 @dataclass(frozen=True)
 class Tiles:
-    """Who is beside whom along height and width; all of them together share a sample."""
+    """Neighbours along height and width; all tiles together share a sample."""
 
     along: dict[int, Group]
-    everybody: Group
+    all_tiles: Group
 
     def of(self, images: Tensor) -> Tensor:
         for dim, group in self.along.items():
@@ -34,7 +34,7 @@ class TileConvolution(nn.Module):
     def __init__(self, whole: Convolution, tiles: Tiles) -> None:
         super().__init__()
         self._tiles = tiles
-        # Zeros at an edge come with the borders along the extents that are cut.
+        # Along the split dimensions, the halo exchange provides the zeros at an edge.
         padding = (0 if 2 in tiles.along else 1, 0 if 3 in tiles.along else 1)
         self.own = Convolution(
             whole.weight.detach(), whole.bias.detach(), stride=whole.stride, padding=padding
@@ -49,11 +49,11 @@ class TileConvolution(nn.Module):
 
 
 class TilePool(nn.Module):
-    """Sums of tiles, summed up."""
+    """Pools a tile and sums the results over tiles."""
 
     def __init__(self, tiles: Tiles) -> None:
         super().__init__()
-        self._group = tiles.everybody
+        self._group = tiles.all_tiles
 
     def forward(self, tile: Tensor) -> Tensor:
         size = self._group.size
@@ -71,7 +71,7 @@ def tile_layers(model: nn.Sequential, tiles: Tiles) -> nn.Sequential:
 
 
 def spatial(cnn: Cnn, mesh: Mesh) -> Program:
-    """Two ranks cut the width, four also the height."""
+    """Two ranks split the width, four also the height."""
     along = {3: mesh.pair} if mesh.world.size == 2 else {3: mesh.pair, 2: mesh.across}
     tiles = Tiles(along, mesh.world)
     model = tile_layers(cnn.build(), tiles)
@@ -81,7 +81,8 @@ def spatial(cnn: Cnn, mesh: Mesh) -> Program:
         layers=list(model),
         inputs=tiles.of(inputs),
         targets=targets,
-        # Each counts its share of the same loss, so that sums over tiles are right for all layers.
+        # Each rank counts its share of the same loss, so that sums over tiles are right for all
+        # layers.
         share=1 / (cnn.batch * mesh.world.size),
         parts=named_parts(model),
         summed_over=(mesh.world,),
@@ -89,7 +90,7 @@ def spatial(cnn: Cnn, mesh: Mesh) -> Program:
 
 
 def named_parts(model: nn.Sequential) -> list[tuple[Part, nn.Parameter]]:
-    """By the names that the whole model has for them."""
+    """Parameters by their names in the whole model."""
     return [
         (Part(part.name.replace(".own.", ".")), parameter) for part, parameter in whole_parts(model)
     ]

@@ -1,4 +1,4 @@
-"""What layers take in one process: forward, backward and update of a program, layer by layer."""
+"""Layer times in one process: forward, backward and update of a program, layer by layer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.testbed.strategies.program import Program
 
 @dataclass
 class LayerTimes:
-    """One list a repetition; of a program whose layers cannot be told apart, one entry for all."""
+    """One list per repetition; a program whose layers cannot be separated has one entry for all."""
 
     forward_s: list[list[float]] = field(default_factory=list)
     backward_s: list[list[float]] = field(default_factory=list)
@@ -26,7 +26,7 @@ class LayerTimes:
 
 
 def time_layers(program: Program, times: LayerTimes) -> None:
-    """One step, cut between layers; nothing else differs from a step of the program alone."""
+    """Times one step with cuts between layers; otherwise it equals a step of the program."""
     begin = perf_counter()
     program.clear()
     update_s = perf_counter() - begin

@@ -1,4 +1,4 @@
-"""What trainings do, each done with stock DDP and under a plan: they must end alike.
+"""Scenarios of training, each run with stock DDP and under a plan: results must be equal.
 
 Every public function of these modules runs on all ranks at once (``tests.runtime.ranks``).
 """

@@ -1,4 +1,4 @@
-"""What fails, and how training ends then: as under stock DDP, on all ranks, and without a hang."""
+"""Failures: training ends as under stock DDP, on all ranks, and without a hang."""
 
 from __future__ import annotations
 

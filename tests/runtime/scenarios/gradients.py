@@ -1,4 +1,4 @@
-"""What programs do between backward and the next forward."""
+"""Changes of gradients between backward and the next forward."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ for _name in OPTIMIZERS:
 
 
 def optimizer_Muon() -> None:  # noqa: N802
-    """It takes matrices only: the rest of the model is another's, or nobody's."""
+    """It takes matrices only: the other parameters belong to another optimizer, or to none."""
     compare(
         train,
         make_optimizer=lambda m: torch.optim.Muon([p for p in m.parameters() if p.ndim == 2]),

@@ -1,4 +1,4 @@
-"""Where and how parameters are used."""
+"""Places and ways in which parameters are used."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def saved_and_resumed() -> None:
         after = bits(training)
         saved.seek(0)
         states = torch.load(saved)
-        training.step()  # something must be under way
+        training.step()  # something must be in flight
         training.model.load_state_dict(states["model"])
         training.optimizer.load_state_dict(states["optimizer"])
         training.step()

@@ -1,4 +1,4 @@
-"""What programs hang around ``optimizer.step`` and do with the optimizer's state."""
+"""Wrappers and hooks around ``optimizer.step``, and use of the optimizer's state."""
 
 from __future__ import annotations
 
