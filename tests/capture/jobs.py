@@ -12,6 +12,7 @@ from pathlib import Path
 TRAINING = """
 import os
 import sys
+import time
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -37,6 +38,8 @@ sys.stdout.write(f"loss {{loss.item().hex()}}\\n")
 sys.stdout.flush()
 {at_end}
 if is_distributed:
+    # Torch may abort or hang if its threads still free the last collective when the group ends.
+    time.sleep(0.3)
     dist.destroy_process_group()
 """
 
