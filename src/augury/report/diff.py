@@ -81,10 +81,12 @@ def _verdict(found: Comparison) -> list[str]:
         lines.append("The run does not say whether and since when the plan was followed.")
     if found.error_pct is not None:
         off = f"the prediction was {found.error_pct:+.1f} % off"
+        is_trial = found.gain_source == "trial"
+        measured = "The gain of the trial" if is_trial else "The measured step"
         if found.came_true:
-            lines.append(f"The measured step lies inside the predicted 90 % interval; {off}.")
+            lines.append(f"{measured} lies inside the predicted 90 % interval; {off}.")
         else:
-            lines.append(f"A miss: the measured step lies outside the predicted interval; {off}.")
+            lines.append(f"A miss: {measured.lower()} lies outside the predicted interval; {off}.")
     return lines
 
 
