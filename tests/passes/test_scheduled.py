@@ -21,7 +21,7 @@ from augury.core.ledger import Ledger
 from augury.core.plan.plan import Order, Piece, Slice, is_swapped
 from augury.core.plan.problem import Problem
 from augury.costs.collective_costs import Costs
-from augury.costs.p2p_exchange import P2PExchange
+from augury.costs.p2p_exchange import PeerCosts
 from augury.costs.runtime_overhead import RuntimeOverhead
 from augury.costs.transfer_times import TransferCost
 from augury.replay.run import replay
@@ -99,7 +99,7 @@ def test_replay_and_evaluator_agree(
     assert replay(changed).step_ns == pytest.approx(step_ns(problem, order), rel=0.015)
 
 
-SWAPS = P2PExchange(
+SWAPS = PeerCosts(
     cost=TransferCost(sizes_bytes=(0,), times_ns=(80_000.0,), ns_per_byte=2.0, residual=0.0),
     latency_ns=200_000,
 )

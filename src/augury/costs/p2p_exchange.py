@@ -30,7 +30,7 @@ _SIGMA_OF_MEDIAN = 1.4826
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class P2PExchange:
+class PeerCosts:
     """Cost of one message of a sequence in both directions."""
 
     cost: TransferCost
@@ -51,7 +51,7 @@ class P2PExchange:
         )
 
 
-def fit_p2p(costs: Costs, calibration: Sequence[Calibration]) -> P2PExchange | None:
+def fit_p2p(costs: Costs, calibration: Sequence[Calibration]) -> PeerCosts | None:
     """Returns the cost of exchanges between two ranks; None if the network is unknown. ``costs``
     are of the network in question, ``calibration`` is of the recorded one: the overhead of a
     message is the same on both."""
@@ -61,9 +61,9 @@ def fit_p2p(costs: Costs, calibration: Sequence[Calibration]) -> P2PExchange | N
         if known is None:
             return None
         # An all-reduce of two ranks also moves each byte once in each direction.
-        return P2PExchange(cost=_line(ASSUMED_OVERHEAD_NS, known), latency_ns=ASSUMED_LATENCY_NS)
+        return PeerCosts(cost=_line(ASSUMED_OVERHEAD_NS, known), latency_ns=ASSUMED_LATENCY_NS)
     overhead_ns = _overhead_ns(calibration)
-    return P2PExchange(
+    return PeerCosts(
         cost=_line(overhead_ns, alone),
         latency_ns=max(0, round(alone.time_ns(0) - overhead_ns)),
         compute_rate=_compute_rate(alone, calibration),

@@ -32,7 +32,7 @@ from augury.core.enums import OpKind
 from augury.core.graph.graph import NONE, Graph
 from augury.core.plan.problem import Network, Problem
 from augury.costs.collective_costs import Costs
-from augury.costs.p2p_exchange import P2PExchange
+from augury.costs.p2p_exchange import PeerCosts
 from augury.costs.transfer_times import TransferCost
 from augury.passes.communication_order import FEW_STEPS
 from augury.passes.pieces.piece_exchange import carried_by, recorded_over_model
@@ -50,7 +50,7 @@ class ExchangeCosts:
     """Costs of collectives that run one at a time, and of collectives that share the link."""
     during_compute: TransferCost | None
     """Additional time of a collective that starts during backward."""
-    p2p: P2PExchange | None
+    p2p: PeerCosts | None
 
 
 def replay_bound(graph: Graph, problem: Problem, costs: ExchangeCosts) -> int:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from augury.core.plan.plan import Order
     from augury.core.trace.trace import Calibration, Trace
     from augury.costs.collective_costs import Costs
-    from augury.costs.p2p_exchange import P2PExchange
+    from augury.costs.p2p_exchange import PeerCosts
     from augury.costs.prediction_interval import Representation
     from augury.costs.transfer_times import TransferCost
     from augury.predict.changes import Change
@@ -66,7 +66,7 @@ class ScheduledGraph:
     """Costs of pieces that share the link with others."""
     during_compute: TransferCost | None
     """Additional time of a piece while its rank computes."""
-    p2p: P2PExchange | None
+    p2p: PeerCosts | None
     """Costs of exchanges between two ranks; None where collectives are used."""
 
     def follow(self, order: Order) -> Graph:

@@ -17,7 +17,7 @@ from augury.core.plan.problem import Gradient, Problem
 from augury.core.timeline import Timeline
 from augury.costs.collective_costs import Costs
 from augury.costs.link_fit import fit_link
-from augury.costs.p2p_exchange import P2PExchange
+from augury.costs.p2p_exchange import PeerCosts
 from augury.costs.piece_costs import compute_rate_during_communication
 from augury.costs.transfer_times import TransferCost
 
@@ -33,7 +33,7 @@ def recorded_problem(
     *,
     needs: Mapping[str, float],
     during_compute: TransferCost | None = None,
-    p2p: P2PExchange | None = None,
+    p2p: PeerCosts | None = None,
     ledger: Ledger,
 ) -> Problem:
     """Returns the problem of a run from the replay of its graph. Backward is assumed to overlap

@@ -11,7 +11,7 @@ from augury.core.graph.graph import NONE, RATE_ONE, Graph
 from augury.core.plan.plan import FIRST_OPS, Order, Piece
 from augury.core.plan.problem import Problem
 from augury.costs.collective_costs import Costs
-from augury.costs.p2p_exchange import P2PExchange
+from augury.costs.p2p_exchange import PeerCosts
 from augury.costs.piece_costs import compute_rate_during_communication
 from augury.costs.runtime_overhead import NO_OVERHEAD, RuntimeOverhead
 from augury.costs.transfer_times import TransferCost
@@ -33,7 +33,7 @@ class OrderedPieces:
     """Time that a piece takes longer while its rank computes."""
     concurrent: int = 1
     """Number of pieces in flight at a time. They share the link."""
-    p2p: P2PExchange | None = None
+    p2p: PeerCosts | None = None
     """Cost of a piece where two ranks exchange it by messages instead of collectives."""
     overhead: RuntimeOverhead = NO_OVERHEAD
     """Time that the runtime takes to follow the order."""
@@ -84,7 +84,7 @@ class PieceExchange:
         return arrived
 
     def _send_alone(
-        self, parts: StepParts, p2p: P2PExchange, made_by: Mapping[int, int], step: int
+        self, parts: StepParts, p2p: PeerCosts, made_by: Mapping[int, int], step: int
     ) -> list[int]:
         """Adds the messages that one rank sends to its peer, one after the other."""
         stream = self._connection(parts, p2p)
@@ -108,7 +108,7 @@ class PieceExchange:
             )
         return sent
 
-    def _connection(self, parts: StepParts, p2p: P2PExchange) -> int:
+    def _connection(self, parts: StepParts, p2p: PeerCosts) -> int:
         """Returns the resource for the rank's connection to its peer. Other messages between the
         ranks do not queue on it."""
         if parts.rank not in self._threads:
