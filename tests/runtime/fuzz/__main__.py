@@ -53,7 +53,9 @@ def main() -> int:
     seeds = options.only or range(tally.next_seed, tally.first_seed + options.count)
 
     def show(result: Result) -> None:
-        if result.is_ill_conditioned:
+        if result.is_stock_hang:
+            how = "hangs under stock DDP"
+        elif result.is_ill_conditioned:
             how = f"magnifies rounding: {result.distance:.2g}, "
             how += f"stock DDP itself {result.stock_distance:.2g}"
         elif result.is_fine:

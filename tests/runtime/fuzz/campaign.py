@@ -40,6 +40,8 @@ class Tally:
     ill_conditioned: list[int] = field(default_factory=list)
     """Seeds of programs that magnify rounding: with three ranks or more, stock DDP with another
     bucket size differs as much as a plan does. They count as neither equal nor failed."""
+    stock_hung: list[int] = field(default_factory=list)
+    """Seeds of programs that hang under stock DDP, before any plan."""
     followed: int = 0
     """Programs of which at least one step was done under a plan."""
     steps: int = 0
@@ -62,7 +64,7 @@ class Tally:
         self.programs += 1
         self.next_seed = max(self.next_seed, program.seed + 1)
         self.seconds = round(self.seconds + result.seconds, 3)
-        self.hangs += bool(result.hung)
+        self.hangs += bool(result.hung) and not result.is_stock_hang
         self.mismatches += not result.hung and not result.is_fine
         self.followed += result.least("num_followed") > 0
         self.steps += result.least("num_steps")
@@ -73,6 +75,8 @@ class Tally:
         _count(self.by_ranks, [str(program.num_ranks)])
         _count(self.by_plan, [program.plans[0].kind])
         _count(self.reasons, result.reports[0].get("reasons", ()))
+        if result.is_stock_hang:
+            self.stock_hung.append(program.seed)
         if result.is_ill_conditioned:
             self.ill_conditioned.append(program.seed)
         if result.is_fine:
@@ -116,7 +120,7 @@ class Campaign:
         except BaseException:
             self._sets.pop(program.num_ranks).end()
             raise
-        if not result.is_fine or ranks.num_run >= RANKS_LAST:
+        if result.hung or not result.is_fine or ranks.num_run >= RANKS_LAST:
             self._sets.pop(program.num_ranks).end()
         return result
 

@@ -59,8 +59,16 @@ class Result:
         return bool(self.differences) and self.distance <= STOCK_MARGIN * self.stock_distance
 
     @property
+    def is_stock_hang(self) -> bool:
+        """Stock DDP itself hangs: no rank had reached the run under the plan."""
+        places = [line for line in self.hung.splitlines() if line.startswith("rank ")]
+        return bool(places) and all(": stock, step" in place for place in places)
+
+    @property
     def is_fine(self) -> bool:
-        return not self.hung and (not self.differences or self.is_ill_conditioned)
+        if self.hung:
+            return self.is_stock_hang
+        return not self.differences or self.is_ill_conditioned
 
     def least(self, name: str) -> int:
         return min((report.get(name, 0) for report in self.reports), default=0)
