@@ -9,9 +9,10 @@ import pytest
 
 from augury.core.results.replay import WhatIfResult
 from augury.core.timeline import Timeline
+from augury.core.units import format_count
 from augury.predict.prediction import predict_step
 from augury.predict.summarize import summarize_change
-from augury.report.phrases import counted, gain_words
+from augury.report.phrases import gain_words
 from augury.report.whatif import render_change
 from tests.report.conftest import HOSTILE_NAMES
 
@@ -68,6 +69,6 @@ def test_large_losses_are_factors() -> None:
 
 
 def test_counts_are_singular_or_plural() -> None:
-    assert counted(1, "rank") == "1 rank"
-    assert counted(1200, "rank") == "1,200 ranks"
-    assert counted(2, "match", "matches") == "2 matches"
+    assert format_count(1, "rank") == "1 rank"
+    assert format_count(1200, "rank") == "1,200 ranks"
+    assert format_count(2, "match", "matches") == "2 matches"

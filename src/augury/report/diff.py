@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TextIO
 
-from augury.core.units import format_ns
+from augury.core.units import format_count, format_ns
 from augury.report.console import columns, make_console
-from augury.report.phrases import counted, gain_words
+from augury.report.phrases import gain_words
 from augury.report.safe_text import safe
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def render_diff(found: Comparison, file: TextIO, *, before: str, after: str) -> 
 
 
 def _details(run: MeasuredRun) -> str:
-    steps = counted(run.num_steps, "step")
+    steps = format_count(run.num_steps, "step")
     return f"{format_ns(run.low_ns)} to {format_ns(run.high_ns)}, {steps}"
 
 

@@ -19,11 +19,6 @@ MAX_LOSS_PCT = 50.0
 _STYLES = {Severity.INFO: "dim", Severity.WARNING: "yellow", Severity.ERROR: "red"}
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
-    """``1 rank``, ``2 ranks``; ``plural`` where it is not the noun with an s."""
-    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
-
-
 def gain_words(gain_pct: float) -> str:
     """``+12.0 %``, ``-8.5 %``; a step that takes 2.4 times as long is ``2.4x slower``."""
     if gain_pct < -MAX_LOSS_PCT:

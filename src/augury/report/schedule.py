@@ -5,15 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TextIO
 
 from augury.core.results.schedule import Curve, PolicyResult, ScheduleResult
-from augury.core.units import format_bytes, format_ns, format_percent
+from augury.core.units import format_bytes, format_count, format_ns, format_percent
 from augury.report.console import columns, make_console, title
-from augury.report.phrases import (
-    counted,
-    gain_words,
-    interval_words,
-    print_notes,
-    print_warnings,
-)
+from augury.report.phrases import gain_words, interval_words, print_notes, print_warnings
 from augury.report.safe_text import safe
 
 if TYPE_CHECKING:
@@ -46,8 +40,8 @@ def _head(console: Console, result: ScheduleResult, name: str) -> None:
 
     line = Text(safe(name, max_chars=console.width), style="bold")
     line.append(
-        f"  {counted(result.num_ranks, 'rank')}, {result.scheme},"
-        f" {counted(result.num_gradients, 'gradient')} of {format_bytes(result.size_bytes)}",
+        f"  {format_count(result.num_ranks, 'rank')}, {result.scheme},"
+        f" {format_count(result.num_gradients, 'gradient')} of {format_bytes(result.size_bytes)}",
         style="not bold",
     )
     console.print(line)

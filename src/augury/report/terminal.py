@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TextIO
 
 from augury.core.results.replay import PathSegment, RankResult, ReplayResult, ResourceResult, Share
-from augury.core.units import format_bytes, format_ns, format_percent
+from augury.core.units import format_bytes, format_count, format_ns, format_percent
 from augury.report.console import BarRow, add_with_bars, columns, make_console, title
-from augury.report.phrases import counted, interval_words, print_notes, print_warnings
+from augury.report.phrases import interval_words, print_notes, print_warnings
 from augury.report.safe_text import safe, shorten
 from augury.report.selection import (
     Alike,
@@ -57,10 +57,10 @@ def render(result: ReplayResult, file: TextIO, *, name: str, top: int = DEFAULT_
 def _header(console: Console, result: ReplayResult, name: str) -> None:
     from rich.text import Text
 
-    counts = [counted(result.num_ranks, "rank")]
+    counts = [format_count(result.num_ranks, "rank")]
     if result.num_servers:
-        counts.append(counted(result.num_servers, "server"))
-    counts += [counted(result.num_ops, "operation"), counted(result.num_steps, "step")]
+        counts.append(format_count(result.num_servers, "server"))
+    counts += [format_count(result.num_ops, "operation"), format_count(result.num_steps, "step")]
     line = Text(safe(name, max_chars=console.width), style="bold")
     line.append(f"  {', '.join(counts)}", style="not bold dim")
     console.print(line)
@@ -88,7 +88,7 @@ def _summary(console: Console, result: ReplayResult) -> None:
     if rest:
         shares.append(
             Share(
-                name=counted(len(rest), "other"),
+                name=format_count(len(rest), "other"),
                 dur_ns=sum(s.dur_ns for s in rest),
                 share_pct=sum(s.share_pct for s in rest),
                 num_segments=0,
@@ -116,7 +116,7 @@ def _listed(shares: list[Share], words: dict[str, str] | None = None) -> str:
     notable = [share for share in shares if share.share_pct >= 0.5][:_MAX_SHARES]
     shown = [f"{words.get(s.name, s.name)} {s.share_pct:.0f} %" for s in notable]
     if len(shares) > len(notable):
-        shown.append(counted(len(shares) - len(notable), "other"))
+        shown.append(format_count(len(shares) - len(notable), "other"))
     return ", ".join(shown)
 
 
@@ -151,7 +151,7 @@ def _path(console: Console, result: ReplayResult, top: int) -> None:
     console.print(table)
     if len(shown) < len(found):
         rest = total - sum(s.dur_ns for s in shown)
-        shorter = counted(len(found) - len(shown), "shorter segment")
+        shorter = format_count(len(found) - len(shown), "shorter segment")
         console.print(f"{shorter}: {format_ns(rest)}", style="dim")
 
 

@@ -87,8 +87,8 @@ def _largest_of_connection(messages: Columns) -> I8:
 
 
 def _are_own(messages: Columns) -> NDArray[np.bool_]:
-    """Whether messages are the recorder's. Its connections begin with a secret, which rank 0 asks
-    for by its exact length, and with the length of what follows."""
+    """Whether messages are the recorder's. Each of its connections begins with a secret of fixed
+    length, then the length of the next message."""
     connection, position = messages["connection"], messages["position"]
     is_secret = (position == 0) & (messages["size_bytes"] == _SECRET_BYTES)
     is_secret &= messages["first_asked"] == _SECRET_BYTES
