@@ -12,8 +12,8 @@ from augury.core.graph.graph import NONE
 from augury.core.model import LayerKind, Model, ModelLayer
 from augury.core.string_table import StringPool
 from augury.core.trace.trace import Events, MemoryUse, RankFacts, Steps, Streams, Trace
+from augury.core.vocabulary.torch import MODULE_RANGE
 from augury.ingest.open_run import open_run
-from augury.ingest.vocabulary.torch import MODULE_RANGE
 from augury.oracle.model_reader.layer_times import layer_times
 from augury.oracle.model_reader.model_from_run import model_from_run, with_times
 from augury.oracle.model_reader.read_model import load_model

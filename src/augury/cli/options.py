@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from augury.executor import EngineName
+
 GraphPath = Annotated[
     Path,
     typer.Argument(metavar="RUN|GRAPH", help="A recorded run's folder, or a graph (.augury)."),
@@ -46,5 +48,22 @@ Collectives = Annotated[
         metavar="RUN|FILE",
         help="Timed collectives: a run recorded with --calibrate, output of nccl-tests, or a CSV.",
     ),
+]
+Precision = Annotated[
+    Literal["fp32", "tf32", "fp16", "bf16"],
+    typer.Option(help="Precision of compute and activations."),
+]
+Overlap = Annotated[
+    float,
+    typer.Option(
+        min=0, max=1, help="Share of backward that the exchange of gradients may overlap."
+    ),
+]
+Workers = Annotated[
+    EngineName, typer.Option("--engine", help="Where wide work runs; ray and dask are clusters.")
+]
+Address = Annotated[str | None, typer.Option(help="With ray or dask: address of the cluster.")]
+Jobs = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Workers; by default one per core.")
 ]
 NoFold = Annotated[bool, typer.Option("--no-fold", help="Replay identical ranks one by one.")]

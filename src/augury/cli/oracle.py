@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from augury.cli.options import Collectives, Force, Json
+from augury.cli.options import Address, Collectives, Force, Jobs, Json, Overlap, Precision, Workers
 from augury.cli.progress import working
 from augury.cli.say import next_command, say
-from augury.core.files import ensure_writable, new_file
+from augury.core.files import ensure_writable
 from augury.report.exports import check_target
 
 
@@ -67,10 +67,7 @@ def oracle(
         str | None,
         typer.Option(metavar="SIZE", help="Memory limit per device; by default all it has."),
     ] = None,
-    precision: Annotated[
-        Literal["fp32", "tf32", "fp16", "bf16"],
-        typer.Option(help="Precision of compute and activations."),
-    ] = "fp32",
+    precision: Precision = "fp32",
     optimizer: Annotated[
         Literal["sgd", "momentum", "adam"],
         typer.Option(help="Determines the size of the optimizer state."),
@@ -78,12 +75,7 @@ def oracle(
     recompute: Annotated[
         bool, typer.Option("--recompute", help="Recompute activations in backward.")
     ] = False,
-    overlap: Annotated[
-        float,
-        typer.Option(
-            min=0, max=1, help="Share of backward that the exchange of gradients may overlap."
-        ),
-    ] = 0.0,
+    overlap: Overlap = 0.0,
     group: Annotated[
         int | None,
         typer.Option(min=2, metavar="N", help="Devices per group of a hybrid; by default a host."),
@@ -124,6 +116,9 @@ def oracle(
         Path | None,
         typer.Option(metavar="FILE.svg", help="Plot time, efficiency and memory by strategy."),
     ] = None,
+    engine: Workers = "processes",
+    address: Address = None,
+    jobs: Jobs = None,
     force: Force = False,
     json: Json = False,
 ) -> None:
@@ -132,11 +127,11 @@ def oracle(
         check_target(plot, (".svg",), force=force)
     if out is not None:
         ensure_writable(out, force=force)
+    from augury import api
     from augury.core.units import parse_bytes
-    from augury.oracle.predict_strategies import predict_strategies
     from augury.oracle.sweep_result import require_feasible
 
-    prediction = predict_strategies(
+    answer = api.oracle(
         model,
         cluster,
         devices=devices,
@@ -160,27 +155,20 @@ def oracle(
         constants=constants,
         fidelity=fidelity,
         one_configuration=out is not None,
+        engine=engine,
+        address=address,
+        jobs=jobs,
         progress=working,
     )
-    result = prediction.result
     if not json:
-        from augury.report.oracle import render_oracle
-
-        render_oracle(result, sys.stdout)
-    require_feasible(result)
+        answer.render(sys.stdout)
+    require_feasible(answer.result)
     if out is not None:
-        from augury.core.graph.graph_file import save_graph
-
-        save_graph(prediction.graph(), out, force=force)
+        answer.save_graph(out, force=force)
     if plot is not None:
-        from augury.report.oracle_plot import oracle_svg
-
-        with new_file(plot, force=force) as file:
-            file.write(oracle_svg(result).encode("utf-8"))
+        answer.save_plot(plot, force=force)
     if json:
-        from augury.report.as_json import encode
-
-        print(encode(result))
+        print(answer.to_json())
         return
     for path in (plot, out):
         if path is not None:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from augury.cli.options import Collectives, Force, Json
+from augury.cli.options import Address, Collectives, Force, Jobs, Json, Overlap, Precision, Workers
 from augury.cli.progress import working
 from augury.cli.say import next_command, say
 from augury.core.errors import GateError
@@ -42,10 +42,7 @@ def validate(
         str, typer.Option(metavar="NAME|FILE.toml", help="Cluster of the measurements.")
     ] = "abci",
     collectives: Collectives = None,
-    precision: Annotated[
-        Literal["fp32", "tf32", "fp16", "bf16"],
-        typer.Option(help="Precision of compute and activations."),
-    ] = "fp32",
+    precision: Precision = "fp32",
     group: Annotated[
         int | None,
         typer.Option(
@@ -54,12 +51,7 @@ def validate(
             help="Devices per group of a hybrid strategy; by default those of one host.",
         ),
     ] = None,
-    overlap: Annotated[
-        float,
-        typer.Option(
-            min=0, max=1, help="Share of backward that the exchange of gradients may overlap."
-        ),
-    ] = 0.0,
+    overlap: Overlap = 0.0,
     constants: Annotated[
         str,
         typer.Option(metavar="published|bare|FILE.json", help="Constants to use without --fit."),
@@ -74,6 +66,9 @@ def validate(
             metavar="PCT", help="Exit with code 5 if the mean accuracy is lower than this."
         ),
     ] = None,
+    engine: Workers = "processes",
+    address: Address = None,
+    jobs: Jobs = None,
     force: Force = False,
     json: Json = False,
 ) -> None:
@@ -81,10 +76,9 @@ def validate(
     assert what == "oracle"
     if out is not None:
         check_target(out, (".json",), force=force)
-    from augury.oracle.fitting.corrections import save_constants
-    from augury.oracle.fitting.validation import validate_oracle
+    from augury import api
 
-    validation = validate_oracle(
+    answer = api.validate_oracle(
         measured,
         fit=fit,
         fit_half=every_other,
@@ -96,16 +90,17 @@ def validate(
         group=group,
         overlap=overlap,
         constants=constants,
+        engine=engine,
+        address=address,
+        jobs=jobs,
         progress=working,
     )
-    result = validation.result
+    result = answer.result
     if out is not None:
-        save_constants(validation.constants, out, force=force)
+        answer.save_constants(out, force=force)
     failed = at_least is not None and result.mean_accuracy_pct < at_least
     if not json:
-        from augury.report.oracle_validation import render_validation
-
-        render_validation(result, sys.stdout)
+        answer.render(sys.stdout)
         if out is not None:
             say(f"wrote {out}")
             next_command("oracle", "--constants", out, "--cluster", cluster, "--model", "...")
@@ -114,9 +109,7 @@ def validate(
                 "validate", "oracle", "--measured", measured, "--fit", measured, "-o", "..."
             )
     elif not failed:
-        from augury.report.as_json import encode
-
-        print(encode(result))
+        print(answer.to_json())
     if failed:
         failure = GateError(
             f"the mean accuracy is {result.mean_accuracy_pct:.2f} %, below {at_least:g} %",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class AuguryError(Exception):
@@ -16,6 +16,10 @@ class AuguryError(Exception):
         self.remedy = remedy
         self.result: object = None
         """Partial result, which becomes part of the JSON document that reports the error."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors of workers are pickled; constructors of subclasses need more than the cause."""
+        return _restore, (type(self), self.args, dict(vars(self)))
 
 
 class UsageError(AuguryError):
@@ -62,3 +66,9 @@ class GateError(AuguryError):
     """A stated accuracy or regression gate failed."""
 
     exit_code = 5
+
+
+def _restore(kind: type[AuguryError], args: tuple[Any, ...], fields: dict[str, Any]) -> AuguryError:
+    error = kind.__new__(kind, *args)
+    vars(error).update(fields)
+    return error

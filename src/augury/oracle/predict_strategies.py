@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -15,7 +14,9 @@ from augury.core.cluster.device import Precision
 from augury.core.errors import UsageError
 from augury.core.graph.graph import Graph
 from augury.core.model import Model
+from augury.core.progress import Progress, silent
 from augury.core.results.oracle import OracleResult
+from augury.executor import EngineName, Executor
 from augury.oracle.feasibility import Judged
 from augury.oracle.fitting.corrections import Constants
 from augury.oracle.fitting.published import find_constants
@@ -33,9 +34,6 @@ from augury.oracle.sweep_result import sweep_result
 
 if TYPE_CHECKING:
     from torch import nn
-
-Progress = Callable[[str], AbstractContextManager[object]]
-"""Returns a context for a named piece of work, which a caller may show."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -77,7 +75,10 @@ def predict_strategies(
     constants: str | Constants = "published",
     fidelity: Literal["closed", "replay"] = "closed",
     one_configuration: bool = False,
-    progress: Progress = nullcontext,
+    engine: EngineName = "processes",
+    address: str | None = None,
+    jobs: int | None = None,
+    progress: Progress = silent,
 ) -> StrategyPrediction:
     """Predicts time and memory of each strategy on each number of devices.
 
@@ -85,7 +86,9 @@ def predict_strategies(
     ``"data,zero3"`` or a list. Give either ``global_batch`` or ``batch_per_device``. ``constants``
     are ``"published"``, ``"bare"``, the path of a JSON file, or fitted ones. ``samples`` is the
     size of an epoch. With ``one_configuration``, more than one is refused before any work.
+    ``engine``, ``address`` and ``jobs`` state where replays run, as in ``augury.executor``.
     """
+    executor = Executor(engine=engine, address=address, jobs=jobs)
     batch = Batch(total=global_batch, per_device=batch_per_device)
     numbers = parse_devices(devices if isinstance(devices, str) else ",".join(map(str, devices)))
     chosen = _find_strategies(strategies)
@@ -120,8 +123,7 @@ def predict_strategies(
     )
     notes: list[str] = []
     if fidelity == "replay":
-        with progress(f"replaying {len(chosen) * len(numbers)} configurations"):
-            judged, notes = replay_each(judged, chosen)
+        judged, notes = replay_each(judged, chosen, executor, progress=progress)
     return StrategyPrediction(
         result=sweep_result(judged, samples=samples, notes=notes), judged=judged, strategies=chosen
     )

@@ -17,8 +17,10 @@ from scipy.optimize import least_squares
 from augury.core.cluster.cluster import Cluster
 from augury.core.columns import F8
 from augury.core.errors import InputError
+from augury.core.progress import Progress, silent
+from augury.executor import IN_THIS_PROCESS, Executor
 from augury.oracle.fitting.corrections import BARE, CONSTANTS, Constant, Constants
-from augury.oracle.fitting.held_out import HeldOut, hold_out, spreads_of
+from augury.oracle.fitting.held_out import HeldOut, held_out_splits, spreads_of
 from augury.oracle.fitting.measured_table import SERIAL, Row
 from augury.oracle.layer_costs import LayerWork
 from augury.oracle.strategies.registry import find_strategy
@@ -102,7 +104,11 @@ def fit_and_hold_out(
     works: Mapping[str, LayerWork],
     cluster: Cluster,
     options: Options | None = None,
+    executor: Executor = IN_THIS_PROCESS,
+    *,
+    progress: Progress = silent,
 ) -> tuple[Constants, list[HeldOut]]:
+    """Also returns the errors of fits to some rows at the others."""
     measured = [row for row in rows if row.measured_step_s is not None]
     if not measured:
         raise InputError("no row has a measured step to fit to", remedy="give measured_step_s")
@@ -111,12 +117,19 @@ def fit_and_hold_out(
     def predictor(chosen: Sequence[Row]) -> Predictor:
         return Predictor(rows=chosen, works=works, cluster=cluster, options=options)
 
-    whole = _fit(predictor(measured))
-    held_out = hold_out(
-        measured,
-        lambda chosen: _fit(predictor(chosen), start=whole),
-        lambda chosen, constants: _log_errors(predictor(chosen), constants),
+    with progress("fitting constants"):
+        whole = _fit(predictor(measured))
+    splits = held_out_splits(measured)
+    log_errors = executor.run(
+        _held_out_errors,
+        [
+            _HeldOutFit(one.left_out, predictor(one.kept), predictor(one.tested), whole)
+            for one in splits
+        ],
+        work="fitting constants to some of the rows",
+        progress=progress,
     )
+    held_out = [one.held_out(found) for one, found in zip(splits, log_errors, strict=True)]
     spreads = spreads_of(held_out)
     models = sorted({row.model for row in measured})
     found = replace(
@@ -135,6 +148,23 @@ def fit_and_hold_out(
         fitted_on=f"{len(measured)} measurements of {', '.join(models)} on {cluster.name}",
     )
     return found, held_out
+
+
+@dataclass(frozen=True, eq=False)
+class _HeldOutFit:
+    """A fit to some rows and its errors at others, for a worker."""
+
+    left_out: str
+    kept: Predictor
+    tested: Predictor
+    start: Constants
+
+    def __str__(self) -> str:
+        return f"the fit without {self.left_out}"
+
+
+def _held_out_errors(asked: _HeldOutFit) -> F8:
+    return _log_errors(asked.tested, _fit(asked.kept, start=asked.start))
 
 
 def _largest(shares: Sequence[Mapping[str, float]]) -> dict[str, float]:

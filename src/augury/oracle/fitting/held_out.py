@@ -8,7 +8,7 @@ validate it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -25,9 +25,6 @@ SMALL_SCALE = 64
 """Number of devices up to which constants are fitted that are then compared beyond."""
 MIN_SPREAD = 0.02
 FEW_ROWS = 2
-
-Fit = Callable[[Sequence[Row]], Constants]
-Errors = Callable[[Sequence[Row], Constants], F8]
 
 
 class Way(StrEnum):
@@ -60,30 +57,41 @@ class Spreads:
     """Spread per doubling of the devices beyond the fitted ones."""
 
 
-def hold_out(rows: Sequence[Row], fit: Fit, errors: Errors) -> list[HeldOut]:
-    """Returns the errors of measured rows that are held out. Ways that leave too few rows to fit to
-    are skipped."""
-    found: list[HeldOut] = []
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    """Rows that are held out, and the others."""
 
-    def compare(way: Way, left_out: str, tested: Sequence[Row]) -> None:
-        kept = [row for row in rows if row not in tested]
+    way: Way
+    left_out: str
+    tested: tuple[Row, ...]
+    kept: tuple[Row, ...]
+
+    def held_out(self, log_errors: F8) -> HeldOut:
+        return HeldOut(
+            way=self.way,
+            left_out=self.left_out,
+            rows=self.tested,
+            log_errors=tuple(log_errors.tolist()),
+        )
+
+
+def held_out_splits(rows: Sequence[Row]) -> list[Split]:
+    """Returns all ways to hold measured rows out. Those that leave too few rows to fit to are
+    skipped."""
+    found: list[Split] = []
+
+    def add(way: Way, left_out: str, tested: Sequence[Row]) -> None:
+        kept = tuple(row for row in rows if row not in tested)
         if min(len(kept), len(tested)) >= FEW_ROWS:
-            found.append(
-                HeldOut(
-                    way=way,
-                    left_out=left_out,
-                    rows=tuple(tested),
-                    log_errors=tuple(errors(tested, fit(kept)).tolist()),
-                )
-            )
+            found.append(Split(way=way, left_out=left_out, tested=tuple(tested), kept=kept))
 
     for start, name in ((0, "first"), (1, "second")):
-        compare(Way.SCALES, f"{name} half of the scales", every_other(list(rows), start))
+        add(Way.SCALES, f"{name} half of the scales", every_other(list(rows), start))
     strategies = dict.fromkeys(row.strategy for row in rows if row.strategy != SERIAL)
     for strategy in strategies if len(strategies) > 1 else ():
-        compare(Way.STRATEGY, strategy, [row for row in rows if row.strategy == strategy])
+        add(Way.STRATEGY, strategy, [row for row in rows if row.strategy == strategy])
     large = [row for row in rows if row.devices > SMALL_SCALE]
-    compare(Way.BEYOND, f"beyond {SMALL_SCALE} devices", large)
+    add(Way.BEYOND, f"beyond {SMALL_SCALE} devices", large)
     return found
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -14,6 +13,7 @@ import numpy as np
 from augury.core.cluster.cluster import Cluster
 from augury.core.cluster.device import Precision
 from augury.core.errors import InputError, UsageError
+from augury.core.progress import Progress, silent
 from augury.core.results.oracle import (
     HeldOutResult,
     ProjectionResult,
@@ -21,6 +21,7 @@ from augury.core.results.oracle import (
     ValidatedRow,
     ValidationResult,
 )
+from augury.executor import EngineName, Executor
 from augury.oracle.fitting.comparison import (
     Compared,
     Projection,
@@ -37,7 +38,6 @@ from augury.oracle.fitting.measured_table import Row, every_other, read_table
 from augury.oracle.fitting.published import find_constants
 from augury.oracle.measured_cluster import measured_cluster
 from augury.oracle.model_reader.read_model import load_model
-from augury.oracle.predict_strategies import Progress
 from augury.oracle.strategy import Options
 
 
@@ -61,13 +61,18 @@ def validate_oracle(
     group: int | None = None,
     overlap: float = 0.0,
     constants: str = "bare",
-    progress: Progress = nullcontext,
+    engine: EngineName = "processes",
+    address: str | None = None,
+    jobs: int | None = None,
+    progress: Progress = silent,
 ) -> Validation:
     """Compares predictions with the measured rows of a CSV file.
 
     With ``fit``, constants are fitted to the rows of that file first. ``fit_half`` fits on every
     other scale only and compares with the rest. ``model`` and ``fit_model`` select rows.
+    ``engine``, ``address`` and ``jobs`` state where fits run, as in ``augury.executor``.
     """
+    executor = Executor(engine=engine, address=address, jobs=jobs)
     if fit_half is not None and fit is None:
         raise UsageError("--every-other selects the rows to fit on", remedy="give --fit as well")
     described = measured_cluster(cluster, collectives)
@@ -83,8 +88,9 @@ def validate_oracle(
     options = Options(group=group, overlap=overlap, is_bare=constants == "bare" and fit is None)
     held_out: list[HeldOut] = []
     if fit is not None:
-        with progress("fitting constants"):
-            known, held_out = fit_and_hold_out(fitted_on, works, described, options)
+        known, held_out = fit_and_hold_out(
+            fitted_on, works, described, options, executor, progress=progress
+        )
     else:
         known = find_constants(constants)
     found = compare(compared, works, described, known, options)

@@ -17,7 +17,7 @@ from augury.core.enums import OpKind, Phase, StepState, StreamKind
 from augury.core.errors import InputError
 from augury.core.graph.graph import NONE
 from augury.core.trace.trace import Trace
-from augury.ingest.vocabulary.torch import MODULE_RANGE
+from augury.core.vocabulary.torch import MODULE_RANGE
 
 _REMEDY = "record it anew with augury run, long enough for its detailed window"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from augury.core.errors import InputError
-from augury.core.model import MAX_LAYERS, Model, ModelLayer
+from augury.core.model import Model, ModelLayer
 from augury.oracle.model_reader.model_file import load_model_file
 from augury.oracle.models.registry import BUILT_IN, Shape, built_in
 
@@ -62,7 +62,7 @@ def read_module(
     name = name or type(module).__name__
     shapes = [parse_shape(text) for text in input_shapes]
     layers = _trace_layers(module, shapes, name=name, batch=batch)
-    if not 1 <= len(layers) <= MAX_LAYERS:
+    if not layers:
         raise InputError(
             f"no output of {name} depends on trainable parameters",
             remedy="give a model whose forward returns tensors that require gradients",

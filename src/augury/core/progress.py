@@ -1,4 +1,4 @@
-"""The progress callback that prediction functions accept."""
+"""The progress callback that functions with long work accept."""
 
 from __future__ import annotations
 
