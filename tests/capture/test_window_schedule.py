@@ -7,6 +7,7 @@ import itertools
 import pytest
 
 from augury.capture.window_schedule import (
+    EARLY_WINDOWS,
     FIRST_WINDOWS,
     MAX_SHARE,
     MAX_WINDOWS,
@@ -50,6 +51,21 @@ def test_a_short_job_gets_the_first_windows_and_the_detail() -> None:
     assert schedule.detail.trace
 
 
+@pytest.mark.parametrize("num_steps", [8, 12, 18, 24, 30])
+def test_early_windows_make_way_for_regular_ones(num_steps: int) -> None:
+    schedule = run_job(num_steps, 100)
+    windows = {
+        mode: [one for one in schedule.windows if one.mode == mode] for mode in ("light", "detail")
+    }
+    for (first, last, mode), early in zip(EARLY_WINDOWS, schedule.windows, strict=False):
+        assert (early.first, early.last, early.mode) == (first, last, mode)
+        has_regular = any(one.trace for one in windows[mode] if not one.is_early)
+        assert (early.trace is not None) is not has_regular
+        assert early.dropped is has_regular
+    assert any(one.trace for one in windows["light"])
+    assert any(one.trace for one in windows["detail"])
+
+
 @pytest.mark.parametrize("num_steps", [500, 3_000, 20_000, 99_999])
 def test_windows_are_spread_evenly_over_a_job_of_any_length(num_steps: int) -> None:
     windows = kept(run_job(num_steps, 20))
@@ -86,6 +102,7 @@ def test_ranks_that_fail_to_record_a_window_keep_the_schedule_of_the_others() ->
 
 def test_a_postponed_window_moves_all_later_ones() -> None:
     schedule = WindowSchedule()
+    schedule.leave_out_early()
     first = schedule.windows[0].first
     for step in range(first, first + 7):
         schedule.postpone(step)

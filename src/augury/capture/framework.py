@@ -47,11 +47,12 @@ class FrameworkFacts:
     memory: list[RecordedMemory] | None = None
     refusals: list[str] | None = None
 
-    def update(self, newer: FrameworkFacts) -> None:
-        """Replaces each fact that was determined again."""
+    def update(self, newer: FrameworkFacts, *, at_exit: bool = False) -> None:
+        """Replaces each fact that was determined again. At exit the program may have freed its
+        model already: then facts that are empty now are kept."""
         for field in fields(self):
             value = getattr(newer, field.name)
-            if value is not None:
+            if value or (value is not None and not at_exit):
                 setattr(self, field.name, value)
 
 

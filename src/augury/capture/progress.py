@@ -12,7 +12,7 @@ VARIABLE = "AUGURY_PROGRESS"
 """``1`` prints progress also where stderr is no terminal, ``0`` never."""
 
 
-class Progress:
+class ProgressLines:
     """Prints one line per event. It never raises: a message must not harm the training."""
 
     def __init__(self, rank: int) -> None:

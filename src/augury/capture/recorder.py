@@ -22,7 +22,7 @@ from augury.capture.process_identity import (
     own_rank,
     rank_name,
 )
-from augury.capture.progress import Progress
+from augury.capture.progress import ProgressLines
 from augury.capture.rank_record import RankNotes, build_record, write_rank_record
 from augury.capture.rendezvous.clock_handshake import exchange_clocks
 from augury.capture.rendezvous.gather import FileGatherer
@@ -64,7 +64,7 @@ class StepRecorder:
         self._schedule = WindowSchedule(settings.windows)
         self._steps = StepTimeLog()
         self._notes = RankNotes()
-        self._progress = Progress(self._rank)
+        self._progress = ProgressLines(self._rank)
         self._state = RecorderState.WAITING
         self._open: _OpenWindow | None = None
         """Present exactly in the state IN_WINDOW."""
@@ -87,6 +87,9 @@ class StepRecorder:
             return
         step = self._steps.end_step(now_ns)
         self._notes.note_training_mode(step)
+        if step == 1 and board.status is not None:
+            # The first steps of a job with a plan change the mode of training.
+            self._schedule.leave_out_early()
         if board.is_trial_due:
             self._schedule.postpone(step)
         board.is_recording = self._schedule.covers(step)
@@ -121,7 +124,7 @@ class StepRecorder:
         if store is not None:
             learn_rank(store.rank, store.world_size)
             self._rank, self._world_size = own_rank()
-            self._progress = Progress(self._rank)
+            self._progress = ProgressLines(self._rank)
 
     @property
     def _is_chosen(self) -> bool:
@@ -195,11 +198,12 @@ class StepRecorder:
         self._progress.opening(window)
         profiled.start_probes()
 
-    def _close_window(self) -> None:
+    def _close_window(self, *, at_exit: bool = False) -> None:
         opened = self._stop_window()
         assert opened is not None
         window, profiled = opened.planned, opened.profiled
-        if lasting := profiled.ranges_open_since(self._steps.end_ns[-2]):
+        lasting = [] if at_exit else profiled.ranges_open_since(self._steps.end_ns[-2])
+        if lasting:
             # It may end inside a later window, which a profiler may not survive.
             self._state = RecorderState.COUNTING
             if window is not self._schedule.windows[-1]:
@@ -212,7 +216,7 @@ class StepRecorder:
         window.trace = name
         window.training_mode = board.status.mode if board.status is not None else None
         if window.mode == "detail" or self._notes.facts.groups is None:
-            self._notes.facts.update(self._framework.facts())
+            self._notes.facts.update(self._framework.facts(), at_exit=at_exit)
         self._notes.add_memory(profiled.saved_memory())
         self._write()
 
@@ -254,20 +258,40 @@ class StepRecorder:
             pack_own(self._folder)
 
     def _at_exit(self) -> None:
-        num_steps = self._steps.num_steps
         self.attempt(self._steps.read_machine)
-        schedule = self._schedule
-        # A job that ends before the detailed window, or between spread windows, lacks nothing.
-        for window in schedule.windows[: 1 if schedule.is_spread else -1]:
-            if self._state is not RecorderState.COUNTING and num_steps < window.last:
-                self._notes.add_trouble(
-                    f"the job ended after {num_steps} steps, {self._why_missed(window)}"
-                )
-                break
+        self._note_missed_windows()
+        self.attempt(self._close_at_exit)
         self.attempt(self._stop_window)
         self.attempt(self._pack_wire)
         self.attempt(self._write)
         self.attempt(lambda: self._gatherer.gather(at_exit=True))
+
+    def _note_missed_windows(self) -> None:
+        """A job that ends before the detailed window, or between spread windows, lacks nothing."""
+        num_steps, schedule = self._steps.num_steps, self._schedule
+        if self._state is RecorderState.COUNTING:
+            return
+        if schedule.is_spread and (
+            self._has_steps_in_window or any(w.trace for w in schedule.windows)
+        ):
+            return
+        for window in schedule.windows[: 1 if schedule.is_spread else -1]:
+            if num_steps < window.last:
+                self._notes.add_trouble(
+                    f"the job ended after {num_steps} steps, {self._why_missed(window)}"
+                )
+                break
+
+    @property
+    def _has_steps_in_window(self) -> bool:
+        """Whether a window is open that has a step besides its first, whose time does not count."""
+        return self._open is not None and self._steps.num_steps > self._open.planned.first + 1
+
+    def _close_at_exit(self) -> None:
+        """Keeps the complete steps of a window that is open when the job ends."""
+        if self._open is not None and self._has_steps_in_window:
+            self._open.planned.last = self._steps.num_steps
+            self._close_window(at_exit=True)
 
     def _why_missed(self, window: StepWindow) -> str:
         if self._steps.num_steps >= window.first:

@@ -17,8 +17,10 @@ from augury.core.trace.rank_record import RecordedWindow
 
 Mode = Literal["light", "detail"]
 
+EARLY_WINDOWS: tuple[tuple[int, int, Mode], ...] = ((1, 4, "light"), (5, 7, "detail"))
+"""Windows for jobs that end before the regular ones; their traces are dropped for those."""
 FIRST_WINDOWS = ((10, 15), (17, 22))
-"""Timed windows that every job starts with: after a warm-up, before the detailed window."""
+"""Timed windows that every longer job has: after a warm-up, before the detailed window."""
 NUM_DETAIL_STEPS = 3
 NUM_SPREAD_STEPS = 5
 MIN_STRIDE = 15
@@ -42,6 +44,7 @@ class StepWindow:
     """Whether its trace was removed to make room for later windows."""
     training_mode: TrainingMode | None = None
     """How gradients were exchanged; None if the job has no plan."""
+    is_early: bool = False
 
     def recorded(self) -> RecordedWindow:
         return RecordedWindow(
@@ -67,6 +70,9 @@ class WindowSchedule:
         """``windows`` are those of the user; if empty, windows are spread over the job."""
         self.is_spread = not windows
         self.windows = [
+            StepWindow(*window, is_early=True) for window in EARLY_WINDOWS if self.is_spread
+        ]
+        self.windows += [
             StepWindow(first, last, "light") for first, last in (windows or FIRST_WINDOWS)
         ]
         first = self.windows[-1].last + 1
@@ -91,6 +97,11 @@ class WindowSchedule:
     def closing_at(self, step: int) -> StepWindow | None:
         return next((window for window in self.windows if window.last == step), None)
 
+    def leave_out_early(self) -> None:
+        """Leaves out the early windows, before the first of them opens."""
+        self.windows = [one for one in self.windows if not one.is_early]
+        self._edges = {at for one in self.windows for at in (one.first, one.last)}
+
     def postpone(self, step: int) -> None:
         """Moves a window that would open at the end of this step, and all later ones, by one
         step."""
@@ -107,8 +118,19 @@ class WindowSchedule:
         self._plan(self.detail.first + self.stride)
 
     def after(self, window: StepWindow) -> list[StepWindow]:
-        """Plans the window after this spread one. Returns the windows that are dropped for it,
-        chosen by their number alone, so that all ranks drop the same ones."""
+        """Plans the window after a spread one. Returns the windows that are dropped now, chosen by
+        their number alone, so that all ranks drop the same ones: early ones after a regular window
+        of their mode, and every second one if there are too many."""
+        early = [
+            one
+            for one in self.windows
+            if one.is_early and one.mode == window.mode and not (window.is_early or one.dropped)
+        ]
+        for one in early:
+            one.dropped = True
+        return early + self._after_spread(window)
+
+    def _after_spread(self, window: StepWindow) -> list[StepWindow]:
         if self.stride is None or window is not self.windows[-1]:
             return []
         kept = [one for one in self.windows if one.mode == "light" and not one.dropped]

@@ -39,7 +39,8 @@ class Tally:
     """Of programs that failed."""
     ill_conditioned: list[int] = field(default_factory=list)
     """Seeds of programs that magnify rounding: with three ranks or more, stock DDP with another
-    bucket size differs as much as a plan does. They count as neither equal nor failed."""
+    bucket size, and parameters changed in the last bit, differs as much as a plan does. They
+    count as neither equal nor failed."""
     stock_hung: list[int] = field(default_factory=list)
     """Seeds of programs that hang under stock DDP, before any plan."""
     followed: int = 0

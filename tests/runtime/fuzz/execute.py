@@ -37,9 +37,15 @@ class Outcome:
     reasons: list[str] = field(default_factory=list)
 
 
-def run_program(program: Program, *, is_planned: bool, beat: Callable[[int], None]) -> Outcome:
+def run_program(
+    program: Program,
+    *,
+    is_planned: bool,
+    beat: Callable[[int], None],
+    changes_last_bits: bool = False,
+) -> Outcome:
     """``beat`` is called at every step."""
-    training = Training(program, is_planned=is_planned)
+    training = Training(program, is_planned=is_planned, changes_last_bits=changes_last_bits)
     outcome = Outcome(notes=training.notes)
     number = -1
     try:

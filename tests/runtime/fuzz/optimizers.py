@@ -78,7 +78,9 @@ def make_scheduler(kind: str, optimizer: Any) -> Any:
         return made.ExponentialLR(optimizer, 0.8)
     if kind == "OneCycleLR":
         rates = [group["lr"] for group in optimizer.param_groups]
-        cycles = any(name in optimizer.param_groups[0] for name in ("momentum", "betas"))
+        group = optimizer.param_groups[0]
+        has_momentum = "momentum" in group and not group.get("fused")  # as in random_optimizer
+        cycles = has_momentum or "betas" in group
         return made.OneCycleLR(optimizer, rates, total_steps=100, cycle_momentum=cycles)
     if kind == "CosineAnnealingLR":
         return made.CosineAnnealingLR(optimizer, 6)

@@ -25,7 +25,7 @@ ALONE_S = 20.0
 """The same, once a rank has reported a failure: others may wait for it in vain."""
 DUMP_S = 1.0
 STOCK_MARGIN = 4.0
-"""The two bucket sizes are one sample of how far rounding carries."""
+"""The second run of stock DDP is one sample of how far rounding carries."""
 
 
 @dataclass
@@ -38,7 +38,8 @@ class Result:
     """Where ranks stood when they were ended; empty: they ended by themselves."""
     seconds: float = 0.0
     stock_distance: float = 0.0
-    """How far results of stock DDP with two bucket sizes are apart, where it was measured."""
+    """How far two runs of stock DDP are apart that differ in bucket size and in the last bit of
+    the first parameters, where it was measured."""
 
     @property
     def differences(self) -> list[str]:
@@ -55,7 +56,7 @@ class Result:
 
     @property
     def is_ill_conditioned(self) -> bool:
-        """Differs by no more than stock DDP does from itself when it adds in another order."""
+        """Differs by no more than stock DDP does from itself when only rounding differs."""
         return bool(self.differences) and self.distance <= STOCK_MARGIN * self.stock_distance
 
     @property

@@ -26,9 +26,13 @@ SHORT_TRIAL = TrialRules(
 
 
 class Training:
-    def __init__(self, program: Program, *, is_planned: bool) -> None:
+    def __init__(
+        self, program: Program, *, is_planned: bool, changes_last_bits: bool = False
+    ) -> None:
+        """``changes_last_bits``: parameters start one unit in the last place off."""
         self.program = program
         self.is_planned = is_planned
+        self.changes_last_bits = changes_last_bits
         self.rank = dist.get_rank()
         self.number = 0
         self.notes: list[Any] = []
@@ -65,6 +69,8 @@ class Training:
         program = self.program
         torch.manual_seed(seed)
         module = Net(program)
+        if self.changes_last_bits:
+            _change_last_bits(module)
         options: dict[str, Any] = {
             "find_unused_parameters": program.find_unused,
             "gradient_as_bucket_view": program.bucket_view,
@@ -239,3 +245,12 @@ class Training:
             found["scaler"] = self.scaler.state_dict()
         found["random"] = torch.get_rng_state()
         return found
+
+
+def _change_last_bits(module: nn.Module) -> None:
+    """The same on all ranks, and without a number from the generator that dropout uses."""
+    numbers = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            towards = torch.randint(0, 2, parameter.shape, generator=numbers) * 2.0 - 1.0
+            parameter.copy_(torch.nextafter(parameter, towards.to(parameter) * torch.inf))

@@ -58,6 +58,36 @@ def failures_before_the_first_gradient() -> None:
     assert_same(*results)
 
 
+class TrappedNorm(Trapped):
+    """Has buffers that differ between ranks until stock DDP broadcasts them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(12, affine=False)
+
+    def forward(self, inputs):
+        return super().forward(self.norm(inputs.flatten(1)[:, :12]))
+
+
+def buffers_after_a_failed_forward() -> None:
+    """After an evaluation stock DDP broadcasts no buffers, until a forward has ended."""
+    results = []
+    for training in both(net=TrappedNorm):
+        module = training.model.module
+        training.step()
+        with torch.no_grad():
+            training.loss()
+        module.at = "forward"
+        with pytest.raises(ValueError, match="sprung"):
+            training.loss()
+        module.at = ""
+        for _ in range(STEPS):
+            training.notes.append(module.norm.running_mean.clone())
+            training.step()
+        results.append((bits(training), training.notes))
+    assert_same(*results)
+
+
 def _fail_in_the_middle(rank: int, error: type[BaseException]) -> None:
     """One rank's backward fails when others may have its first gradients already; the program
     skips the batch. Under stock DDP its next forward fails, and the others wait for ever."""

@@ -17,6 +17,7 @@ _LEFT_BY_RECORDERS = (
     ".gathered.json.*",
     "run.json",
     "events.parquet",
+    "*.columns",
 )
 _LEFT_BY_RUNS = (
     *_LEFT_BY_RECORDERS,

@@ -142,7 +142,7 @@ def _gathered(folder: Path) -> RunPlace | None:
     path = folder / GATHERED
     try:
         return msgspec.json.decode(_content(path, MAX_PLACE_BYTES), type=RunPlace)
-    except (OSError, ValueError, InputError):
+    except (OSError, ValueError, RecursionError, InputError):
         return None
 
 
@@ -157,7 +157,7 @@ def _content(path: Path, max_bytes: int) -> bytes:
 def _read(path: Path, ledger: Ledger) -> RankHeader | None:
     try:
         return msgspec.json.decode(_content(path, MAX_RECORD_BYTES), type=RankHeader)
-    except (OSError, ValueError, InputError) as error:
+    except (OSError, ValueError, RecursionError, InputError) as error:
         ledger.note(
             "unreadable-record",
             "a rank record cannot be read",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from augury.capture.torch.distributed_calls import tensor_bytes
+from augury.capture.torch.gradient_order import reduced_parameters
 from augury.core.trace.rank_record import Parameter, RecordedBucket, RecordedDdp
 
 if TYPE_CHECKING:
@@ -13,11 +14,13 @@ if TYPE_CHECKING:
 _NO_LIMIT_BYTES = (1 << 63) - 1
 
 
-def ddp_facts(model: DistributedDataParallel, name_of: dict[int, str]) -> RecordedDdp:
+def ddp_facts(
+    model: DistributedDataParallel, name_of: dict[int, str], ready_order: list[int]
+) -> RecordedDdp:
     """Returns the parameters and buckets of a model, as DDP logs them. ``name_of`` gives the names
-    of parameters by ``id``."""
+    of parameters by ``id``, ``ready_order`` the observed order of gradients."""
     logged = model._get_ddp_logging_data()
-    parameters = [parameter for parameter in model._module_parameters if parameter.requires_grad]
+    parameters = reduced_parameters(model)
     rebuilt_sizes = _integers(logged.get("rebuilt_bucket_sizes"))
     if logged.get("has_rebuilt_buckets") and rebuilt_sizes:
         sizes = rebuilt_sizes
@@ -44,7 +47,7 @@ def ddp_facts(model: DistributedDataParallel, name_of: dict[int, str]) -> Record
             # There are fewer members than sizes if the parameters of buckets are unknown.
             for size_bytes, indices in zip(sizes, members, strict=False)
         ],
-        ready_order=_integers(logged.get("prev_iteration_grad_ready_order_indices")),
+        ready_order=_integers(logged.get("prev_iteration_grad_ready_order_indices")) or ready_order,
         bucket_cap_bytes=int(logged["bucket_cap_bytes"]),
         first_bucket_cap_bytes=None if config is None else config.first_bucket_bytes_cap,
         gradient_as_bucket_view=bool(model.gradient_as_bucket_view),

@@ -1,21 +1,30 @@
-"""Profiler ranges around the forward calls of modules, in the detailed window.
+"""Profiler ranges around the forward calls of modules: all of them, or only the outermost ones.
+
+A detailed window has a range for every call of every module. A light window has one for every
+outermost call, because torch itself marks only the forward of DistributedDataParallel.
 
 Hooks are set on each module rather than globally, because compiled modules warn about global hooks.
-The insides of compiled modules get no hooks, because these would be compiled too.
+The insides of compiled modules get no hooks, because these would be compiled too. Hooks that open
+a range come before those of the program, so that the gathering of sharded parameters lies within.
 """
 
 from __future__ import annotations
 
 import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from augury.capture.torch.modules import TrainedModules, unwrapped
+from augury.capture.torch.modules import TrainedModules, find_modules, unwrapped
+from augury.core.vocabulary.torch import EVALUATION_RANGE, FORWARD_RANGE, MODULE_RANGE
 
 if TYPE_CHECKING:
     from torch.nn import Module
+    from torch.optim import Optimizer
 
-MODULE_RANGE = "augury.module: "
+MAX_RANGES = 200
+"""Most outermost ranges in one step: programs that call single cells in a loop have thousands."""
 
 
 class ModuleRanges:
@@ -27,16 +36,8 @@ class ModuleRanges:
         self._local = threading.local()
 
     def start(self, trained: TrainedModules) -> None:
-        inside = {id(inner) for outer in trained.compiled for inner in outer._orig_mod.modules()}
-        for module in trained.modules.values():
-            if getattr(module, "_compiled_call_impl", None) is not None:
-                inside.update(id(inner) for inner in module.modules())
-        wrapper = {id(unwrapped(outer)): outer for outer in trained.compiled}
-        for path, module in trained.modules.items():
-            seen_from_outside = wrapper.get(id(module), module)
-            if id(seen_from_outside) not in inside:
-                with suppress(Exception):  # scripted modules take no hooks
-                    self._watch(seen_from_outside, path)
+        for path, module in _visible(trained):
+            self._watch(module, path)
 
     def stop(self) -> None:
         for hook in self._hooks:
@@ -55,30 +56,154 @@ class ModuleRanges:
         return ranges
 
     def _watch(self, module: Module, path: str) -> None:
-        from torch.autograd.profiler import record_function
-        from torch.compiler import is_compiling
+        def enter(module: Module) -> None:
+            opened = _open_range(MODULE_RANGE, module, path)
+            self._ranges().append((path, opened))
 
-        def enter(_module: Module, _inputs: Any) -> None:
-            if is_compiling():
-                return  # otherwise it would be compiled into the module
-            with suppress(Exception):
-                opened = record_function(MODULE_RANGE + path)
-                opened.__enter__()
-                self._ranges().append((path, opened))
+        def leave(_module: Module) -> None:
+            ranges = self._ranges()
+            # A call that failed may have left its range open.
+            while any(name == path for name, _ in ranges):
+                name, opened = ranges.pop()
+                opened.__exit__(None, None, None)
+                if name == path:
+                    break
 
-        def leave(_module: Module, _inputs: Any, _output: Any) -> None:
-            if is_compiling():
+        self._hooks += _hooks_around(module, enter, leave)
+
+
+class ForwardRanges:
+    """Between ``start`` and ``stop``, every outermost forward call of a trained module is a range.
+
+    Which calls are outermost is learned in the first step of each window, whose duration does not
+    count: a trainer may never call the whole model, only parts of it. After that step all other
+    modules run without hooks."""
+
+    def __init__(self) -> None:
+        self._modules: list[tuple[str, weakref.ref[Module]]] = []
+        self._optimizers: list[int] = []
+        """Identifiers of the optimizers whose modules are known."""
+        self._hooks: dict[int, list[Any]] = {}
+        """Hooks by ``id`` of their module."""
+        self._outermost: set[int] = set()
+        self._is_learning = False
+        self._num_ranges = 0
+        self._local = threading.local()
+
+    def start(self, optimizers: Sequence[Optimizer]) -> None:
+        for path, module in self._find(optimizers):
+            self._hooks[id(module)] = self._watch(module, path)
+        self._outermost.clear()
+        self._is_learning = True
+        self._num_ranges = 0
+
+    def end_step(self) -> None:
+        self._num_ranges = 0
+        if self._is_learning and self._outermost:
+            self._is_learning = False
+            for module in [one for one in self._hooks if one not in self._outermost]:
+                self._remove(module)
+
+    def stop(self) -> None:
+        for module in list(self._hooks):
+            self._remove(module)
+        self._is_learning = False
+
+    def _remove(self, module: int) -> None:
+        for hook in self._hooks.pop(module):
+            hook.remove()
+
+    def _find(self, optimizers: Sequence[Optimizer]) -> list[tuple[str, Module]]:
+        """Returns the modules with their paths. Searching all live objects takes long, so it is
+        repeated only if optimizers or modules have changed."""
+        found = [(path, module()) for path, module in self._modules]
+        known = [(path, module) for path, module in found if module is not None]
+        if self._optimizers == [*map(id, optimizers)] and known and len(known) == len(found):
+            return known
+        known = list(_visible(find_modules(optimizers)))
+        self._modules = [(path, weakref.ref(module)) for path, module in known]
+        self._optimizers = [*map(id, optimizers)]
+        return known
+
+    def _watch(self, module: Module, path: str) -> list[Any]:
+        own = id(module)
+
+        def enter(module: Module) -> None:
+            call = getattr(self._local, "call", None)
+            if call is not None:
+                call.depth += call.module == own
                 return
-            with suppress(Exception):
-                ranges = self._ranges()
-                # A call that failed may have left its range open.
-                while any(name == path for name, _ in ranges):
-                    name, opened = ranges.pop()
-                    opened.__exit__(None, None, None)
-                    if name == path:
-                        break
+            self._num_ranges += 1
+            if self._num_ranges <= MAX_RANGES:
+                self._outermost.add(own)
+                self._local.call = _OutermostCall(own, _open_range(FORWARD_RANGE, module, path))
 
-        self._hooks += [
-            module.register_forward_pre_hook(enter),
-            module.register_forward_hook(leave, always_call=True),
+        def leave(_module: Module) -> None:
+            call = getattr(self._local, "call", None)
+            if call is None or call.module != own:
+                return
+            call.depth -= 1
+            if call.depth == 0:
+                self._local.call = None
+                call.range.__exit__(None, None, None)
+
+        return _hooks_around(module, enter, leave)
+
+
+class _OutermostCall:
+    """The outermost call in progress on a thread. A module may call itself: ``depth`` counts."""
+
+    __slots__ = ("depth", "module", "range")
+
+    def __init__(self, module: int, opened: Any) -> None:
+        self.module, self.range, self.depth = module, opened, 1
+
+
+def _visible(trained: TrainedModules) -> Iterator[tuple[str, Module]]:
+    """Yields all modules with their paths, without those inside of compiled ones."""
+    inside = {id(inner) for outer in trained.compiled for inner in outer._orig_mod.modules()}
+    for module in trained.modules.values():
+        if getattr(module, "_compiled_call_impl", None) is not None:
+            inside.update(id(inner) for inner in module.modules())
+    wrapper = {id(unwrapped(outer)): outer for outer in trained.compiled}
+    for path, module in trained.modules.items():
+        seen_from_outside = wrapper.get(id(module), module)
+        if id(seen_from_outside) not in inside:
+            yield path, seen_from_outside
+
+
+def _open_range(prefix: str, module: Module, path: str) -> Any:
+    from torch import is_grad_enabled
+    from torch.autograd.profiler import record_function
+
+    # Parts of a model may be frozen in this mode, or run without gradients: not both.
+    is_evaluation = not module.training and not is_grad_enabled()
+    opened = record_function((EVALUATION_RANGE if is_evaluation else prefix) + path)
+    opened.__enter__()
+    return opened
+
+
+def _hooks_around(
+    module: Module, enter: Callable[[Module], None], leave: Callable[[Module], None]
+) -> list[Any]:
+    """Calls ``enter`` before and ``leave`` after each forward call. Returns the hooks."""
+    from torch.compiler import is_compiling
+
+    def before(module: Module, _inputs: Any) -> None:
+        if is_compiling():
+            return  # otherwise it would be compiled into the module
+        with suppress(Exception):
+            enter(module)
+
+    def after(module: Module, _inputs: Any, _output: Any) -> None:
+        if is_compiling():
+            return
+        with suppress(Exception):
+            leave(module)
+
+    with suppress(Exception):  # scripted modules take no hooks
+        return [
+            module.register_forward_pre_hook(before, prepend=True),
+            module.register_forward_hook(after, always_call=True),
         ]
+    return []

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from augury.capture.framework import FrameworkFacts
 from augury.capture.torch.ddp_buckets import ddp_facts
+from augury.capture.torch.gradient_order import GradientOrder
 from augury.capture.torch.memory import SavedActivations, held_memory
-from augury.capture.torch.module_ranges import ModuleRanges
+from augury.capture.torch.module_ranges import ForwardRanges, ModuleRanges
 from augury.capture.torch.modules import find_modules
 from augury.core.plan.plan_board import board
 from augury.core.plan.plan_status import MAX_REASON_CHARS
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
 _Fact = TypeVar("_Fact")
 
 
-def find_facts(optimizers: Sequence[Optimizer]) -> FrameworkFacts:
+def find_facts(optimizers: Sequence[Optimizer], order: GradientOrder) -> FrameworkFacts:
     trained = find_modules(optimizers)
     names = trained.name_of_parameter
     return FrameworkFacts(
         groups=_attempt(process_groups),
         modules=_attempt(lambda: trained.class_names),
-        ddp=_attempt(lambda: [ddp_facts(model, names) for model in trained.ddp]),
+        ddp=_attempt(lambda: [ddp_facts(model, names, order.of(model)) for model in trained.ddp]),
         memory=_attempt(lambda: held_memory(optimizers, names)),
         refusals=_attempt(lambda: _refusals(trained.ddp, optimizers)),
     )
@@ -62,9 +63,10 @@ def process_groups() -> list[Group]:
 
 class DetailProbes:
     """Observations of the detailed window besides the profiler: module ranges and, in its first
-    step, the activations that autograd saves."""
+    step, the activations that autograd saves and the order of gradients."""
 
-    def __init__(self) -> None:
+    def __init__(self, order: GradientOrder) -> None:
+        self._order = order
         self._ranges = ModuleRanges()
         self._activations = SavedActivations(self._ranges)
 
@@ -72,12 +74,15 @@ class DetailProbes:
         trained = find_modules(optimizers)
         self._ranges.start(trained)
         self._activations.start(trained)
+        self._order.start(trained.ddp)
 
-    def end_first_step(self) -> None:
+    def end_step(self) -> None:
         self._activations.stop()
+        self._order.stop()
 
     def stop(self) -> None:
         self._activations.stop()
+        self._order.stop()
         self._ranges.stop()
 
     def saved_memory(self) -> list[RecordedMemory]:
@@ -85,3 +90,22 @@ class DetailProbes:
             RecordedMemory(kind="activation", layer=layer, size_bytes=size_bytes)
             for layer, size_bytes in self._activations.by_layer().items()
         ]
+
+
+class LightProbes:
+    """Observations of a light window besides the profiler: the outermost forward calls."""
+
+    def __init__(self, forwards: ForwardRanges) -> None:
+        self._forwards = forwards
+
+    def start(self, optimizers: Sequence[Optimizer]) -> None:
+        self._forwards.start(optimizers)
+
+    def end_step(self) -> None:
+        self._forwards.end_step()
+
+    def stop(self) -> None:
+        self._forwards.stop()
+
+    def saved_memory(self) -> list[RecordedMemory]:
+        return []

@@ -19,9 +19,12 @@ from augury.capture.framework import FrameworkFacts
 from augury.capture.recorder import StepRecorder
 from augury.capture.settings import Settings
 from augury.capture.torch.calibrate import calibrate
+from augury.capture.torch.closure_ranges import ClosureRanges
 from augury.capture.torch.distributed_calls import CallRecorder
+from augury.capture.torch.gradient_order import GradientOrder
+from augury.capture.torch.module_ranges import ForwardRanges
 from augury.capture.torch.profiler_window import TorchProfiler
-from augury.capture.torch.rank_facts import DetailProbes, find_facts
+from augury.capture.torch.rank_facts import DetailProbes, LightProbes, find_facts
 from augury.capture.window_schedule import Mode
 from augury.core.trace.rank_record import CalibrationRecord, RecordedCall, RecordedMemory
 
@@ -33,6 +36,7 @@ def start_recording(settings: Settings, module: ModuleType) -> None:
     """Records this process; ``module`` is ``torch.optim.optimizer``."""
     framework = TorchRecorder()
     recorder = StepRecorder(settings, framework)
+    framework.closures.arrange(module)
 
     def on_step(optimizer: Optimizer, _args: Any, _options: Any) -> None:
         now_ns = time.time_ns()
@@ -60,6 +64,9 @@ class TorchRecorder:
     """Implements ``FrameworkRecorder`` for PyTorch."""
 
     def __init__(self) -> None:
+        self.closures = ClosureRanges()
+        self._forwards = ForwardRanges()
+        self._order = GradientOrder()
         self._leader: weakref.ref[Optimizer] | None = None
         self._seen: dict[int, weakref.ref[Optimizer]] = {}
         self._calls = CallRecorder()
@@ -83,10 +90,17 @@ class TorchRecorder:
         return find_job_store()
 
     def open_window(self, mode: Mode, on_rival: Callable[[], None]) -> TorchWindow:
-        return TorchWindow(mode, on_rival, self._calls, self._optimizers)
+        probes = DetailProbes(self._order) if mode == "detail" else LightProbes(self._forwards)
+        return TorchWindow(
+            profiler=TorchProfiler(mode, on_rival),
+            calls=self._calls,
+            closures=self.closures,
+            probes=probes,
+            find_optimizers=self._optimizers,
+        )
 
     def facts(self) -> FrameworkFacts:
-        return find_facts(self._optimizers())
+        return find_facts(self._optimizers(), self._order)
 
     def calls(self) -> list[RecordedCall]:
         return [RecordedCall(*call) for call in self._calls.calls]
@@ -102,46 +116,40 @@ class TorchRecorder:
         return [optimizer for seen in self._seen.values() if (optimizer := seen()) is not None]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TorchWindow:
-    """Implements ``FrameworkWindow``: profiler, communication calls and, in detail, the probes."""
+    """Implements ``FrameworkWindow``: profiler, communication calls, closures and probes."""
 
-    def __init__(
-        self,
-        mode: Mode,
-        on_rival: Callable[[], None],
-        calls: CallRecorder,
-        find_optimizers: Callable[[], list[Optimizer]],
-    ) -> None:
-        self._profiler = TorchProfiler(mode, on_rival)
-        self._calls = calls
-        self._find_optimizers = find_optimizers
-        self._probes = DetailProbes() if mode == "detail" else None
+    profiler: TorchProfiler
+    calls: CallRecorder
+    closures: ClosureRanges
+    probes: DetailProbes | LightProbes
+    find_optimizers: Callable[[], list[Optimizer]]
 
     def start_probes(self) -> None:
-        self._calls.start()
-        if self._probes is not None:
-            self._probes.start(self._find_optimizers())
+        self.calls.start()
+        self.closures.start()
+        self.probes.start(self.find_optimizers())
 
     def end_step(self) -> None:
-        if self._probes is not None:
-            self._probes.end_first_step()
+        self.probes.end_step()
 
     def stop_probes(self) -> None:
-        self._calls.stop()
-        if self._probes is not None:
-            self._probes.stop()
+        self.calls.stop()
+        self.closures.stop()
+        self.probes.stop()
 
     def stop_profiler(self) -> None:
-        self._profiler.stop()
+        self.profiler.stop()
 
     def ranges_open_since(self, ns: int) -> list[str]:
-        return self._profiler.ranges_open_since(ns)
+        return self.profiler.ranges_open_since(ns)
 
     def export(self, path: Path) -> None:
-        self._profiler.export(path)
+        self.profiler.export(path)
 
     def saved_memory(self) -> list[RecordedMemory]:
-        return [] if self._probes is None else self._probes.saved_memory()
+        return self.probes.saved_memory()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,14 @@
-"""Names of events of PyTorch, DDP and autograd, and constants of gloo."""
+"""Names of events that several stages know: of PyTorch, DDP, autograd and the recorder."""
 
+MODULE_RANGE = "augury.module: "
+"""Prefix of the ranges that Augury's recorder puts around forward passes of modules."""
+FORWARD_RANGE = "augury.forward: "
+"""Prefix of the recorder's ranges around the outermost forward passes, in light windows."""
+EVALUATION_RANGE = "augury.evaluation: "
+"""Prefix of both kinds of range around modules that do not train: evaluation between steps."""
+CLOSURE_RANGE = "augury.closure"
+"""The recorder's range around a closure, which runs forward and backward within the optimizer's
+range."""
 ACCUMULATES_GRADIENT = "torch::autograd::AccumulateGrad"
 """Event of autograd that adds a gradient to its parameter: the gradient exists when it ends."""
 PREPARES_GRADIENT = "torch::distributed::reducer::mul_out"

@@ -20,7 +20,13 @@ from augury.runtime.torch.program.access_guard import AccessPattern
 from augury.runtime.torch.program.aliases import Aliases
 from augury.runtime.torch.program.compatibility import has_step_hooks, is_plain_step
 from augury.runtime.torch.program.hooks import GradientHooks, ModuleHooks
-from augury.runtime.torch.ranks.exchange_counter import ExchangeCounter, NoSync, announces_exchange
+from augury.runtime.torch.ranks.exchange_counter import (
+    ExchangeCounter,
+    HeldFlag,
+    announces_exchange,
+    hold_flags,
+    restore_flags,
+)
 from augury.runtime.torch.step_states import (
     BEFORE_STEP,
     COMPUTED,
@@ -292,8 +298,8 @@ class PlannedSteps:
                 exchange.meter.own(self._driver.watch, exchange)
         self._accesses.end_step()
         self._states.enter(ProgramState.FORWARD)
-        self._asked_to_sync = model.require_backward_grad_sync
-        model.require_backward_grad_sync = NoSync(self._asked_to_sync)
+        self._asked_to_sync = bool(model.require_backward_grad_sync)
+        hold_flags(model)
 
     def before_module(self, parameter_ids: list[int], _module: Any, _inputs: Any) -> None:
         exchange = self._driver.exchange
@@ -340,8 +346,10 @@ class PlannedSteps:
             return
         self._states.leave(ProgramState.FORWARD)
         is_wanted = self._asked_to_sync and torch.is_grad_enabled()
-        model.require_backward_grad_sync = self._asked_to_sync
-        model.require_forward_param_sync = is_wanted
+        has_failed = isinstance(model.require_forward_param_sync, HeldFlag)
+        restore_flags(model)
+        if not has_failed:  # DDP sets the flag at the end of a forward, as if under no_sync
+            model.require_forward_param_sync = is_wanted
         exchange = self._driver.exchange
         if exchange is not None and self.phase is ExchangePhase.DUE:
             exchange.meter.own(self._driver.wait, exchange.wait_all, True)

@@ -38,7 +38,7 @@ from augury.runtime.torch.ranks.control import Control
 from augury.runtime.torch.ranks.exchange_counter import (
     ExchangeCounter,
     announces_exchange,
-    restore_sync,
+    restore_flags,
 )
 from augury.runtime.torch.ranks.groups import ControlGroup, PieceGroup
 from augury.runtime.torch.step_hooks import attach_step_hooks
@@ -193,7 +193,7 @@ class Scheduled:
                 hook.remove()
             self._hooks.clear()
             vars(self._optimizer).pop(GOVERNED, None)
-            restore_sync(self._model)
+            restore_flags(self._model)
             is_lost = self._steps.phase in LOST
             if self._control is not None:
                 self._control.close(is_lost=is_lost)
@@ -302,7 +302,7 @@ class Scheduled:
         )
 
     def _before_forward(self, model: Any, inputs: Any) -> None:
-        restore_sync(model)
+        restore_flags(model)
         # The first forward of a step: passes without an exchange belong to that step too.
         if torch.is_grad_enabled() and not (
             self._steps.phase in (*LOST, ExchangePhase.FILLING) or model._join_config.enable

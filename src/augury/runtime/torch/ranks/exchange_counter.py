@@ -72,25 +72,38 @@ class ExchangeCounter:
             torch.autograd.Variable._execution_engine.queue_callback(self.end)
 
 
-class NoSync:
-    """A false value for ``require_backward_grad_sync`` while a forward runs under a plan. It keeps
-    the program's own value, because an interrupted forward leaves it there."""
+SYNC_FLAGS = ("require_backward_grad_sync", "require_forward_param_sync")
+"""Flags of DDP: whether backward reduces gradients, and whether forward broadcasts buffers."""
 
-    def __init__(self, asked: bool) -> None:
+
+class HeldFlag:
+    """A value for a flag of DDP while a forward runs under a plan. It keeps the program's own
+    value, because a forward that fails or is interrupted leaves it there."""
+
+    def __init__(self, asked: bool, *, shown: bool) -> None:
         self.asked = asked
+        self._shown = shown
 
     def __bool__(self) -> bool:
-        return False
+        return self._shown
 
     def __reduce__(self) -> tuple[Any, ...]:
         return bool, (self.asked,)
 
 
-def restore_sync(model: Any) -> None:
-    """Restores the program's own value where a forward was interrupted."""
-    flag = getattr(model, "require_backward_grad_sync", None)
-    if isinstance(flag, NoSync):
-        model.require_backward_grad_sync = flag.asked
+def hold_flags(model: Any) -> None:
+    """Keeps DDP from preparing its own reduction in the forward that begins."""
+    gradients, buffers = (bool(getattr(model, name)) for name in SYNC_FLAGS)
+    model.require_backward_grad_sync = HeldFlag(gradients, shown=False)
+    model.require_forward_param_sync = HeldFlag(buffers, shown=buffers)
+
+
+def restore_flags(model: Any) -> None:
+    """Restores the program's own values, where a forward has not reached its end."""
+    for name in SYNC_FLAGS:
+        flag = getattr(model, name, None)
+        if isinstance(flag, HeldFlag):
+            setattr(model, name, flag.asked)
 
 
 def announces_exchange(model: Any) -> bool:
