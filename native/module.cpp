@@ -2,16 +2,21 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "ancestors.hpp"
 #include "blueprint.hpp"
 #include "fixed_order.hpp"
 #include "graph.hpp"
+#include "kineto_scan.hpp"
 #include "least_step.hpp"
 #include "longest_path.hpp"
 #include "peak_memory.hpp"
@@ -352,6 +357,96 @@ double least_step(In<double> head_ns, In<double> tail_ns, In<double> work_ns,
       .run(at_least_ns);
 }
 
+using augury::KinetoScan;
+
+std::vector<std::string> texts_of(nb::list texts) {
+  std::vector<std::string> found;
+  for (nb::handle text : texts) found.push_back(nb::cast<std::string>(text));
+  return found;
+}
+
+void make_scan(KinetoScan* scan, nb::list skipped, nb::tuple frame, nb::list kept,
+               std::uint64_t seed) {
+  new (scan) KinetoScan(texts_of(skipped),
+                        {nb::cast<std::string>(frame[0]), nb::cast<std::string>(frame[1])},
+                        texts_of(kept), seed);
+}
+
+bool feed(KinetoScan& scan, nb::bytes data) {
+  const char* begin = data.c_str();
+  const std::size_t size = data.size();
+  nb::gil_scoped_release release;
+  return scan.feed(begin, size);
+}
+
+bool finish(KinetoScan& scan) {
+  nb::gil_scoped_release release;
+  return scan.finish();
+}
+
+nb::bytes to_bytes(std::string_view text) { return nb::bytes(text.data(), text.size()); }
+
+nb::list strings_of(const augury::InternedStrings& strings) {
+  nb::list found;
+  for (std::size_t i = 0; i < strings.size(); ++i)
+    found.append(to_bytes(strings[static_cast<std::int32_t>(i)]));
+  return found;
+}
+
+// Everything that was scanned, by name; the scan is empty afterwards.
+nb::dict take_scanned(KinetoScan& scan) {
+  nb::dict found;
+  found["names"] = strings_of(scan.names);
+  found["categories"] = strings_of(scan.categories);
+  found["threads"] = strings_of(scan.threads);
+  found["name"] = to_numpy(std::move(scan.name));
+  found["category"] = to_numpy(std::move(scan.category));
+  found["thread"] = to_numpy(std::move(scan.thread));
+  found["start_us"] = to_numpy(std::move(scan.start_us));
+  found["dur_us"] = to_numpy(std::move(scan.dur_us));
+  found["sequence"] = to_numpy(std::move(scan.sequence));
+  found["forward_thread"] = to_numpy(std::move(scan.forward_thread));
+  found["correlation"] = to_numpy(std::move(scan.correlation));
+  found["external"] = to_numpy(std::move(scan.external));
+  found["size_bytes"] = to_numpy(std::move(scan.size_bytes));
+  nb::dict kept;
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; i < scan.kept_row.size(); ++i) {
+    const std::int64_t end = scan.kept_ends[i];
+    kept[nb::int_(scan.kept_row[i])] = nb::bytes(scan.kept_args.data() + begin, end - begin);
+    begin = end;
+  }
+  found["kept_args"] = kept;
+  nb::dict thread_names;
+  for (const auto& [thread, name] : scan.thread_names)
+    thread_names[to_bytes(thread)] = to_bytes(name);
+  found["thread_names"] = thread_names;
+  nb::dict head;
+  for (const auto& [key, value] : scan.head) head[key.c_str()] = to_bytes(value);
+  found["head"] = head;
+  return found;
+}
+
+void enclosing(In<std::int32_t> stream, In<std::int64_t> start_ns, In<std::int64_t> dur_ns,
+               Out<std::int32_t> parent) {
+  nb::gil_scoped_release release;
+  augury::enclosing(static_cast<std::int64_t>(stream.size()), stream.data(), start_ns.data(),
+                    dur_ns.data(), parent.data());
+}
+
+void inherit(In<std::int32_t> parent, In<std::uint8_t> inherits, Out<std::int32_t> value) {
+  nb::gil_scoped_release release;
+  augury::inherit(static_cast<std::int64_t>(parent.size()), parent.data(), inherits.data(),
+                  value.data());
+}
+
+void inherit_phases(In<std::int32_t> parent, In<std::uint8_t> covers, std::uint8_t unstated,
+                    Out<std::uint8_t> phase) {
+  nb::gil_scoped_release release;
+  augury::inherit_phases(static_cast<std::int64_t>(parent.size()), parent.data(), covers.data(),
+                         unstated, phase.data());
+}
+
 }  // namespace
 
 NB_MODULE(_native, m) {
@@ -400,5 +495,14 @@ NB_MODULE(_native, m) {
            "arrived_ns"_a = nb::none());
   m.def("least_step", &least_step, "head_ns"_a, "tail_ns"_a, "work_ns"_a, "overhead_ns"_a,
         "is_pipelined"_a, "at_least_ns"_a);
+  nb::class_<KinetoScan>(m, "KinetoScan")
+      .def("__init__", &make_scan, "skipped"_a, "frame"_a, "kept"_a, "seed"_a)
+      .def("feed", &feed, "data"_a)
+      .def("finish", &finish)
+      .def("take", &take_scanned)
+      .def_ro("num_events", &KinetoScan::num_events);
+  m.def("enclosing", &enclosing, "stream"_a, "start_ns"_a, "dur_ns"_a, "parent"_a);
+  m.def("inherit", &inherit, "parent"_a, "inherits"_a, "value"_a);
+  m.def("inherit_phases", &inherit_phases, "parent"_a, "covers"_a, "unstated"_a, "phase"_a);
   m.def("unsorted_remainder", &unsorted_remainder, "first"_a, "dst"_a);
 }

@@ -219,3 +219,56 @@ def test_numpy_integers_are_integers():
     b.rank()
     b.op("a", rank=np.int32(0), work_ns=np.int64(5))
     assert b.build().ops.work_ns.tolist() == [5]
+
+
+def test_columns_of_operations_equal_operations_added_one_by_one():
+    works, steps = [5, 0, 7], [0, 1, 1]
+    single, whole = GraphBuilder(), GraphBuilder()
+    for b in (single, whole):
+        b.rank()
+        b.resource("stream", rank=0)
+    for i, name in enumerate(("a", "b", "a")):
+        single.op(
+            name,
+            kind=OpKind.FORWARD,
+            rank=0,
+            resource=0,
+            work_ns=works[i],
+            layer="conv",
+            step=steps[i],
+            after=range(i),
+        )
+    conv, *names = (whole.string(text) for text in ("conv", "a", "b", "a"))
+    first = whole.ops(
+        np.array(names),
+        kind=OpKind.FORWARD,
+        rank=0,
+        resource=0,
+        work_ns=np.array(works),
+        layer=conv,
+        step=np.array(steps),
+    )
+    assert first == 0
+    whole.edges(0, np.array([1, 2]))
+    whole.edges(np.array([1]), np.array([2]))
+    one, other = single.build(), whole.build()
+    assert one.edges == other.edges
+    assert [one.op_name(op) for op in range(3)] == [other.op_name(op) for op in range(3)]
+    for column in ("kind", "rank", "resource", "work_ns", "size_bytes", "priority", "gang", "step"):
+        assert getattr(one.ops, column).tolist() == getattr(other.ops, column).tolist()
+    assert {other.strings[i] for i in other.ops.layer.tolist()} == {"conv"}
+
+
+def test_columns_that_do_not_fit_are_refused_and_leave_no_half_rows():
+    b = GraphBuilder()
+    b.rank()
+    name = np.full(2, b.string("a"))
+    with pytest.raises(UsageError, match="priority cannot be 1099511627776"):
+        b.ops(name, rank=0, work_ns=1, priority=np.array([0, 1 << 40]))
+    with pytest.raises(UsageError, match="3 values of work_ns for 2 rows"):
+        b.ops(name, rank=0, work_ns=np.array([1, 2, 3]))
+    b.ops(name, rank=0, work_ns=1)
+    with pytest.raises(UsageError, match="2 values of src for 1 rows"):
+        b.edges(np.array([0, 0]), np.array([1]))
+    assert b.build().num_ops == 2
+    assert not len(b.build().edges.dst)

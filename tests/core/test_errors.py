@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from augury.core import errors
@@ -24,6 +26,15 @@ def test_exit_codes_are_those_of_the_command_line(name: str, exit_code: int):
     assert isinstance(error, AuguryError)
     assert error.exit_code == exit_code
     assert (str(error), error.cause, error.remedy) == ("the cause", "the cause", "the remedy")
+
+
+def test_errors_of_workers_are_pickled_with_all_fields():
+    error = DeadlockError("the cause", cycle=("a", "b"), remedy="the remedy")
+    error.result = [1]
+    error.add_note("where")
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is DeadlockError
+    assert (again.args, vars(again)) == (error.args, vars(error))
 
 
 def test_a_remedy_is_optional():

@@ -85,7 +85,17 @@ def test_nothing_is_overwritten_by_accident(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"[]", b"{}", b"\xff\xfe", b"[" * 100_000, b'{"kind":"augury-plan"}']
+    "content",
+    [
+        b"",
+        b'{"a": "\xff"}',
+        b"{",
+        b"[]",
+        b"{}",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"kind":"augury-plan"}',
+    ],
 )
 def test_what_is_no_plan_is_told_in_words(content: bytes) -> None:
     with pytest.raises(InputError):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from augury.core.string_table import StringPool, StringTable
+from augury.core.string_table import StringColumn, StringPool, StringTable
 
 
 @given(st.lists(st.text()))
@@ -45,3 +45,18 @@ def test_equality_sees_where_strings_end():
     assert StringTable.of(["a"]) != ["a"]
     with pytest.raises(TypeError):
         hash(StringTable.of(["a"]))
+
+
+def test_a_column_numbers_equal_strings_alike():
+    column = StringColumn(np.array([2, 0, 1, 2], dtype=np.int32), ["a", "b", "a"])
+    assert list(column) == ["a", "a", "b", "a"]
+    assert column.strings == ["a", "b"]
+    assert column[2] == "b"
+    assert len(column) == 4
+    assert column.where("a".__eq__).tolist() == [True, True, False, True]
+    assert list(column.take(np.array([2, 0]))) == ["b", "a"]
+
+
+def test_strings_of_a_column_in_order_of_their_rows():
+    column = StringColumn(np.array([2, 0, 2], dtype=np.int32), ["a", "unused", "c"])
+    assert column.in_order() == [2, 0]

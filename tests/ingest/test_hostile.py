@@ -7,7 +7,6 @@ import gzip
 import json
 import random
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +22,7 @@ from augury.ingest.formats.kineto import nanoseconds, read_kineto
 from augury.ingest.imported import import_traces
 from augury.ingest.recorded import read_run
 from tests.campaigns import campaign
+from tests.mutated_files.json_mutations import spoil
 
 from .recorded_plan import PLAN
 from .written import EPOCH_NS, Run, write_trace_file
@@ -82,20 +82,6 @@ def test_bytes_changed_at_random(scratch: Path, run: dict[str, bytes], edits, na
     for place, value in edits:
         data[place % len(data)] = value
     damaged(scratch, run, name, gzip.compress(data, 1) if is_packed else bytes(data))
-
-
-WRONG = [None, True, -1, 0, 2**31, 2**63, 10**40, 1e300, "x", "", [], {}, [[1]], [[-1] * 7]]
-
-
-def spoil(value: Any, dice: random.Random) -> Any:
-    """Replaces one random value in the document."""
-    if isinstance(value, dict) and value and dice.random() < 0.9:
-        key = dice.choice(sorted(value))
-        return value | {key: spoil(value[key], dice)}
-    if isinstance(value, list) and value and dice.random() < 0.9:
-        at = dice.randrange(len(value))
-        return [*value[:at], spoil(value[at], dice), *value[at + 1 :]]
-    return dice.choice(WRONG)
 
 
 @campaign(250)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from augury.core.ledger import Ledger
 from augury.core.trace.trace import Clock, Trace
 from augury.ingest.clocks.clock_fits import from_collectives, robust_line
-from augury.ingest.clocks.rank_clocks import Source, align, to_common
+from augury.ingest.clocks.rank_clocks import Source, align, from_common, to_common
 from augury.ingest.recorded import read_run
 
 from .written import MS, Run, skewed, true_clock
@@ -124,3 +124,41 @@ def test_impossible_exchanges_are_ignored(tmp_path: Path):
 def test_few_points_have_no_drift():
     offset, drift = robust_line(np.array([0.0, 1e9]), np.array([1.0, 3.0]))
     assert (offset, drift) == (2.0, 0.0)
+
+
+@given(
+    offset_ns=st.integers(-(10**12), 10**12),
+    drift_ppm=st.floats(-2_000, 2_000),
+    seconds=st.floats(-1_000, 1_000),
+)
+def test_times_move_to_the_common_clock_and_back(offset_ns: int, drift_ppm: float, seconds: float):
+    clock = Clock(offset_ns=offset_ns, drift_ppm=drift_ppm, since_ns=10**18)
+    own = np.array([10**18 + round(seconds * 1e9)], dtype=np.int64)
+    assert abs(int((from_common(clock, to_common(clock, own)) - own)[0])) <= 1
+
+
+def _ends(keys: range, offset_ns: int) -> dict[tuple[int, int], int]:
+    return {(0, i): 10**18 + i * 30 * MS + offset_ns for i in keys}
+
+
+def test_ranks_align_through_others():
+    """The third rank shares collectives with the second alone, the fourth with the third."""
+    ends = {
+        0: _ends(range(10), 0),
+        1: _ends(range(5, 20), 7 * MS),
+        2: _ends(range(12, 30), -9 * MS),
+        3: _ends(range(22, 40), 50 * MS),
+    }
+    ledger = Ledger()
+    clocks = align({rank: f"host{rank}" for rank in ends}, {}, ends, ledger)
+    assert [clock.offset_ns for clock in clocks.values()] == [0, -7 * MS, 9 * MS, -50 * MS]
+    assert not len(ledger)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "offset_ns"), [(("", ""), -MS), (("one", "one"), 0), (("one", "two"), -MS)]
+)
+def test_ranks_share_a_clock_where_their_host_is_known(hosts: tuple[str, str], offset_ns: int):
+    ends = {0: _ends(range(20), 0), 1: _ends(range(20), MS)}
+    clocks = align(dict(enumerate(hosts)), {}, ends, Ledger())
+    assert clocks[1].offset_ns == offset_ns

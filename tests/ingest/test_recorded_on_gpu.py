@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from augury.build.recorded.device_streams import build_device, has_device
+from augury.build.recorded.device.device_graph import build_device, has_device
 from augury.core.enums import OpKind, Phase, StepState, StreamKind
 from augury.core.trace.trace import Trace
 from augury.core.trace.trace_spec import problems

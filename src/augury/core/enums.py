@@ -43,6 +43,7 @@ class OpKind(IntEnum):
     DELAY = 48
     MARK = 49
     UNEXPLAINED = 50
+    STEP_END = 51
 
     @property
     def label(self) -> str:

@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BufferedReader
@@ -15,6 +16,8 @@ from typing import BinaryIO, TypeVar
 from augury.core.errors import AuguryError, FileFormatError, InputError, UsageError
 
 T = TypeVar("T")
+_umask_lock = threading.Lock()
+"""The umask can be read only by changing it, and all threads share it."""
 
 DISK_IS_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors for a full disk, an exceeded quota, or an exceeded file size limit."""
@@ -32,8 +35,9 @@ def new_file(path: Path, *, force: bool = False) -> Iterator[BinaryIO]:
         with os.fdopen(descriptor, "wb") as file:
             yield file
         # mkstemp makes the file private; it gets the permissions of a plain open().
-        umask = os.umask(0)
-        os.umask(umask)
+        with _umask_lock:
+            umask = os.umask(0)
+            os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)
         os.replace(temporary, path)
     except BaseException as error:

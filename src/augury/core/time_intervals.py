@@ -15,8 +15,11 @@ Interval = tuple[int, int]
 class IntervalSet:
     """A union of intervals; measures its overlap with other intervals."""
 
-    def __init__(self, intervals: Iterable[Interval]) -> None:
-        begins, ends = _union(intervals)
+    def __init__(self, intervals: Iterable[Interval] | I8) -> None:
+        """Takes pairs of start and end, or an array with two columns."""
+        if not isinstance(intervals, np.ndarray):
+            intervals = np.array([*intervals], dtype=np.int64).reshape(-1, 2)
+        begins, ends = _union(intervals[:, 0], intervals[:, 1])
         self._times = np.column_stack([begins, ends]).ravel()
         inside = np.concatenate([[0], np.cumsum(ends - begins)])
         self._spent = np.repeat(inside, 2)[1:-1] if len(begins) else inside[:0]
@@ -32,11 +35,12 @@ class IntervalSet:
         return self.until(end_ns) - self.until(start_ns)
 
 
-def _union(intervals: Iterable[Interval]) -> tuple[I8, I8]:
-    table = np.array(sorted(i for i in intervals if i[1] > i[0]), dtype=np.int64).reshape(-1, 2)
-    if not len(table):
-        return table[:, 0], table[:, 1]
-    reach = np.maximum.accumulate(table[:, 1])
-    new = np.concatenate([[True], table[1:, 0] > reach[:-1]])
-    last = np.concatenate([np.flatnonzero(new)[1:] - 1, [len(table) - 1]])
-    return table[new, 0], reach[last]
+def _union(start_ns: I8, end_ns: I8) -> tuple[I8, I8]:
+    kept = np.flatnonzero(end_ns > start_ns)
+    kept = kept[np.argsort(start_ns[kept], kind="stable")]
+    start_ns, reach = start_ns[kept], np.maximum.accumulate(end_ns[kept])
+    if not len(kept):
+        return start_ns, reach
+    new = np.concatenate([[True], start_ns[1:] > reach[:-1]])
+    last = np.concatenate([np.flatnonzero(new)[1:] - 1, [len(kept) - 1]])
+    return start_ns[new], reach[last]

@@ -1,93 +1,138 @@
-"""Reads traces of other profilers, one file per rank, as one Trace."""
+"""Reads traces of PyTorch's profiler, one file per rank, as one Trace.
+
+Each rank is read for itself and its events wait in a file (``rank/staged_rank.py``). When the
+collectives of all ranks are matched and the clocks aligned, the events follow rank by rank: into
+memory, or into the tables of a run's folder.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
 
 from augury.core.errors import InputError
 from augury.core.ledger import Ledger, Severity
-from augury.core.trace.trace import RankFacts, Trace
+from augury.core.progress import Progress, silent
+from augury.core.trace.trace import Clock, Events, RankFacts, Trace
+from augury.executor import IN_THIS_PROCESS, Executor
 from augury.ingest.clocks.rank_clocks import Source, align
-from augury.ingest.collectives.sequence_alignment import align_collectives
-from augury.ingest.formats.kineto import KinetoTrace, read_kineto
-from augury.ingest.formats.pipeline_table import SUFFIX, read_pipeline_table
-from augury.ingest.rank.kineto_rank import KinetoRank, main_thread, read_kineto_rank
-from augury.ingest.rank.steps import (
-    AnnotatedStep,
-    annotated_step_at,
-    annotated_step_table,
-    annotated_steps,
-)
+from augury.ingest.collectives.matching.match_ranks import match_collectives
+from augury.ingest.collectives.matching.matched_collectives import ends_of
+from augury.ingest.collectives.matching.missing_parts import restore_missing_parts
+from augury.ingest.rank.complete_steps import choose_steps, number_steps_alike
+from augury.ingest.rank.rank_file import check_staged, rank_files, stage_rank_file
+from augury.ingest.rank.staged_rank import MAX_RANKS, StagedRank
+from augury.ingest.rank.steps import annotated_step_table
 from augury.ingest.run_files import MAX_RUN_BYTES, ReadBudget
-from augury.ingest.trace_builder import TraceBuilder
-
-MAX_RANKS = 1 << 14
-_RANK_IN_NAME = re.compile(r"rank[-_ ]?0*(\d{1,5})", re.IGNORECASE)
+from augury.ingest.trace_builder import TraceBuilder, join_events
 
 
 def import_traces(
-    paths: Sequence[Path], *, clocks: Source = "auto", max_bytes: int = MAX_RUN_BYTES
+    paths: Sequence[Path],
+    *,
+    clocks: Source = "auto",
+    max_bytes: int = MAX_RUN_BYTES,
+    executor: Executor = IN_THIS_PROCESS,
+    progress: Progress = silent,
 ) -> Trace:
-    """A folder stands for all traces in it; ``max_bytes`` limits their unpacked size in total.
-    Raises an InputError if the traces of the ranks do not match."""
-    tables = [*paths, *(p for path in paths if path.is_dir() for p in path.glob(f"*{SUFFIX}"))]
-    tables = [path for path in tables if path.name.endswith(SUFFIX) and path.is_file()]
-    if len(tables) == 1:
-        return read_pipeline_table(tables[0])
+    """Returns the whole Trace in memory. A folder stands for all traces in it; ``max_bytes`` limits
+    their unpacked size in total. Raises an InputError if the traces of the ranks do not match."""
+    with tempfile.TemporaryDirectory(prefix="augury-import-") as folder:
+        staged = stage_traces(
+            paths,
+            Path(folder),
+            clocks=clocks,
+            max_bytes=max_bytes,
+            executor=executor,
+            progress=progress,
+        )
+        return staged.trace()
+
+
+@dataclass(kw_only=True)
+class StagedTraces:
+    """Ranks with matched collectives and aligned clocks; their events are in files."""
+
+    ranks: dict[int, StagedRank]
+    world_size: int
+    clocks: dict[int, Clock]
+    builder: TraceBuilder
+    ledger: Ledger
+
+    @property
+    def num_events(self) -> int:
+        return sum(one.num_events for one in self.ranks.values())
+
+    def event_parts(self) -> Iterator[Events]:
+        """Yields the events of one rank after the other, once."""
+        first_row = 0
+        for rank, one in self.ranks.items():
+            yield one.finished(self.clocks[rank], self.builder, first_row)
+            first_row += one.num_events
+
+    def trace(self) -> Trace:
+        """Returns the whole Trace in memory, once."""
+        events = join_events(list(self.event_parts()))
+        return self.facts().evolve(events=events)
+
+    def facts(self) -> Trace:
+        """Returns the Trace without its events; its strings are complete after the last part."""
+        return Trace(
+            events=Events.empty(),
+            steps=annotated_step_table(
+                {rank: one.steps for rank, one in self.ranks.items()}, self.clocks
+            ),
+            ranks=[
+                RankFacts(rank=rank, host=one.host, framework="torch", clock=self.clocks[rank])
+                for rank, one in self.ranks.items()
+            ],
+            world_size=self.world_size,
+            streams=self.builder.streams(),
+            strings=self.builder.strings.table(),
+            groups=self.builder.groups,
+            ledger=self.ledger,
+        )
+
+
+def stage_traces(
+    paths: Sequence[Path],
+    folder: Path,
+    *,
+    clocks: Source = "auto",
+    max_bytes: int = MAX_RUN_BYTES,
+    executor: Executor = IN_THIS_PROCESS,
+    progress: Progress = silent,
+) -> StagedTraces:
+    """Reads the traces rank by rank, leaves their events in ``folder``, matches and aligns them."""
     ledger, builder = Ledger(), TraceBuilder()
-    traces = _traces_by_rank(_files(paths), ledger, ReadBudget(paths[0], max_bytes))
-    sizes = [trace.distributed.world_size or 0 for trace in traces.values()]
-    world_size = max([max(traces) + 1, *(size for size in sizes if size <= MAX_RANKS)])
-    _note_gaps(traces, {size for size in sizes if size}, world_size, ledger)
-    ranks: dict[int, KinetoRank] = {}
-    steps: dict[int, list[AnnotatedStep]] = {}
-    for rank, trace in sorted(traces.items()):
-        steps[rank] = annotated_steps(trace, main_thread(trace))
-        ranks[rank] = _read_rank(rank, trace, steps[rank], builder, ledger)
-    align_collectives(ranks, world_size, builder, ledger)
-    rank_clocks = align(
-        {rank: one.trace.host for rank, one in ranks.items()},
-        {},
-        {rank: _ends_ns(one) for rank, one in ranks.items()},
-        ledger,
-        source=clocks,
-    )
-    for rank, one in ranks.items():
-        one.events.move_to(rank_clocks[rank])
-        builder.add(rank, one.events)
-    return Trace(
-        events=builder.events(),
-        steps=annotated_step_table(steps, rank_clocks),
-        ranks=[
-            RankFacts(rank=rank, host=one.trace.host, framework="torch", clock=rank_clocks[rank])
-            for rank, one in ranks.items()
-        ],
-        world_size=world_size,
-        streams=builder.streams(),
-        strings=builder.strings.table(),
-        groups=builder.groups,
-        ledger=ledger,
+    budget = ReadBudget(paths[0], max_bytes)
+    ranks = _ranks(_files(paths), folder, budget, executor, progress)
+    for one in ranks.values():
+        ledger = ledger.merged(one.file_ledger)
+    ranks = dict(sorted(ranks.items()))
+    sizes = {one.world_size or 0 for one in ranks.values()}
+    world_size = _world_size(ranks, sizes)
+    _note_gaps(ranks, sizes - {0}, world_size, ledger)
+    for one in ranks.values():
+        ledger = ledger.merged(one.ledger)
+    matching = match_collectives(ranks, world_size, builder, ledger)
+    number_steps_alike(ranks, matching.collectives, ledger)
+    hosts = {rank: one.host for rank, one in ranks.items()}
+    rank_clocks = align(hosts, {}, ends_of(matching.collectives), ledger, source=clocks)
+    restore_missing_parts(ranks, matching, rank_clocks, ledger)
+    choose_steps(ranks, matching.refused, ledger)
+    return StagedTraces(
+        ranks=ranks, world_size=world_size, clocks=rank_clocks, builder=builder, ledger=ledger
     )
 
 
-def _read_rank(
-    rank: int,
-    trace: KinetoTrace,
-    steps: list[AnnotatedStep],
-    builder: TraceBuilder,
-    ledger: Ledger,
-) -> KinetoRank:
-    own = read_kineto_rank(trace, annotated_step_at(steps, trace.start_ns), ledger)
-    own.fill_names(builder)
-    for item in own.collectives:
-        own.events.kind[item.row] = item.kind
-        own.events.size_bytes[item.row] = item.traced_bytes
-    own.fill_streams(rank, np.ones(len(trace), dtype=bool), builder)
-    return own
+def _world_size(ranks: dict[int, StagedRank], sizes: set[int]) -> int:
+    """The largest size that a trace states or implies: by its own rank, or by those of a group."""
+    members = (item.members for one in ranks.values() for item in one.collectives)
+    implied = {group[-1] + 1 for group in members if group}
+    return max({max(ranks) + 1, *implied, *(size for size in sizes if size <= MAX_RANKS)})
 
 
 def _files(paths: Sequence[Path]) -> list[Path]:
@@ -104,32 +149,26 @@ def _files(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
-def _traces_by_rank(
-    files: list[Path], ledger: Ledger, budget: ReadBudget
-) -> dict[int, KinetoTrace]:
-    traces: dict[int, KinetoTrace] = {}
-    for path in files:
-        trace = read_kineto(path, ledger, budget)
-        if not len(trace):
-            raise InputError(f"{path} has no events", remedy="leave it out")
-        rank = trace.distributed.rank
-        if rank is None:
-            named = _RANK_IN_NAME.search(path.name)
-            rank = int(named[1]) if named else (0 if len(files) == 1 else None)
-        if rank is None or not 0 <= rank < MAX_RANKS:
+def _ranks(
+    files: list[Path], folder: Path, budget: ReadBudget, executor: Executor, progress: Progress
+) -> dict[int, StagedRank]:
+    """Ranks in order of their files."""
+    ranks: dict[int, StagedRank] = {}
+    asked = rank_files(files, folder, budget)
+    staged = executor.run(stage_rank_file, asked, work="reading traces", progress=progress)
+    for path, item, one in zip(files, asked, staged, strict=True):
+        check_staged(item)
+        budget.take(one.unpacked_bytes)
+        if one.rank in ranks:
             raise InputError(
-                f"the rank of {path} is unknown", remedy="name the files rank0.json, rank1.json"
+                f"{path} is a second trace of rank {one.rank}", remedy="give one trace per rank"
             )
-        if rank in traces:
-            raise InputError(
-                f"{path} is a second trace of rank {rank}", remedy="give one trace per rank"
-            )
-        traces[rank] = trace
-    return traces
+        ranks[one.rank] = one
+    return ranks
 
 
 def _note_gaps(
-    traces: dict[int, KinetoTrace], sizes: set[int], world_size: int, ledger: Ledger
+    ranks: dict[int, StagedRank], sizes: set[int], world_size: int, ledger: Ledger
 ) -> None:
     if len(sizes) > 1:
         ledger.note(
@@ -139,7 +178,7 @@ def _note_gaps(
             remedy="import traces of one job",
             example=", ".join(map(str, sorted(sizes)[:5])),
         )
-    missing = [rank for rank in range(world_size) if rank not in traces]
+    missing = [rank for rank in range(world_size) if rank not in ranks]
     ledger.note(
         "missing-rank",
         "a rank has no trace",
@@ -147,13 +186,3 @@ def _note_gaps(
         remedy="import the traces of all ranks",
         example=f"rank {missing[0]}" if missing else "",
     )
-
-
-def _ends_ns(one: KinetoRank) -> dict[tuple[int, int], int]:
-    """End of each matched collective by (group, sequence)."""
-    events = one.events
-    return {
-        (int(events.group[item.row]), int(events.sequence[item.row])): item.end_ns
-        for item in one.collectives
-        if events.sequence[item.row] >= 0 and not item.is_point_to_point
-    }

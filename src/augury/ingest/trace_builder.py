@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 
 import numpy as np
+from numpy.typing import NDArray
 
 from augury.core.columns import I4, I8, U1
 from augury.core.enums import StreamKind
 from augury.core.graph.graph import NONE
-from augury.core.string_table import StringPool
+from augury.core.string_table import StringColumn, StringPool
 from augury.core.trace.trace import Clock, Events, Streams
+from augury.ingest.ancestors import enclosing
 from augury.ingest.clocks.rank_clocks import to_common
 
 
@@ -54,6 +56,12 @@ class MutableEvents:
     def __len__(self) -> int:
         return len(self.start_ns)
 
+    def at(self, rows: NDArray[np.intp]) -> MutableEvents:
+        """Returns a copy of some rows. Causes are copied: they must be rows of the copy."""
+        return MutableEvents(
+            **{entry.name: getattr(self, entry.name)[rows] for entry in fields(MutableEvents)}
+        )
+
     def move_to(self, clock: Clock) -> None:
         """Converts all times to the common clock."""
         end_ns = to_common(clock, self.end_ns)
@@ -74,6 +82,15 @@ class TraceBuilder:
     _groups: dict[tuple[tuple[int, ...], str], int] = field(default_factory=dict)
     _streams: dict[tuple[int, StreamKind, str], int] = field(default_factory=dict)
     _parts: list[tuple[int, MutableEvents]] = field(default_factory=list)
+
+    def numbers(self, strings: StringColumn) -> I4:
+        """Number of each row's string in the pool; NONE for an empty one."""
+        number = np.full(len(strings.strings) + 1, NONE, dtype=np.int32)
+        for at in strings.in_order():
+            if strings.strings[at]:
+                number[at] = self.strings.number(strings.strings[at])
+        found: I4 = number[strings.number]
+        return found
 
     def stream(self, rank: int, kind: StreamKind, name: str) -> int:
         return self._streams.setdefault((rank, kind, name), len(self._streams))
@@ -101,48 +118,69 @@ class TraceBuilder:
             name=np.array([self.strings.number(name) for _, _, name in rows], dtype=np.int32),
         )
 
+    def stream_keys(self) -> list[tuple[int, StreamKind, str]]:
+        """Returns rank, kind and name of each stream by its number."""
+        return list(self._streams)
+
+    def stream_kinds(self) -> U1:
+        return np.array([kind for _, kind, _ in self._streams], dtype=np.uint8)
+
     def events(self) -> Events:
-        parts = [part for _, part in self._parts]
-        if not parts:
-            return Events.empty()
-        columns = {
-            entry.name: np.concatenate([getattr(part, entry.name) for part in parts])
-            for entry in fields(MutableEvents)
+        by_rank: dict[int, list[MutableEvents]] = {}
+        for rank, part in self._parts:
+            by_rank.setdefault(rank, []).append(part)
+        first_row = 0
+        tables: list[Events] = []
+        for rank, parts in sorted(by_rank.items()):
+            tables.append(rank_events(rank, joined(parts), self.stream_kinds(), first_row))
+            first_row += len(tables[-1])
+        self.streams()  # their names come after those of events
+        return join_events(tables)
+
+
+def joined(parts: list[MutableEvents]) -> MutableEvents:
+    """Returns the events of all parts of one rank."""
+    if len(parts) == 1:
+        return parts[0]
+    before = np.cumsum([0, *map(len, parts[:-1])])
+    columns = {
+        entry.name: np.concatenate([getattr(part, entry.name) for part in parts])
+        for entry in fields(MutableEvents)
+    }
+    causes = [
+        np.where(part.cause == NONE, NONE, part.cause + first)
+        for part, first in zip(parts, before.tolist(), strict=True)
+    ]
+    columns["cause"] = np.concatenate(causes)
+    return MutableEvents(**columns)
+
+
+def rank_events(rank: int, own: MutableEvents, stream_kinds: U1, first_row: int) -> Events:
+    """Returns the sorted events of one rank, whose first one is row ``first_row`` of the table."""
+    order = np.lexsort((-own.dur_ns, own.start_ns, own.stream))
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(first_row, first_row + len(order))
+    columns = {entry.name: getattr(own, entry.name)[order] for entry in fields(MutableEvents)}
+    cause = columns.pop("cause")
+    parent = enclosing(columns["stream"], columns["start_ns"], columns["dur_ns"])
+    # Devices and communicators run several events at once that do not enclose each other.
+    nests = np.isin(stream_kinds, [StreamKind.MAIN_THREAD, StreamKind.THREAD])
+    has_parent = (parent != NONE) & nests[columns["stream"]]
+    return Events(
+        rank=np.full(len(order), rank, dtype=np.int32),
+        cause=np.where(cause == NONE, NONE, place[np.maximum(cause, 0)]),
+        parent=np.where(has_parent, parent + first_row, NONE),
+        **columns,
+    )
+
+
+def join_events(tables: list[Events]) -> Events:
+    """Returns the events of several ranks, in order of the ranks, as one table."""
+    if not tables:
+        return Events.empty()
+    return Events(
+        **{
+            name: np.concatenate([getattr(table, name) for table in tables])
+            for name, _ in Events.schema()
         }
-        sizes = [len(part) for part in parts]
-        rank = np.repeat(np.array([r for r, _ in self._parts], dtype=np.int32), sizes)
-        before = np.repeat(np.cumsum([0, *sizes[:-1]]), sizes)
-        cause = columns["cause"]
-        cause = np.where(cause == NONE, NONE, cause + before)
-        order = np.lexsort((-columns["dur_ns"], columns["start_ns"], columns["stream"], rank))
-        place = np.empty(len(order), dtype=np.int64)
-        place[order] = np.arange(len(order))
-        cause = np.where(cause == NONE, NONE, place[np.maximum(cause, 0)])
-        columns = {name: values[order] for name, values in columns.items()}
-        columns["cause"] = cause[order].astype(np.int32)
-        rows = self.streams()
-        parent = enclosing(columns["stream"], columns["start_ns"], columns["dur_ns"])
-        # Devices and communicators run several events at once that do not enclose each other.
-        nests = np.isin(rows.kind, [StreamKind.MAIN_THREAD, StreamKind.THREAD])
-        parent[~nests[columns["stream"]]] = NONE
-        return Events(rank=rank[order], parent=parent, **columns)
-
-
-def enclosing(stream: I4, start_ns: I8, dur_ns: I8) -> I4:
-    """Returns the row of the innermost event around each event on its stream, or -1.
-
-    Rows are sorted by (stream, start, longest first)."""
-    parent: list[int] = []
-    ends = (start_ns + dur_ns).tolist()
-    opened: list[int] = []
-    current = -1
-    for i, (own, start) in enumerate(zip(stream.tolist(), start_ns.tolist(), strict=True)):
-        if own != current:
-            current = own
-            opened.clear()
-        # An event that ends where the next one starts does not enclose it.
-        while opened and ends[opened[-1]] <= start:
-            opened.pop()
-        parent.append(opened[-1] if opened else -1)
-        opened.append(i)
-    return np.array(parent, dtype=np.int32)
+    )

@@ -1,12 +1,13 @@
-"""GraphBuilder: builds a Graph one operation at a time, with names instead of numbers."""
+"""GraphBuilder: builds a Graph one operation at a time, or from columns of operations."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from augury.core.columns import Table
 from augury.core.enums import Discipline, MemoryKind, OpKind, ResourceKind, Role
@@ -52,6 +53,18 @@ class _Columns(Generic[_T]):
         except (OverflowError, TypeError) as error:
             raise self._misfit(row) from error
         return len(self._arrays[0]) - 1
+
+    def extend(self, num_rows: int, *columns: ArrayLike) -> int:
+        """Appends rows given as columns; a single value stands for all rows. Returns the number of
+        the first row."""
+        first = len(self)
+        stored = [
+            _whole_column(name, column, num_rows, values.typecode)
+            for name, values, column in zip(self._names, self._arrays, columns, strict=True)
+        ]
+        for values, column in zip(self._arrays, stored, strict=True):
+            values.frombytes(column.tobytes())
+        return first
 
     def _misfit(self, row: tuple[int, ...]) -> UsageError:
         """Removes a row that was appended in part."""
@@ -105,6 +118,9 @@ class GraphBuilder:
     @property
     def num_ops(self) -> int:
         return len(self._ops)
+
+    def note_meta(self, key: str, value: str) -> None:
+        self._meta[key] = value
 
     def rank(self, *, role: Role = Role.WORKER, host: str = "") -> int:
         return self._ranks.append(role, self._pool.number(host))
@@ -184,10 +200,40 @@ class GraphBuilder:
             self._dst.append(new)
         return new
 
+    def string(self, text: str) -> int:
+        """Returns the number of a string, for columns of names and layers."""
+        return self._pool.number(text)
+
+    def ops(
+        self,
+        name: NDArray[np.integer[Any]],
+        *,
+        rank: ArrayLike,
+        work_ns: ArrayLike,
+        kind: ArrayLike = OpKind.OTHER,
+        resource: ArrayLike = NONE,
+        size_bytes: ArrayLike = 0,
+        priority: ArrayLike = 0,
+        gang: ArrayLike = NONE,
+        layer: ArrayLike = NONE,
+        step: ArrayLike = 0,
+    ) -> int:
+        """Adds one operation per entry of ``name`` and returns the id of the first. A single value
+        stands for all of them; names and layers are numbers from ``string``."""
+        return self._ops.extend(
+            len(name), kind, rank, resource, work_ns, size_bytes, priority, gang, layer, step, name
+        )
+
     def edge(self, src: int, dst: int) -> None:
         """Makes ``dst`` wait for ``src``."""
         self._src.append(src)
         self._dst.append(dst)
+
+    def edges(self, src: ArrayLike, dst: NDArray[np.integer[Any]]) -> None:
+        """Makes each of ``dst`` wait for the ``src`` beside it, or for the only one."""
+        sources = _whole_column("src", src, len(dst), "i")
+        self._dst.frombytes(_whole_column("dst", dst, len(dst), "i").tobytes())
+        self._src.frombytes(sources.tobytes())
 
     def carry(self, src: int, dst: int) -> None:
         """Makes ``dst`` of the next window wait for ``src`` of this one."""
@@ -228,7 +274,7 @@ class GraphBuilder:
     def build(self) -> Graph:
         graph = Graph(
             ops=self._ops.table(),
-            edges=self._edges(),
+            edges=self._edge_table(),
             resources=self._resources.table(),
             ranks=self._ranks.table(),
             strings=self._pool.table(),
@@ -243,7 +289,7 @@ class GraphBuilder:
         verify(graph)
         return graph
 
-    def _edges(self) -> Edges:
+    def _edge_table(self) -> Edges:
         src = np.array(self._src, dtype=np.int32)
         dst = np.array(self._dst, dtype=np.int32)
         if len(src) and (src.min() < 0 or src.max() >= len(self._ops)):
@@ -253,6 +299,23 @@ class GraphBuilder:
                 remedy="use the ids that op() returned",
             )
         return Edges.from_pairs(src, dst, num_ops=len(self._ops))
+
+
+def _whole_column(name: str, values: ArrayLike, num_rows: int, typecode: str) -> NDArray[Any]:
+    """Returns the column in its stored type; a value that does not fit is a UsageError."""
+    column = np.asarray(values)
+    stored = column.astype(typecode)
+    misfits = np.flatnonzero(stored != column)
+    if len(misfits):
+        raise UsageError(
+            f"{name} cannot be {column.reshape(-1)[misfits[0]]}", remedy="check the unit"
+        )
+    if column.ndim and len(column) != num_rows:
+        raise UsageError(
+            f"there are {len(column)} values of {name} for {num_rows} rows",
+            remedy="pass one value per row",
+        )
+    return np.broadcast_to(stored, (num_rows,))
 
 
 def _fixed_point(value: float) -> int:

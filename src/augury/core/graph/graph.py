@@ -16,6 +16,9 @@ from augury.core.string_table import StringTable
 NONE = -1
 """Value of an index column that refers to nothing."""
 
+UNRESOLVED_WAIT = "unresolved_wait"
+"""Key of ``Graph.meta``: share of the steps that was waiting for ranks without a record."""
+
 RATE_ONE = 1 << 20
 """Full speed. Rates are fixed-point, so that C++ and Python agree to the nanosecond."""
 
@@ -195,6 +198,15 @@ class Graph:
         """Members of gangs: ``of(gang)`` are its operations, by id."""
         members = np.flatnonzero(self.ops.gang >= 0).astype(np.int32)
         return Edges.from_pairs(self.ops.gang[members], members, num_ops=self.num_gangs)
+
+    @property
+    def unresolved_wait(self) -> float:
+        """Share of the steps that was waiting for ranks without a record: no change moves it."""
+        try:
+            share = float(self.meta.get(UNRESOLVED_WAIT, 0))
+        except ValueError:
+            return 0.0
+        return share if 0 <= share <= 1 else 0.0
 
     @property
     def is_exclusive(self) -> bool:

@@ -44,6 +44,7 @@ DEFAULT_MAX_BYTES = 2 << 30
 """Limit for the unpacked columns of one graph: about thirty million operations."""
 
 _MAX_HEADER_BYTES = 16 << 20
+_MIN_BYTES_OF_ISAL = 1 << 20
 _PREFIX = struct.Struct("<8sII")
 _CHECKSUM = struct.Struct("<I")
 _TABLES: dict[str, type[Table]] = {
@@ -145,10 +146,8 @@ def _dtypes() -> dict[str, np.dtype[Any]]:
 
 
 def _pack(name: str, values: NDArray[Any]) -> tuple[_Section, bytes]:
-    from isal import isal_zlib  # noqa: PLC0415
-
     raw = values.tobytes()
-    data = isal_zlib.compress(raw, 1)
+    data = _compressed(raw)
     packed = len(data) < len(raw)
     if not packed:
         data = raw
@@ -160,6 +159,16 @@ def _pack(name: str, values: NDArray[Any]) -> tuple[_Section, bytes]:
         crc32=zlib.crc32(raw),
     )
     return section, data
+
+
+def _compressed(raw: bytes) -> bytes:
+    """ISA-L is fast, but the same input has been seen to give other bytes; zlib always gives the
+    same ones, and is fast enough for columns of small graphs."""
+    if len(raw) < _MIN_BYTES_OF_ISAL:
+        return zlib.compress(raw, 1)
+    from isal import isal_zlib  # noqa: PLC0415
+
+    return bytes(isal_zlib.compress(raw, 1))
 
 
 def _read(file: BinaryIO, path: Path, max_bytes: int) -> Graph:

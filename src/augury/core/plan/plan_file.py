@@ -51,7 +51,7 @@ def decode_plan(content: bytes) -> Plan:
         _require_version(document.get("schema_version"))
         _require_known_fields(document.get("plan"))
         plan = msgspec.convert(_with_numbers(document.get("plan")), Plan)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise FileFormatError(f"this is not a plan: {error}", remedy=_REMEDY) from error
     verify_plan(plan)
     return plan

@@ -117,6 +117,11 @@ class CpuUse(msgspec.Struct, frozen=True, kw_only=True):
     machine_ns: int
 
 
+OPERATION_TABLE, HOROVOD_TIMELINE = "operation table", "Horovod timeline"
+"""Frameworks of ranks whose events are coarse operations. The graph of such a run follows the order
+and the communication of the operations."""
+
+
 class RankFacts(msgspec.Struct, frozen=True, kw_only=True):
     rank: int
     host: str

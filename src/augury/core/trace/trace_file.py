@@ -1,24 +1,23 @@
-"""The files of a Trace: ``run.json`` with small facts, and one Parquet file per table.
+"""The files of a Trace: ``run.json`` with small facts, and one file of columns per table.
 
-The files may be hostile input. Reading limits their size, compares the checksum and the columns of
-each table with the expected ones, and finally checks all values by the specification of a Trace.
+The files may be hostile input. Reading limits their size, compares the sizes and checksums of the
+tables with those in ``run.json``, and finally checks all values by the specification of a Trace.
 """
 
 from __future__ import annotations
 
-import io
-import zlib
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
 import msgspec
-import numpy as np
 
 from augury.core.columns import Table
 from augury.core.errors import FileFormatError, InputError, LimitError
 from augury.core.files import new_file, open_regular
 from augury.core.ledger import Anomaly, Ledger
 from augury.core.string_table import StringTable
+from augury.core.trace.table_file import SUFFIX, TableFile, TableWriter, damaged, read_table
 from augury.core.trace.trace import (
     Calibration,
     Events,
@@ -32,11 +31,8 @@ from augury.core.trace.trace import (
 from augury.core.trace.trace_spec import problems
 from augury.core.units import format_bytes
 
-if TYPE_CHECKING:
-    import polars
-
 RUN_FILE = "run.json"
-VERSION = 1
+VERSION = 2
 DEFAULT_MAX_BYTES = 2 << 30
 """Default limit on the unpacked columns of one trace."""
 
@@ -48,15 +44,6 @@ _TABLES: dict[str, type[Table]] = {
     "gradients": GradientEvents,
     "memory": MemoryUse,
 }
-_Size = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
-
-
-class _TableFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Size and checksum of a table's Parquet file."""
-
-    num_rows: _Size
-    stored_bytes: _Size
-    crc32: int
 
 
 class _Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -69,7 +56,7 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     calibration: list[Calibration]
     ledger: list[Anomaly]
     strings: list[str]
-    tables: dict[str, _TableFile]
+    tables: dict[str, TableFile]
     sources: dict[str, str] = {}
     """Digests of the files that the trace was read from, by name; empty for an imported trace."""
 
@@ -85,17 +72,28 @@ class _Version(msgspec.Struct, frozen=True):
 
 
 def write_trace(trace: Trace, folder: Path, *, sources: dict[str, str] | None = None) -> None:
-    """Writes the files of a trace, and replaces existing ones. ``run.json`` is written last: it
-    holds the checksums of the tables, so an interrupted write is detected. ``sources`` are the
-    digests of the files that the trace was read from, by name."""
-    tables: dict[str, _TableFile] = {}
+    """Writes the files of a trace, and replaces existing ones. ``sources`` are the digests of the
+    files that the trace was read from, by name."""
+    write_trace_in_parts([trace.events], len(trace.events), lambda: trace, folder, sources=sources)
+
+
+def write_trace_in_parts(
+    parts: Iterable[Events],
+    num_events: int,
+    facts: Callable[[], Trace],
+    folder: Path,
+    *,
+    sources: dict[str, str] | None = None,
+) -> None:
+    """Writes a trace whose events come in parts and need not be in memory together. ``facts``
+    returns everything else, and is called after the last part. ``run.json`` is written last: it
+    holds the checksums of the tables, so an interrupted write is detected."""
+    tables = {"events": _write_table(folder, "events", parts, num_events)}
+    trace = facts()
     for name in _TABLES:
-        data = _pack(getattr(trace, name))
-        with new_file(folder / f"{name}.parquet", force=True) as file:
-            file.write(data)
-        tables[name] = _TableFile(
-            num_rows=len(getattr(trace, name)), stored_bytes=len(data), crc32=zlib.crc32(data)
-        )
+        if name != "events":
+            table: Table = getattr(trace, name)
+            tables[name] = _write_table(folder, name, [table], len(table))
     head = _Head(
         schema_version=VERSION,
         world_size=trace.world_size,
@@ -118,13 +116,13 @@ def read_sources(folder: Path) -> dict[str, str]:
     try:
         return msgspec.json.decode(_read_bytes(path, _MAX_HEAD_BYTES), type=_Sources).sources
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _damaged(path, f"it is not understood ({str(error)[:200]})") from error
+        raise damaged(path, f"it is not understood ({str(error)[:200]})") from error
 
 
 def read_trace(folder: Path, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Trace:
     head = _read_head(folder / RUN_FILE)
     if set(head.tables) != set(_TABLES):
-        raise _damaged(folder / RUN_FILE, "it does not list the tables of a trace")
+        raise damaged(folder / RUN_FILE, "it does not list the tables of a trace")
     unpacked_bytes = sum(
         head.tables[name].num_rows * sum(dtype.itemsize for _, dtype in table.schema())
         for name, table in _TABLES.items()
@@ -136,7 +134,7 @@ def read_trace(folder: Path, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Trace:
             remedy="raise the cap with --max-bytes if you trust the run",
         )
     tables: dict[str, Any] = {
-        name: _read_table(folder / f"{name}.parquet", head.tables[name], table)
+        name: read_table(folder / f"{name}{SUFFIX}", head.tables[name], table)
         for name, table in _TABLES.items()
     }
     trace = Trace(
@@ -150,17 +148,16 @@ def read_trace(folder: Path, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Trace:
     )
     problem = next(problems(trace), None)
     if problem is not None:
-        raise _damaged(folder, problem)
+        raise damaged(folder, problem)
     return trace
 
 
-def _pack(table: Table) -> bytes:
-    import polars  # noqa: PLC0415
-
-    buffer = io.BytesIO()
-    frame = polars.DataFrame({name: np.asarray(values) for name, values in table.columns()})
-    frame.write_parquet(buffer, compression="zstd", compression_level=1, statistics=False)
-    return buffer.getvalue()
+def _write_table(folder: Path, name: str, parts: Iterable[Table], num_rows: int) -> TableFile:
+    with new_file(folder / f"{name}{SUFFIX}", force=True) as file:
+        writer = TableWriter(file, _TABLES[name], num_rows)
+        for part in parts:
+            writer.add(part)
+        return writer.finish()
 
 
 def _read_head(path: Path) -> _Head:
@@ -174,43 +171,7 @@ def _read_head(path: Path) -> _Head:
             )
         return msgspec.json.decode(data, type=_Head)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _damaged(path, f"it is not understood ({str(error)[:200]})") from error
-
-
-def _read_table(path: Path, declared: _TableFile, table: type[Table]) -> Table:
-    import polars  # noqa: PLC0415
-
-    data = _read_bytes(path, declared.stored_bytes)
-    if len(data) != declared.stored_bytes or zlib.crc32(data) != declared.crc32:
-        raise _damaged(path, f"it is not the one that {RUN_FILE} was written with")
-    names = [name for name, _ in table.schema()]
-    try:
-        found = polars.read_parquet_schema(io.BytesIO(data))
-        if dict(found) != _schema(table):
-            raise _damaged(path, "its columns are not those of this table")
-        # Reading one row more than declared reveals a file with more rows.
-        frame = polars.read_parquet(
-            io.BytesIO(data), columns=names, n_rows=declared.num_rows + 1, use_statistics=False
-        )
-    except (polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
-        raise _damaged(path, f"it is not a Parquet file ({str(error)[:200]})") from error
-    if frame.height != declared.num_rows:
-        raise _damaged(path, f"it does not have {declared.num_rows} rows, as {RUN_FILE} says")
-    if any(frame[name].null_count() for name in names):
-        raise _damaged(path, "some rows have missing values")
-    return table(**{name: frame[name].to_numpy() for name in names})
-
-
-def _schema(table: type[Table]) -> dict[str, polars.DataType]:
-    """Returns the type of each column in the Parquet file of a table."""
-    import polars  # noqa: PLC0415
-
-    type_of = {"<u1": polars.UInt8(), "<i4": polars.Int32(), "<i8": polars.Int64()}
-    return {name: type_of[_code(dtype)] for name, dtype in table.schema()}
-
-
-def _code(dtype: np.dtype[Any]) -> str:
-    return f"<{dtype.kind}{dtype.itemsize}"
+        raise damaged(path, f"it is not understood ({str(error)[:200]})") from error
 
 
 def _read_bytes(path: Path, max_bytes: int) -> bytes:
@@ -222,7 +183,7 @@ def _read_bytes(path: Path, max_bytes: int) -> bytes:
             f"cannot read {path}: {error.strerror}", remedy="record or import the run again"
         ) from error
     if len(data) > max_bytes:
-        raise _damaged(path, f"it is larger than {format_bytes(max_bytes)}")
+        raise damaged(path, f"it is larger than {format_bytes(max_bytes)}")
     return data
 
 
@@ -235,9 +196,3 @@ def _without_surrogates(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_without_surrogates(item) for item in value]
     return value
-
-
-def _damaged(path: Path, how: str) -> FileFormatError:
-    return FileFormatError(
-        f"{path} is damaged: {how}", remedy="remove run.json and read the recording again"
-    )

@@ -28,6 +28,8 @@ _END_TO_END_NS = 200_000.0
 """Smallest residual: the order of the ends of two ranks is unknown."""
 _MAX_POINTS = 60
 """Number of points through which candidate lines are drawn; all points vote."""
+_MAX_ENDS = 1_000
+"""Number of collectives to which a line is fitted; more add time, but no precision."""
 _NUM_SHORTEST = 5
 
 
@@ -76,6 +78,7 @@ def from_collectives(own: Ends, other: Ends) -> Clock | None:
     shared = sorted(own.keys() & other.keys())
     if not shared:
         return None
+    shared = shared[:: -(-len(shared) // _MAX_ENDS)]
     at = np.array([own[key] for key in shared], dtype=np.int64)
     gap = np.array([other[key] for key in shared], dtype=np.int64) - at
     origin, level = int(at.min()), int(np.median(gap))

@@ -25,6 +25,8 @@ SOURCES: tuple[Source, ...] = ("handshake", "wire", "collectives")
 
 ONE_CLOCK_NS = {"handshake": 500_000, "wire": 500_000, "collectives": 2_000_000}
 """Ranks of one host share a clock if their fitted clocks differ by no more than this."""
+_UNKNOWN_HOST_NS = 200_000
+"""The same for ranks of unknown hosts: ends of collectives agree as well on any two ranks."""
 IMPLAUSIBLE_NS = 20_000_000
 """Ends of one collective differ by less; beyond, the match or the clock is wrong."""
 _ALLOWED_NS = 100_000
@@ -52,9 +54,12 @@ def align(
     fitted: dict[int, Clock | None] = {reference: Clock()}
     for rank, lines in found.items():
         fitted[rank] = min(lines.values(), key=lambda clock: clock.residual_ns, default=None)
+    if source in ("auto", "collectives"):
+        _fit_through_others(fitted, ends)
     clocks: dict[int, Clock] = {}
     for host in dict.fromkeys(hosts[rank] for rank in sorted(hosts)):
-        _share_on_host([r for r in sorted(hosts) if hosts[r] == host], reference, fitted, clocks)
+        on_host = [r for r in sorted(hosts) if hosts[r] == host]
+        _share_on_host(on_host, reference, fitted, clocks, ends if not host else {})
     for rank, lines in found.items():
         if clocks[rank].source != "host":
             _note_different_sources(rank, list(lines.values()), ends.get(rank, {}), ledger)
@@ -78,6 +83,15 @@ def to_common(clock: Clock, own_ns: I8) -> I8:
     drift = np.rint((own_ns - clock.since_ns) * (clock.drift_ppm * 1e-6)).astype(np.int64)
     common: I8 = own_ns + clock.offset_ns + drift
     return common
+
+
+def from_common(clock: Clock, common_ns: I8) -> I8:
+    """Converts times on the common clock to a rank's own clock."""
+    moved_ns = common_ns - clock.offset_ns
+    drift = clock.drift_ppm * 1e-6
+    back = np.rint((moved_ns - clock.since_ns) * (drift / (1 + drift))).astype(np.int64)
+    own: I8 = moved_ns - back
+    return own
 
 
 def fits(
@@ -104,6 +118,32 @@ def fits(
     return {name: clock for name, clock in found.items() if clock and _is_plausible(clock)}
 
 
+def _fit_through_others(fitted: dict[int, Clock | None], ends: Mapping[int, Ends]) -> None:
+    """Fits the clocks of ranks that share no collective with the first rank: to the ends on ranks
+    with known clocks, the rank with the most shared collectives first."""
+    left = {rank for rank, clock in fitted.items() if clock is None and ends.get(rank)}
+    if not left:
+        return
+    common: dict[tuple[int, int], int] = {}
+    for rank, clock in fitted.items():
+        if clock is not None:
+            _add_common(common, clock, ends.get(rank, {}))
+    while left:
+        rank = max(sorted(left), key=lambda rank: len(ends[rank].keys() & common.keys()))
+        clock = from_collectives(ends[rank], common)
+        if clock is None or not _is_plausible(clock):
+            return
+        fitted[rank] = clock
+        _add_common(common, clock, ends[rank])
+        left.remove(rank)
+
+
+def _add_common(common: dict[tuple[int, int], int], clock: Clock, ends: Ends) -> None:
+    times_ns = to_common(clock, np.array([*ends.values()], dtype=np.int64)).tolist()
+    for key, end_ns in zip(ends, times_ns, strict=True):
+        common.setdefault(key, end_ns)
+
+
 def _is_plausible(clock: Clock) -> bool:
     """An offset of years or a drift of a percent comes from wrong data."""
     return abs(clock.offset_ns) <= _MAX_OFFSET_NS and abs(clock.drift_ppm) <= 10_000
@@ -114,8 +154,10 @@ def _share_on_host(
     reference: int,
     fitted: Mapping[int, Clock | None],
     clocks: dict[int, Clock],
+    ends: Mapping[int, Ends],
 ) -> None:
-    """Ranks of one host share the clock with the smallest residual, if theirs agree with it."""
+    """Ranks of one host share the clock with the smallest residual, if theirs agree with it. Where
+    hosts are unknown, ``ends`` has the collectives, and clocks must agree as well as their ends."""
     known = [(rank, clock) for rank in ranks if (clock := fitted[rank]) is not None]
     if reference in ranks:
         leader: Clock = Clock()
@@ -129,17 +171,23 @@ def _share_on_host(
         clock = fitted[rank]
         if rank == reference:
             clocks[rank] = Clock()
-        elif clock is None or _is_same(clock, leader):
+        elif clock is None or _is_same(clock, leader, ends.get(rank, {})):
             clocks[rank] = shared
         else:
             clocks[rank] = clock
 
 
-def _is_same(clock: Clock, leader: Clock) -> bool:
-    """Compares over ten seconds from the start of the recording, where both lines are known."""
-    times = clock.since_ns + np.array([0, 10_000_000_000], dtype=np.int64)
+def _is_same(clock: Clock, leader: Clock, ends: Ends) -> bool:
+    """Compares over ten seconds from the start of the recording, where both lines are known; where
+    hosts are unknown, over the recording."""
+    allowed_ns = ONE_CLOCK_NS.get(clock.source, 0)
+    span_ns = 10_000_000_000
+    if ends:
+        allowed_ns = min(allowed_ns, _UNKNOWN_HOST_NS)
+        span_ns = max(0, max(ends.values()) - clock.since_ns)
+    times = clock.since_ns + np.array([0, span_ns], dtype=np.int64)
     apart = np.abs(to_common(clock, times) - to_common(leader, times)).max()
-    return bool(apart <= ONE_CLOCK_NS.get(clock.source, 0))
+    return bool(apart <= allowed_ns)
 
 
 def _note_different_sources(rank: int, clocks: Sequence[Clock], ends: Ends, ledger: Ledger) -> None:

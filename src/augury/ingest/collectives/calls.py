@@ -179,11 +179,14 @@ def sizes_by_position(collectives: list[Collective]) -> None:
 def group_ranks(
     record: RankRecord, name: str | None, members: tuple[int, ...] | None = None
 ) -> tuple[int, ...]:
-    """Ranks of the group by the record; else ``members``; else all ranks."""
-    for group in record.groups:
-        if group.name == name and group.ranks:
-            return tuple(sorted(set(group.ranks)))
-    return members or tuple(range(record.world_size))
+    """Ranks of the group by the record; else ``members``; else all ranks. Lists with ranks beyond
+    the world are not believed."""
+    stated = [group.ranks for group in record.groups if group.name == name] + [members or ()]
+    for ranks in stated:
+        found = sorted(set(ranks))
+        if found and found[0] >= 0 and found[-1] < record.world_size:
+            return tuple(found)
+    return tuple(range(record.world_size))
 
 
 def communicator(record: RankRecord, name: str | None) -> str:

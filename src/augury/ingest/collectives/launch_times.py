@@ -14,9 +14,10 @@ import numpy as np
 
 from augury.core.enums import OpKind
 from augury.core.trace.rank_record import RecordedDdp
+from augury.core.vocabulary.torch import ACCUMULATES_GRADIENT
 from augury.ingest.collectives.rank_collectives import Collective, num_elements
 from augury.ingest.formats.kineto import KinetoTrace
-from augury.ingest.vocabulary.torch import ACCUMULATE, COLLECTIVE_LAUNCH, collective_kind
+from augury.ingest.vocabulary.torch import COLLECTIVE_LAUNCH, collective_kind
 
 
 def from_launches(collectives: list[Collective], trace: KinetoTrace, step: Sequence[int]) -> None:
@@ -80,7 +81,7 @@ def from_gradients(
     accumulated: dict[int, list[int]] = defaultdict(list)
     followed_by: dict[int, int] = {}
     for i, (step, row) in enumerate(nodes):
-        if trace.name[row] == ACCUMULATE:
+        if trace.name[row] == ACCUMULATES_GRADIENT:
             accumulated[step].append(row)
         if i + 1 < len(nodes) and nodes[i + 1][0] == step:
             followed_by[row] = nodes[i + 1][1]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
+import numpy as np
 
 from augury.core.enums import OpKind
 from augury.core.graph.graph import NONE
+from augury.core.ledger import Ledger
 from augury.core.trace.rank_record import RecordedCall
-from augury.ingest.formats.kineto import KERNEL_CATEGORY, Args, KinetoTrace
+from augury.ingest.formats.kineto import KERNEL_CATEGORY, KinetoTrace
+from augury.ingest.formats.kineto_events import Args
 from augury.ingest.trace_builder import MutableEvents
 from augury.ingest.vocabulary.torch import (
     GLOO,
@@ -22,7 +26,10 @@ from augury.ingest.vocabulary.torch import (
 
 MAX_SIZE_BYTES = 1 << 60
 _MAX_ELEMENTS = 1 << 56
-_MAX_RANKS = 1 << 20
+_MAX_RANKS = 1 << 14
+_PLACE = re.compile(r"[0-9]{1,6}")
+_MESSAGE = re.compile(r"(?:send|recv) [0-9]{1,6}(?:->|<-)([0-9]{1,6})$")
+"""Torch's range around a send or receive ends with the two places in the group."""
 _dims = msgspec.json.Decoder(list[list[int | list[int]]])
 _types = msgspec.json.Decoder(list[str])
 _ranks = msgspec.json.Decoder(list[int])
@@ -54,6 +61,10 @@ class Collective:
     """Separates collectives that have an order of their own where groups are unknown."""
     number: int | None = None
     """Sequence number by the profiler."""
+    name: str = ""
+    """Name of its event."""
+    stream: int = NONE
+    """The rank's own number of its stream; NONE in recorded runs."""
 
     # Known from the rank record alone.
     window: int = 0
@@ -77,16 +88,15 @@ def find_collectives(trace: KinetoTrace, events: MutableEvents) -> list[Collecti
     depending on the version of torch."""
     found = []
     ranks_of_group = {
-        str(group.pg_name): tuple(sorted(group.ranks)) for group in trace.distributed.pg_config
+        str(group.pg_name): _valid_ranks(group.ranks) for group in trace.distributed.pg_config
     }
     ends_ns = events.end_ns
-    for i, name in enumerate(trace.name):
-        if trace.category[i] == KERNEL_CATEGORY and is_collective_kernel(name):
-            ranges = _ranges_around(trace, int(events.cause[i]))
-        elif name.startswith(GLOO):
-            ranges = [i]
-        else:
-            continue
+    is_kernel = trace.category.where(KERNEL_CATEGORY.__eq__)
+    is_kernel &= trace.name.where(is_collective_kernel)
+    is_of_gloo = trace.name.where(lambda name: name.startswith(GLOO))
+    for i in np.flatnonzero(is_kernel | is_of_gloo).tolist():
+        name = trace.name[i]
+        ranges = ranges_around(trace, int(events.cause[i])) if is_kernel[i] else [i]
         all_args = [trace.args[i], *(trace.args[row] for row in ranges)]
         names = [args.collective or "" for args in all_args]
         names += [trace.name[row] for row in ranges] + [name]
@@ -114,12 +124,23 @@ def find_collectives(trace: KinetoTrace, events: MutableEvents) -> list[Collecti
                 number=next(
                     (a.collective_number for a in all_args if a.collective_number is not None), None
                 ),
+                name=name,
+                peer=_peer(kind, all_args, names),
             )
         )
     return sorted(found, key=lambda item: item.start_ns)
 
 
-def _ranges_around(trace: KinetoTrace, row: int) -> list[int]:
+def _peer(kind: OpKind, all_args: Sequence[Args], names: Sequence[str]) -> int:
+    """Place in the group of the other end of a message; NONE where the trace does not say."""
+    if kind not in (OpKind.SEND, OpKind.RECV):
+        return NONE
+    stated = [str(a.destination if kind == OpKind.SEND else a.source) for a in all_args]
+    stated += [found[1] for name in names if (found := _MESSAGE.search(name))]
+    return next((int(peer) for peer in stated if _PLACE.fullmatch(peer)), NONE)
+
+
+def ranges_around(trace: KinetoTrace, row: int) -> list[int]:
     """Rows of torch's ranges around a launch, innermost first."""
     found = []
     while row >= 0:
@@ -144,7 +165,7 @@ def tensor_bytes(args: Args) -> int:
     try:
         shapes = _dims.decode(args.input_dims)
         dtypes = _types.decode(args.input_types)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return 0
     for shape, dtype in zip(shapes, dtypes, strict=False):
         size = element_bytes(dtype) * _product(shape)
@@ -160,7 +181,7 @@ def num_elements(args: Args) -> int:
         return 0
     try:
         shapes = _dims.decode(args.input_dims)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return 0
     first = shapes[0] if shapes else []
     return _product(first[0] if first and isinstance(first[0], list) else first)
@@ -181,8 +202,25 @@ def _members(args: Args, ranks_of_group: dict[str, tuple[int, ...]]) -> tuple[in
         if args.group_ranks:
             raw: bytes = bytes(args.group_ranks)
             ranks = _ranks.decode(_text.decode(raw) if raw.startswith(b'"') else raw)
-            if ranks and min(ranks) >= 0 and max(ranks) < _MAX_RANKS:
-                return tuple(sorted(set(ranks)))
-    except (msgspec.DecodeError, RecursionError):
+            if valid := _valid_ranks(ranks):
+                return valid
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass  # a long list is cut short with dots: the group's name may still be known
     return ranks_of_group.get(str(args.group_name)) if args.group_name is not None else None
+
+
+def _valid_ranks(ranks: Sequence[int]) -> tuple[int, ...]:
+    """Returns the ranks in order, each once; none if one of them is impossible."""
+    found = sorted(set(ranks))
+    return tuple(found) if found and found[0] >= 0 and found[-1] < _MAX_RANKS else ()
+
+
+def note_unmatched(ledger: Ledger, count: int, reason: str) -> None:
+    """Counts parts of collectives and messages for which no counterpart was found."""
+    ledger.note(
+        "unmatched-communication",
+        "a communication has no counterpart on another rank",
+        count=count,
+        remedy="record all ranks over the same steps",
+        example=reason,
+    )

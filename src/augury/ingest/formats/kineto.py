@@ -1,29 +1,33 @@
 """Reads traces of torch's profiler (Kineto): Chrome trace JSON with times in microseconds.
 
-Only complete events are read. Python functions (``with_stack``) are left out: they are no
-operations.
+Only complete events are read. Python functions (``with_stack``) are left out, but for the frames
+of modules in traces with kernels: they are no operations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from augury.core.columns import I4, I8
-from augury.core.errors import FileFormatError, LimitError
+from augury.core.errors import FileFormatError
 from augury.core.ledger import Ledger
-from augury.ingest.formats.gzip_reader import read_unpacked
+from augury.core.string_table import StringColumn
+from augury.ingest.ancestors import enclosing
+from augury.ingest.formats.kineto_events import (
+    FRAME_CATEGORY,
+    Args,
+    DistributedInfo,
+    EventColumns,
+    read_events,
+)
 from augury.ingest.run_files import ReadBudget
-from augury.ingest.trace_builder import enclosing
+from augury.ingest.vocabulary.phase_words import MODULE_FRAME
 
-MAX_EVENTS = 20_000_000
-MAX_NAME_CHARS = 2_000
 _MAX_US = 3e15
 _MAX_NS = 3 * 10**18
 """A time after 2060, with room for clock offsets and durations."""
@@ -32,64 +36,7 @@ KERNEL_CATEGORY = "kernel"
 COPY_CATEGORIES = frozenset({"gpu_memcpy", "gpu_memset"})
 RUNTIME_CATEGORIES = frozenset({"cuda_runtime", "cuda_driver"})
 _DEVICE_CATEGORIES = COPY_CATEGORIES | {KERNEL_CATEGORY}
-_SKIPPED_CATEGORIES = frozenset({"python_function", "Trace", "gpu_user_annotation", "overhead"})
-
-
-_NOTHING = msgspec.Raw()
-
-
-class Args(msgspec.Struct, frozen=True, gc=False):
-    """Arguments of an event; ``Raw`` where versions of Kineto differ in the type."""
-
-    sequence: int | None = msgspec.field(name="Sequence number", default=None)
-    forward_thread: int | None = msgspec.field(name="Fwd thread id", default=None)
-    correlation: int | None = None
-    external: int | None = msgspec.field(name="External id", default=None)
-    stream: int | str | None = None
-    device: int | str | None = None
-    size_bytes: float | str | None = msgspec.field(name="bytes", default=None)
-    input_dims: msgspec.Raw = msgspec.field(name="Input Dims", default=_NOTHING)
-    input_types: msgspec.Raw = msgspec.field(name="Input type", default=_NOTHING)
-    collective: str | None = msgspec.field(name="Collective name", default=None)
-    in_elements: int | None = msgspec.field(name="In msg nelems", default=None)
-    out_elements: int | None = msgspec.field(name="Out msg nelems", default=None)
-    group_size: int | None = msgspec.field(name="Group size", default=None)
-    dtype: str | None = None
-    group_name: str | int | None = msgspec.field(name="Process Group Name", default=None)
-    group_ranks: msgspec.Raw = msgspec.field(name="Process Group Ranks", default=_NOTHING)
-    collective_number: int | None = msgspec.field(name="Seq", default=None)
-    is_asynchronous: msgspec.Raw = msgspec.field(name="Is asynchronized op", default=_NOTHING)
-    name: str | None = None
-
-
-class _Event(msgspec.Struct, frozen=True, gc=False):
-    ph: str = ""
-    cat: str | None = None
-    name: str = ""
-    pid: int | str = 0
-    tid: int | str = 0
-    ts: float = 0
-    dur: float = 0
-    args: Args | None = None
-
-
-class GroupConfig(msgspec.Struct, frozen=True):
-    pg_name: str | int = ""
-    ranks: list[int] = []
-
-
-class DistributedInfo(msgspec.Struct, frozen=True):
-    backend: str = ""
-    rank: int | None = None
-    world_size: int | None = None
-    pg_config: list[GroupConfig] = []
-
-
-class _KinetoFile(msgspec.Struct, frozen=True):
-    traceEvents: list[_Event]  # noqa: N815
-    baseTimeNanoseconds: int = 0  # noqa: N815
-    distributedInfo: DistributedInfo | None = None  # noqa: N815
-    host_name: str = ""
+_NO_ARGS = Args()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +49,16 @@ class Thread:
     is_device: bool
 
 
+@dataclass(frozen=True, slots=True)
+class CommunicationArgs:
+    """Arguments of events that communicate; those of other events are columns of the trace."""
+
+    by_row: Mapping[int, Args]
+
+    def __getitem__(self, row: int) -> Args:
+        return self.by_row.get(int(row), _NO_ARGS)
+
+
 @dataclass(frozen=True, kw_only=True)
 class KinetoTrace:
     """Events sorted by (thread, start, longest first), on the process's own clock."""
@@ -111,9 +68,18 @@ class KinetoTrace:
     dur_ns: I8
     parent: I4
     """Row of the innermost event around it on its thread; -1 on devices."""
-    name: list[str]
-    category: list[str]
-    args: list[Args]
+    name: StringColumn
+    category: StringColumn
+    sequence: I8
+    """Sequence number of autograd; -1 for none."""
+    forward_thread: I8
+    """Thread of the forward operation; 0 for events that are no backward nodes."""
+    correlation: I8
+    """Equal for a device event and the call that launched it; 0 for none."""
+    external: I8
+    """Number of the operation that a runtime call or device event belongs to; 0 for none."""
+    size_bytes: I8
+    args: CommunicationArgs
     threads: list[Thread]
     distributed: DistributedInfo
     host: str
@@ -130,78 +96,81 @@ class KinetoTrace:
 
     def named(self, prefix: str) -> Iterator[int]:
         """Rows of events whose names start with ``prefix``."""
-        return (i for i, name in enumerate(self.name) if name.startswith(prefix))
-
-
-_NO_ARGS = Args()
+        rows: list[int] = np.flatnonzero(
+            self.name.where(lambda name: name.startswith(prefix))
+        ).tolist()
+        return iter(rows)
 
 
 def read_kineto(path: Path, ledger: Ledger, budget: ReadBudget | None = None) -> KinetoTrace:
     """Raises an InputError for other formats; impossible events are dropped and counted."""
-    data = read_unpacked(path, budget=budget)
-    try:
-        file = msgspec.json.decode(data, type=_KinetoFile)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    events = read_events(path, budget)
+    base_ns = events.head.baseTimeNanoseconds
+    if abs(base_ns) > _MAX_NS:
         raise FileFormatError(
-            f"{path} is not a trace of torch's profiler ({str(error)[:200]})",
-            remedy="give the complete JSON that export_chrome_trace writes",
-        ) from error
-    del data
-    if len(file.traceEvents) > MAX_EVENTS:
-        raise LimitError(
-            f"{path} has {len(file.traceEvents):,} events; the limit is {MAX_EVENTS:,}",
-            remedy="record fewer steps",
+            f"{path} has an absurd base time ({base_ns} ns)", remedy="record it again"
         )
-    if abs(file.baseTimeNanoseconds) > _MAX_NS:
-        raise FileFormatError(
-            f"{path} has an absurd base time ({file.baseTimeNanoseconds} ns)",
-            remedy="record it again",
-        )
-    return _columns(file, path.name, ledger)
-
-
-def _columns(file: _KinetoFile, source: str, ledger: Ledger) -> KinetoTrace:
-    events = [e for e in file.traceEvents if e.ph == "X" and e.cat not in _SKIPPED_CATEGORIES]
-    start_us = np.array([e.ts for e in events], dtype=np.float64)
-    dur_us = np.array([e.dur for e in events], dtype=np.float64)
+    start_us, dur_us = events.start_us, events.dur_us
+    is_read = _are_read(events)
     sane = (np.abs(start_us) < _MAX_US) & (dur_us < _MAX_DUR_US)
-    start_ns = nanoseconds(np.where(sane, start_us, 0)) + file.baseTimeNanoseconds
+    start_ns = nanoseconds(np.where(sane, start_us, 0)) + base_ns
     sane &= np.abs(start_ns) < _MAX_NS
     ledger.note(
         "absurd-time",
         "an event has an impossible time or duration",
-        count=int((~sane).sum()),
-        example=source,
+        count=int((is_read & ~sane).sum()),
+        example=path.name,
     )
     ledger.note(
         "negative-duration",
         "an event ends before it starts; its duration is set to 0",
-        count=int((dur_us < 0).sum()),
-        example=source,
+        count=int((is_read & (dur_us < 0)).sum()),
+        example=path.name,
     )
-    if not sane.all():
-        events = [e for e, keep in zip(events, sane.tolist(), strict=True) if keep]
-        start_ns, dur_us = start_ns[sane], dur_us[sane]
-    dur_ns = nanoseconds(np.maximum(dur_us, 0))
-    threads, thread = _threads(file, events)
+    rows = np.flatnonzero(is_read & sane)
+    dur_ns = nanoseconds(np.maximum(dur_us[rows], 0))
+    return _sorted(events, rows, start_ns[rows], dur_ns)
+
+
+def _are_read(events: EventColumns) -> NDArray[np.bool_]:
+    """Events without the frames of modules in traces without kernels: kernels get their layers from
+    the modules that launched them."""
+    found = ~events.category.where(FRAME_CATEGORY.__eq__)
+    if KERNEL_CATEGORY in events.category.strings:
+        found |= events.name.where(lambda name: name.startswith(MODULE_FRAME))
+    return found
+
+
+def _sorted(events: EventColumns, rows: NDArray[np.int64], start_ns: I8, dur_ns: I8) -> KinetoTrace:
+    """The trace of the given rows of ``events``, whose times are ``start_ns`` and ``dur_ns``."""
+    threads, thread = _threads(events, rows)
     order = np.lexsort((-dur_ns, start_ns, thread))
-    picked = [events[i] for i in order.tolist()]
     thread, start_ns, dur_ns = thread[order], start_ns[order], dur_ns[order]
     device = np.array([each.is_device for each in threads], dtype=bool)
     parent = enclosing(thread, start_ns, dur_ns)
     if len(parent):
         parent[device[thread]] = -1
+    picked = rows[order]
+    place = np.full(len(events.thread), -1, dtype=np.int64)
+    place[picked] = np.arange(len(picked))
     return KinetoTrace(
         thread=thread,
         start_ns=start_ns,
         dur_ns=dur_ns,
         parent=parent,
-        name=[e.name[:MAX_NAME_CHARS] for e in picked],
-        category=[e.cat or "" for e in picked],
-        args=[e.args or _NO_ARGS for e in picked],
+        name=events.name.take(picked),
+        category=events.category.take(picked),
+        sequence=events.sequence[picked],
+        forward_thread=events.forward_thread[picked],
+        correlation=events.correlation[picked],
+        external=events.external[picked],
+        size_bytes=events.size_bytes[picked],
+        args=CommunicationArgs(
+            {int(place[row]): args for row, args in events.args.items() if place[row] >= 0}
+        ),
         threads=threads,
-        distributed=file.distributedInfo or DistributedInfo(),
-        host=file.host_name,
+        distributed=events.head.distributedInfo or DistributedInfo(),
+        host=events.head.host_name,
     )
 
 
@@ -213,22 +182,21 @@ def nanoseconds(microseconds: NDArray[np.float64]) -> I8:
     return result
 
 
-def _threads(file: _KinetoFile, events: list[_Event]) -> tuple[list[Thread], I4]:
-    names = {
-        (e.pid, e.tid): e.args.name
-        for e in file.traceEvents
-        if e.ph == "M" and e.name == "thread_name" and e.args is not None and e.args.name
-    }
-    numbers: dict[tuple[Any, Any], int] = {}
-    devices: set[int] = set()
-    column = np.empty(len(events), dtype=np.int32)
-    for i, event in enumerate(events):
-        number = numbers.setdefault((event.pid, event.tid), len(numbers))
-        column[i] = number
-        if event.cat in _DEVICE_CATEGORIES:
-            devices.add(number)
-    threads = [
-        Thread(pid, tid, names.get((pid, tid), f"thread {tid}"), number in devices)
-        for (pid, tid), number in numbers.items()
-    ]
-    return threads, column
+def _threads(events: EventColumns, rows: NDArray[np.int64]) -> tuple[list[Thread], I4]:
+    """Threads in order of their first event among ``rows``, and the thread of each row."""
+    address = events.thread[rows]
+    num_addresses = len(events.addresses)
+    first = np.full(num_addresses, len(rows), dtype=np.int64)
+    first[address[::-1]] = np.arange(len(rows))[::-1]
+    order = np.argsort(first, kind="stable")[: int((first < len(rows)).sum())]
+    number = np.zeros(num_addresses, dtype=np.int32)
+    number[order] = np.arange(len(order))
+    has_device_events = np.zeros(num_addresses, dtype=bool)
+    on_device = events.category.where(_DEVICE_CATEGORIES.__contains__)
+    has_device_events[address[on_device[rows]]] = True
+    threads = []
+    for at in order.tolist():
+        pid, tid = events.addresses[at]
+        name = events.thread_names.get((pid, tid), f"thread {tid}")
+        threads.append(Thread(pid, tid, name, bool(has_device_events[at])))
+    return threads, number[address]

@@ -1,207 +1,211 @@
-"""Reads coarse operations of pipeline-parallel jobs: a Parquet table, one row per operation.
+"""Reads coarse operations of pipeline-parallel jobs: a table with one row per operation.
 
-Times are seconds since the start of the step. Steps were sampled and the time between them is
-unknown, so each step starts where the previous one ends. A send of one stage and a receive of its
-neighbour with the same ``seq_id`` are one transfer. Sizes are unknown.
+Times are seconds, on one clock or since the start of the step. Steps were sampled and the time
+between them is unknown, so each step starts where the previous one ends, and ends with the last
+operation of any rank. Sizes are unknown.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from augury.core.columns import I8
 from augury.core.enums import OpKind, Phase, StepState, StreamKind
-from augury.core.errors import FileFormatError, InputError, LimitError
 from augury.core.ledger import Ledger, Severity
-from augury.core.trace.trace import RankFacts, Steps, Trace
-from augury.core.units import format_bytes
+from augury.core.trace.trace import OPERATION_TABLE, RankFacts, Steps, Trace
+from augury.ingest.formats.table.group_matching import match_collectives
+from augury.ingest.formats.table.message_matching import match_messages
+from augury.ingest.formats.table.rank_places import RankPlaces, rank_places
+from augury.ingest.formats.table.table_rows import TableRows, read_table
 from augury.ingest.trace_builder import MutableEvents, TraceBuilder
 
-if TYPE_CHECKING:
-    import polars
-
 SUFFIX = ".parquet"
-MAX_ROWS = 20_000_000
-MAX_FILE_BYTES = 1 << 30
-_MAX_RANKS = 1 << 14
-_COLUMNS = ("dp_rank", "stage", "rank", "step", "optype", "start_ts", "duration", "seq_id")
-_STAGE_TRANSFERS = {
-    "forward-send": (OpKind.SEND, 1),
-    "forward-recv": (OpKind.RECV, -1),
-    "backward-send": (OpKind.SEND, -1),
-    "backward-recv": (OpKind.RECV, 1),
-}
-"""Kind of a transfer between stages, and the offset of the peer's stage."""
+
 _KIND_AND_PHASE = {
     "forward-compute": (OpKind.FORWARD, Phase.FORWARD),
     "backward-compute": (OpKind.BACKWARD, Phase.BACKWARD),
+    "forward-send": (OpKind.SEND, Phase.NONE),
+    "forward-recv": (OpKind.RECV, Phase.NONE),
+    "backward-send": (OpKind.SEND, Phase.NONE),
+    "backward-recv": (OpKind.RECV, Phase.NONE),
     "optimizer": (OpKind.UPDATE, Phase.UPDATE),
     "optimizer-clip-main-grad": (OpKind.UPDATE, Phase.UPDATE),
-    "params-all-gather": (OpKind.ALL_GATHER, Phase.NONE),
-    "grads-reduce-scatter": (OpKind.REDUCE_SCATTER, Phase.NONE),
-    "embedding-grads-all-reduce": (OpKind.ALL_REDUCE, Phase.NONE),
 }
-_Place = tuple[int, int]
-"""Data-parallel rank and pipeline stage."""
+_SYNCHRONIZES = "optimizer-clip-main-grad"
+"""Computes the norm of all gradients: an update that waits for all ranks."""
+_COLLECTIVES = {
+    "all-reduce": OpKind.ALL_REDUCE,
+    "allreduce": OpKind.ALL_REDUCE,
+    "all-gather": OpKind.ALL_GATHER,
+    "allgather": OpKind.ALL_GATHER,
+    "reduce-scatter": OpKind.REDUCE_SCATTER,
+    "all-to-all": OpKind.ALL_TO_ALL,
+    "broadcast": OpKind.BROADCAST,
+    "barrier": OpKind.BARRIER,
+}
+_LOADING = ("data-load", "dataload", "batch-generator", "get-batch")
 
 
-def read_pipeline_table(path: Path) -> Trace:
-    rows, ledger = _read(path), Ledger()
-    place_of = {row["rank"]: (row["dp_rank"], row["stage"]) for row in rows}
-    rank_at = {place: rank for rank, place in place_of.items()}
-    if len(rank_at) != len(place_of) or not all(0 <= rank < _MAX_RANKS for rank in place_of):
-        raise FileFormatError(f"{path} has contradictory ranks and stages")
-    steps, step_start_ns = _steps(rows)
-    builder = TraceBuilder()
-    converter = _RowConverter(builder=builder, rank_at=rank_at, ledger=ledger)
-    for rank in sorted(place_of):
-        own = [row for row in rows if row["rank"] == rank]
-        start_ns = np.array([step_start_ns[row["step"]] for row in own], dtype=np.int64)
-        events = MutableEvents.blank(
-            start_ns + _ns([row["start_ts"] for row in own]), _ns([row["duration"] for row in own])
-        )
-        for i, row in enumerate(own):
-            converter.fill(events, i, row, place_of[rank])
-        builder.add(rank, events)
+def read_pipeline_table(path: Path | Sequence[Path]) -> Trace:
+    """Reads a Parquet or CSV file, or several that make up one table."""
+    ledger, builder = Ledger(), TraceBuilder()
+    paths = [path] if isinstance(path, Path) else path
+    rows = read_table(paths, ledger)
+    places = rank_places(rows, str(paths[0]))
+    events = _events(rows, places, builder, ledger)
+    order = np.argsort(rows.rank, kind="stable")
+    ranks, begin = np.unique(rows.rank[order], return_index=True)
+    place_of_row = np.empty(len(rows), dtype=np.int64)
+    place_of_row[order] = np.arange(len(rows)) - np.repeat(begin, np.diff([*begin, len(rows)]))
+    _fill_communication(events, rows, places, place_of_row, builder, ledger)
+    for rank, own in zip(ranks.tolist(), np.split(order, begin[1:]), strict=True):
+        builder.add(rank, events.at(own))
+    _note_gaps(rows, places, ledger)
     return Trace(
         events=builder.events(),
         streams=builder.streams(),
-        steps=steps,
+        steps=_steps(rows, ranks),
         strings=builder.strings.table(),
-        ranks=[RankFacts(rank=rank, host="") for rank in sorted(place_of)],
-        world_size=max(place_of) + 1,
+        ranks=[RankFacts(rank=rank, host="", framework=OPERATION_TABLE) for rank in ranks.tolist()],
+        world_size=int(ranks.max()) + 1,
         groups=builder.groups,
         ledger=ledger,
     )
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
-    import polars  # noqa: PLC0415
-
-    try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise LimitError(
-                f"{path} is larger than {format_bytes(MAX_FILE_BYTES)}", remedy="import fewer steps"
-            )
-        frame = polars.read_parquet(path, columns=list(_COLUMNS), n_rows=MAX_ROWS + 1)
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
-    except (polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
-        raise FileFormatError(
-            f"{path} is not a table of operations ({str(error)[:200]})",
-            remedy="give a Parquet file with the columns " + ", ".join(_COLUMNS),
-        ) from error
-    if not 0 < frame.height <= MAX_ROWS:
-        raise LimitError(f"{path} has {frame.height:,} rows", remedy=f"give 1 to {MAX_ROWS:,}")
-    return _typed(frame, path).to_dicts()
+def _kind_and_phase(optype: str) -> tuple[OpKind, Phase]:
+    if optype in _KIND_AND_PHASE:
+        return _KIND_AND_PHASE[optype]
+    for ending, kind in _COLLECTIVES.items():
+        if optype.endswith(ending):
+            return kind, Phase.NONE
+    if any(part in optype for part in _LOADING):
+        return OpKind.DATA, Phase.DATA
+    return OpKind.OTHER, Phase.NONE
 
 
-def _typed(frame: polars.DataFrame, path: Path) -> polars.DataFrame:
-    import polars  # noqa: PLC0415
+def _events(
+    rows: TableRows, places: RankPlaces, builder: TraceBuilder, ledger: Ledger
+) -> MutableEvents:
+    events = MutableEvents.blank(rows.start_ns, rows.end_ns - rows.start_ns)
+    found = [_kind_and_phase(text) for text in rows.optypes]
+    events.kind[:] = np.array([kind for kind, _ in found], dtype=np.uint8)[rows.optype]
+    events.phase[:] = np.array([phase for _, phase in found], dtype=np.uint8)[rows.optype]
+    events.step[:] = rows.steps[rows.step]
+    names = [builder.strings.number(text) for text in rows.optypes]
+    events.name[:] = np.array(names, dtype=np.int32)[rows.optype]
+    layers = [builder.strings.number(f"stage {stage}") for stage in range(places.num_stages)]
+    events.layer[:] = np.array(layers, dtype=np.int32)[rows.stage]
+    keys, number = np.unique(rows.rank * len(found) + rows.optype, return_inverse=True)
+    streams = [
+        builder.stream(rank, *_stream(found[optype][0], rows.optypes[optype]))
+        for rank, optype in (divmod(key, len(found)) for key in keys.tolist())
+    ]
+    events.stream[:] = np.array(streams, dtype=np.int32)[number]
+    unknown = [text for text, (kind, _) in zip(rows.optypes, found, strict=True) if not kind]
+    ledger.note(
+        "unknown-operation",
+        "an operation has an unknown kind; its time counts as work of its rank",
+        severity=Severity.INFO,
+        count=int((events.kind == OpKind.OTHER).sum()),
+        example=", ".join(unknown)[:100],
+    )
+    return events
 
-    integers = ["dp_rank", "stage", "rank", "step", "seq_id"]
-    try:
-        frame = frame.with_columns(
-            polars.col(integers).cast(polars.Int32),
-            polars.col("start_ts", "duration").cast(polars.Float64),
-            polars.col("optype").cast(polars.String),
-        )
-    except polars.exceptions.PolarsError as error:
-        raise FileFormatError(f"{path} has columns of a wrong type ({str(error)[:200]})") from error
-    times = frame.select("start_ts", "duration").to_numpy()
-    if sum(frame.null_count().row(0)) or not ((times >= 0) & (times < 1e6)).all():
-        raise FileFormatError(f"{path} has rows with missing values or impossible times")
-    return frame
+
+def _stream(kind: OpKind, optype: str) -> tuple[StreamKind, str]:
+    if kind in (OpKind.SEND, OpKind.RECV):
+        return StreamKind.COMMUNICATION, optype
+    if kind.is_communication:
+        return StreamKind.COMMUNICATION, "collectives"
+    return StreamKind.DEVICE, "compute"
 
 
-def _ns(seconds: list[float]) -> I8:
-    result: I8 = np.rint(np.array(seconds, dtype=np.float64) * 1e9).astype(np.int64)
-    return result
+def _fill_communication(
+    events: MutableEvents,
+    rows: TableRows,
+    places: RankPlaces,
+    place_of_row: I8,
+    builder: TraceBuilder,
+    ledger: Ledger,
+) -> None:
+    """Fills group and sequence number of matched communications, and the cause of messages and of
+    the compute that needs them."""
+    messages = match_messages(rows, places)
+    sequence = 0
+    for send, receive in messages.pairs:
+        ranks = tuple(sorted((int(rows.rank[send]), int(rows.rank[receive]))))
+        direction = rows.optypes[int(rows.optype[send])].partition("-")[0]
+        group = builder.group(ranks, f"{direction} from {rows.rank[send]}")
+        events.group[[send, receive]], events.sequence[[send, receive]] = group, sequence
+        sequence += 1
+    for after, before in messages.cause.items():
+        events.cause[after] = place_of_row[before]
+    # A message that moves nothing is a pause of its stream.
+    events.kind[sorted(messages.idle)] = OpKind.OTHER
+    collectives = [
+        optype
+        for optype, text in enumerate(rows.optypes)
+        if text == _SYNCHRONIZES
+        or (_kind_and_phase(text)[0].is_communication and text not in _KIND_AND_PHASE)
+    ]
+    for one in match_collectives(rows, places, collectives):
+        if len(one.rows) > 1:
+            label = rows.optypes[int(rows.optype[one.rows[0]])]
+            events.group[one.rows] = builder.group(one.ranks, label)
+            events.sequence[one.rows] = sequence
+            sequence += 1
+    is_message = np.isin(events.kind, [OpKind.SEND, OpKind.RECV])
+    alone = np.flatnonzero(is_message & (events.sequence < 0))
+    ledger.note(
+        "unmatched-communication",
+        "a send or receive has no counterpart in the table; its time counts as work of its rank",
+        count=len(alone),
+        remedy="give the rows of all ranks",
+        example=f"rank {rows.rank[alone[0]]}, step {rows.steps[rows.step[alone[0]]]}"
+        if len(alone)
+        else "",
+    )
 
 
-def _steps(rows: list[dict[str, Any]]) -> tuple[Steps, dict[int, int]]:
-    """Returns the table of steps, and the start of each step by its number."""
-    dur_ns: dict[tuple[int, int], int] = {}
-    for row in rows:
-        key = row["rank"], row["step"]
-        dur_ns[key] = max(dur_ns.get(key, 0), round((row["start_ts"] + row["duration"]) * 1e9))
-    start_ns: dict[int, int] = {}
-    now_ns = 0
-    for step in sorted({step for _, step in dur_ns}):
-        start_ns[step] = now_ns
-        now_ns += max(dur for (_, number), dur in dur_ns.items() if number == step)
-    keys = sorted(dur_ns)
-    starts = np.array([start_ns[step] for _, step in keys], dtype=np.int64)
-    unknown = np.full(len(keys), -1, dtype=np.int64)
-    table = Steps(
-        rank=np.array([rank for rank, _ in keys], dtype=np.int32),
-        step=np.array([max(0, step) for _, step in keys], dtype=np.int32),
-        start_ns=starts,
-        end_ns=starts + np.array([dur_ns[key] for key in keys], dtype=np.int64),
-        state=np.full(len(keys), StepState.TIMED, dtype=np.uint8),
+def _note_gaps(rows: TableRows, places: RankPlaces, ledger: Ledger) -> None:
+    present = np.unique(rows.step * np.int64(1 << 20) + rows.rank)
+    ledger.note(
+        "incomplete-step",
+        "a rank has no operation in a step",
+        count=len(rows.steps) * len(places.of_rank) - len(present),
+        remedy="leave incomplete steps out",
+    )
+    wanted = {
+        (place.dp_rank, stage, place.lane)
+        for place in places.of_rank.values()
+        for stage in range(places.num_stages)
+    }
+    there = {(at.dp_rank, at.stage, at.lane) for at in places.of_rank.values()}
+    missing = sorted(wanted - there)
+    ledger.note(
+        "missing-rank",
+        "the table has no rank for a stage of a pipeline",
+        count=len(missing),
+        remedy="give the rows of all ranks",
+        example=f"dp_rank {missing[0][0]}, stage {missing[0][1]}" if missing else "",
+    )
+
+
+def _steps(rows: TableRows, ranks: I8) -> Steps:
+    """Returns the table of steps: each has the same start and end on all ranks."""
+    num_ranks, num_steps = len(ranks), len(rows.steps)
+    unknown = np.full(num_ranks * num_steps, -1, dtype=np.int64)
+    return Steps(
+        rank=np.repeat(ranks, num_steps).astype(np.int32),
+        step=np.tile(rows.steps, num_ranks).astype(np.int32),
+        start_ns=np.tile(rows.step_start_ns, num_ranks),
+        end_ns=np.tile(rows.step_end_ns, num_ranks),
+        state=np.full(num_ranks * num_steps, StepState.TIMED, dtype=np.uint8),
         cpu_ns=unknown,
         delay_ns=unknown,
         helper_cpu_ns=unknown,
     )
-    return table, start_ns
-
-
-@dataclass(kw_only=True)
-class _RowConverter:
-    """Converts rows of the table to events."""
-
-    builder: TraceBuilder
-    rank_at: dict[_Place, int]
-    ledger: Ledger
-    _sequences: dict[tuple[int, int, int], int] = field(default_factory=dict)
-    """Sequence number of each communication, by group, step and ``seq_id``."""
-
-    def fill(self, events: MutableEvents, i: int, row: dict[str, Any], place: _Place) -> None:
-        """Fills event ``i`` from a row of the rank at ``place``."""
-        optype, builder = row["optype"], self.builder
-        kind, phase = _KIND_AND_PHASE.get(optype, (OpKind.OTHER, Phase.NONE))
-        group, label = self._group(optype, place, kind)
-        stream = (StreamKind.DEVICE, "compute")
-        if optype in _STAGE_TRANSFERS:
-            kind = _STAGE_TRANSFERS[optype][0]
-            stream = (StreamKind.COMMUNICATION, optype)
-        elif kind.is_communication:
-            stream = (StreamKind.COMMUNICATION, "gradients")
-        elif kind == OpKind.OTHER:
-            self.ledger.note(
-                "unknown-operation",
-                "an operation has an unknown kind",
-                severity=Severity.INFO,
-                example=optype[:100],
-            )
-        events.kind[i], events.phase[i] = kind, phase
-        events.step[i] = max(0, row["step"])
-        events.name[i] = builder.strings.number(optype[:200])
-        events.layer[i] = builder.strings.number(f"stage {place[1]}")
-        events.stream[i] = builder.stream(row["rank"], *stream)
-        if len(group) > 1:
-            events.group[i] = builder.group(group, label)
-            key = (int(events.group[i]), row["step"], row["seq_id"])
-            events.sequence[i] = self._sequences.setdefault(key, len(self._sequences))
-
-    def _group(self, optype: str, place: _Place, kind: OpKind) -> tuple[tuple[int, ...], str]:
-        """Returns the ranks of a communication, and a label that separates communications of the
-        same ranks."""
-        rank_at, (dp_rank, stage) = self.rank_at, place
-        if optype in _STAGE_TRANSFERS:
-            direction = optype.partition("-")[0]
-            peer = rank_at.get((dp_rank, stage + _STAGE_TRANSFERS[optype][1]))
-            return (() if peer is None else tuple(sorted((rank_at[place], peer)))), direction
-        if optype == "embedding-grads-all-reduce":
-            # The first and the last stage share the embedding.
-            stages = sorted(s for d, s in rank_at if d == dp_rank)
-            ends = {rank_at[dp_rank, stages[0]], rank_at[dp_rank, stages[-1]]}
-            return tuple(sorted(ends)), optype
-        if kind.is_communication:
-            # Parameters and gradients of a stage are sharded over its data-parallel ranks.
-            return tuple(sorted(rank for (_, s), rank in rank_at.items() if s == stage)), optype
-        return (), ""

@@ -69,8 +69,17 @@ def read_records(folder: Path, ledger: Ledger, budget: ReadBudget) -> list[RankR
             continue
         records[record.rank] = record
     found = [records[rank] for rank in sorted(records)]
-    _note_gaps(found, ledger)
-    return found
+    inside = [record for record in found if record.rank < record.world_size]
+    outside = [record.rank for record in found if record.rank >= record.world_size]
+    ledger.note(
+        "rank-beyond-world",
+        "a rank is not below the world size; its record is left out",
+        count=len(outside),
+        severity=Severity.ERROR,
+        example=f"rank {outside[0]}" if outside else "",
+    )
+    _note_gaps(inside, ledger)
+    return inside
 
 
 def is_rank_record(path: Path) -> bool:
@@ -134,14 +143,6 @@ def _read(path: Path, ledger: Ledger, budget: ReadBudget) -> RankRecord | None:
 
 
 def _note_gaps(records: list[RankRecord], ledger: Ledger) -> None:
-    outside = [r.rank for r in records if r.rank >= world_size(records)]
-    ledger.note(
-        "rank-beyond-world",
-        "a rank is not below the world size",
-        count=len(outside),
-        severity=Severity.ERROR,
-        example=f"rank {outside[0]}" if outside else "",
-    )
     present = {r.rank for r in records}
     size = world_size(records)
     missing = [rank for rank in range(size) if rank not in present]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from augury.core.columns import I8
 from augury.core.enums import OpKind
 from augury.core.graph.graph import NONE
 from augury.core.ledger import Ledger, Severity
 from augury.ingest.formats.kineto import COPY_CATEGORIES, RUNTIME_CATEGORIES, KinetoTrace
+from augury.ingest.rank.device_clock import correct_device_clock
 from augury.ingest.trace_builder import MutableEvents
 from augury.ingest.vocabulary.torch import runtime_call_kind
 
@@ -16,28 +18,20 @@ def link_launches(events: MutableEvents, trace: KinetoTrace, ledger: Ledger) -> 
     """Fills kind, phase, step, cause and arrival of device events, and the kinds of runtime calls.
 
     A device event has phase and step of its launch; the two share a correlation number."""
-    launch_row: dict[int, int] = {}
-    kinds: dict[str, OpKind] = {}
-    for i, category in enumerate(trace.category):
-        if category in RUNTIME_CATEGORIES:
-            name = trace.name[i]
-            if name not in kinds:
-                kinds[name] = runtime_call_kind(name)
-            events.kind[i] = kinds[name]
-            correlation = trace.args[i].correlation
-            if correlation:
-                launch_row[correlation] = i
-    rows = np.flatnonzero(trace.is_on_device).tolist()
-    copies = [i for i in rows if trace.category[i] in COPY_CATEGORIES]
-    events.kind[copies] = OpKind.COPY
-    events.size_bytes[rows] = [_size_bytes(trace.args[i].size_bytes) for i in rows]
-    causes = [launch_row.get(trace.args[i].correlation or 0, NONE) for i in rows]
+    calls = np.flatnonzero(trace.category.where(RUNTIME_CATEGORIES.__contains__))
+    kinds = np.array([runtime_call_kind(name) for name in trace.name.strings], dtype=np.uint8)
+    events.kind[calls] = kinds[trace.name.number[calls]]
+    is_on_device = trace.is_on_device
+    rows = np.flatnonzero(is_on_device)
+    events.kind[is_on_device & trace.category.where(COPY_CATEGORIES.__contains__)] = OpKind.COPY
+    events.size_bytes[rows] = trace.size_bytes[rows]
+    causes = last_row_with(trace.correlation, calls[trace.correlation[calls] != 0], rows)
     events.cause[rows] = causes
-    pairs = [(i, cause) for i, cause in zip(rows, causes, strict=True) if cause != NONE]
-    launched, launching = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    launched, launching = rows[causes != NONE], causes[causes != NONE]
     events.step[launched] = events.step[launching]
     events.phase[launched] = events.phase[launching]
     launch_ns = events.start_ns[launching]
+    correct_device_clock(events, trace.is_on_device, launched, launch_ns, ledger)
     num_early = int((events.start_ns[launched] < launch_ns).sum())
     end_ns = np.maximum(events.end_ns[launched], launch_ns)
     events.arrival_ns[launched] = launch_ns
@@ -53,12 +47,17 @@ def link_launches(events: MutableEvents, trace: KinetoTrace, ledger: Ledger) -> 
         "kernel-without-launch",
         "a kernel was launched before the recording began",
         severity=Severity.INFO,
-        count=len(rows) - len(pairs),
+        count=len(rows) - len(launched),
     )
 
 
-def _size_bytes(value: float | str | None) -> int:
-    """Some profilers write the number as text."""
-    if isinstance(value, str):
-        value = int(value) if value.isascii() and value.isdigit() and len(value) < 18 else None
-    return int(value) if value is not None and 0 <= value < 1 << 60 else 0
+def last_row_with(number: I8, rows: I8, wanted: I8) -> I8:
+    """Returns, for each wanted row, the last one of ``rows`` with the same number; else NONE."""
+    if not len(rows):
+        return np.full(len(wanted), NONE, dtype=np.int64)
+    rows = rows[np.argsort(number[rows], kind="stable")]
+    known = number[rows]
+    place = np.searchsorted(known, number[wanted], side="right") - 1
+    is_known = (place >= 0) & (known[place] == number[wanted])
+    found: I8 = np.where(is_known, rows[place], NONE)
+    return found

@@ -6,6 +6,7 @@ run adds the facts of its rank record afterwards (``rank/recorded_rank.py``).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,12 +16,17 @@ from augury.core.columns import I4
 from augury.core.enums import KIND_OF_PHASE, OpKind, Phase, StreamKind
 from augury.core.graph.graph import NONE
 from augury.core.ledger import Ledger
+from augury.core.string_table import StringColumn
+from augury.core.vocabulary.torch import OPTIMIZER_STEP
+from augury.ingest.ancestors import inherit
 from augury.ingest.collectives.rank_collectives import Collective, find_collectives
 from augury.ingest.formats.kineto import KinetoTrace
+from augury.ingest.rank.device_phases import fill_host_phases, fill_kernel_phases
 from augury.ingest.rank.kernel_launches import link_launches
+from augury.ingest.rank.module_layers import with_module_layers
 from augury.ingest.rank.phases_and_layers import layers, phases
 from augury.ingest.trace_builder import MutableEvents, TraceBuilder
-from augury.ingest.vocabulary.torch import OPTIMIZER_STEP, OPTIMIZER_ZERO_GRAD, PROFILER_STEP
+from augury.ingest.vocabulary.torch import OPTIMIZER_ZERO_GRAD, PROFILER_STEP
 
 
 @dataclass(kw_only=True)
@@ -30,60 +36,68 @@ class KinetoRank:
     trace: KinetoTrace
     main_thread: int
     events: MutableEvents
-    layer: list[str]
+    layer: StringColumn
     """Layer of each host event; empty where unknown."""
     collectives: list[Collective]
 
+    def set_layers(self, layers: Mapping[int, str]) -> None:
+        """Sets the layers of some rows."""
+        number = self.layer.number.copy()
+        number[list(layers)] = len(self.layer.strings) + np.arange(len(layers))
+        self.layer = StringColumn(number, [*self.layer.strings, *layers.values()])
+
     def fill_names(self, builder: TraceBuilder) -> None:
         """Gives each event its name and layer; a kernel has the layer of its launch."""
-        number = builder.strings.number
-        self.events.name[:] = [number(name) for name in self.trace.name]
-        self.events.layer[:] = [number(layer) if layer else NONE for layer in self.layer]
-        if any(self.layer):
+        self.events.name[:] = builder.numbers(self.trace.name)
+        layer = builder.numbers(self.layer)
+        if (layer != NONE).any():
             launched = np.flatnonzero(self.trace.is_on_device & (self.events.cause != NONE))
-            causes = self.events.cause[launched].tolist()
-            self.events.layer[launched] = [self._layer_around(row) for row in causes]
-
-    def _layer_around(self, row: int) -> int:
-        """Layer of the innermost event around ``row`` that has one."""
-        while row != NONE and self.events.layer[row] == NONE:
-            row = int(self.trace.parent[row])
-        return NONE if row == NONE else int(self.events.layer[row])
+            around = inherit(self.trace.parent, layer == NONE, layer)
+            layer[launched] = around[self.events.cause[launched]]
+        self.events.layer[:] = layer
 
     def fill_streams(self, rank: int, rows: NDArray[np.bool_], builder: TraceBuilder) -> None:
         """Puts ``rows`` on the streams of their threads and devices."""
-        communicates = np.zeros(len(self.trace), dtype=bool)
-        communicates[[item.row for item in self.collectives]] = True
-        for at in np.unique(self.trace.thread[rows]).tolist():
+        threads, num_threads = self.trace.thread, len(self.trace.threads)
+        num_events = np.bincount(threads, minlength=num_threads)
+        communicating = threads[[item.row for item in self.collectives]]
+        num_collectives = np.bincount(communicating, minlength=num_threads)
+        stream = np.full(num_threads, NONE, dtype=np.int32)
+        for at in np.unique(threads[rows]).tolist():
             thread = self.trace.threads[at]
-            own = self.trace.thread == at
             if not thread.is_device:
                 is_main = at == self.main_thread
                 kind = StreamKind.MAIN_THREAD if is_main else StreamKind.THREAD
                 name = "main thread" if is_main else thread.name
             else:
                 # Copies into buffers run beside collectives: most events decide.
-                is_communication = communicates[own].mean() > 0.5
+                is_communication = 2 * num_collectives[at] > num_events[at]
                 kind = StreamKind.COMMUNICATION if is_communication else StreamKind.DEVICE
                 name = f"device {thread.pid} stream {thread.tid}"
-            self.events.stream[own] = builder.stream(rank, kind, name)
+            stream[at] = builder.stream(rank, kind, name)
+        own = stream[threads]
+        self.events.stream[:] = np.where(own != NONE, own, self.events.stream)
 
 
 def read_kineto_rank(trace: KinetoTrace, step: I4, ledger: Ledger) -> KinetoRank:
     """``step`` is the step of each event by its own time; kernels get the step of their launch."""
     events = MutableEvents.blank(trace.start_ns, trace.dur_ns)
-    phase = phases(trace)
+    phase = fill_host_phases(trace, phases(trace))
     events.phase[:] = phase
     events.step[:] = step
     link_launches(events, trace, ledger)
+    fill_kernel_phases(events, trace)
     kinds = np.array([KIND_OF_PHASE[each] for each in Phase], dtype=np.uint8)
     unnamed = events.kind == OpKind.OTHER
     events.kind[unnamed] = kinds[events.phase[unnamed]]
+    layer = layers(trace, phase)
+    if trace.is_on_device.any():
+        layer = with_module_layers(trace, layer)
     return KinetoRank(
         trace=trace,
         main_thread=main_thread(trace),
         events=events,
-        layer=layers(trace, phase),
+        layer=layer,
         collectives=find_collectives(trace, events),
     )
 

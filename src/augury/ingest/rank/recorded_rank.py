@@ -18,6 +18,7 @@ from augury.core.errors import InputError
 from augury.core.graph.graph import NONE
 from augury.core.ledger import Ledger, Severity
 from augury.core.trace.rank_record import RankRecord, RecordedCall, RecordedWindow
+from augury.core.vocabulary.torch import ACCUMULATES_GRADIENT
 from augury.ingest.collectives.calls import (
     in_order_of_calls,
     match_buckets,
@@ -40,12 +41,13 @@ from augury.ingest.collectives.piece_collectives import (
 )
 from augury.ingest.collectives.rank_collectives import MAX_SIZE_BYTES, Collective
 from augury.ingest.formats.kineto import KinetoTrace, read_kineto
+from augury.ingest.rank.device_phases import fill_unlaunched_kernels
 from augury.ingest.rank.kineto_rank import KinetoRank, read_kineto_rank
 from augury.ingest.rank.phases_and_layers import backward_nodes
 from augury.ingest.rank.steps import step_at, window_closed_ns, window_steps
 from augury.ingest.run_files import ReadBudget, RunLimitError
 from augury.ingest.trace_builder import MutableEvents, TraceBuilder
-from augury.ingest.vocabulary.torch import ACCUMULATE, collective_kind
+from augury.ingest.vocabulary.torch import collective_kind
 
 
 @dataclass(kw_only=True)
@@ -204,12 +206,15 @@ def _fill_gradient_layers(record: RankRecord, windows: list[_Window]) -> None:
     for one in windows:
         by_step: dict[int, list[int]] = {}
         for i in one.nodes:
-            if one.kineto.trace.name[i] == ACCUMULATE:
+            if one.kineto.trace.name[i] == ACCUMULATES_GRADIENT:
                 by_step.setdefault(int(one.step[i]), []).append(i)
-        for rows in by_step.values():
-            if len(rows) % len(names) == 0:
-                for position, i in enumerate(rows):
-                    one.kineto.layer[i] = names[position % len(names)].rpartition(".")[0]
+        layers = {
+            i: names[position % len(names)].rpartition(".")[0]
+            for rows in by_step.values()
+            if len(rows) % len(names) == 0
+            for position, i in enumerate(rows)
+        }
+        one.kineto.set_layers(layers)
 
 
 def _copy_layers_to_light_windows(windows: list[_Window]) -> None:
@@ -229,8 +234,8 @@ def _copy_layers_to_light_windows(windows: list[_Window]) -> None:
     for kineto, rows in light_steps:
         found = known.get(tuple(kineto.trace.name[i] for i in rows))
         if found is not None:
-            for i, layer in zip(rows, found, strict=True):
-                kineto.layer[i] = kineto.layer[i] or layer
+            layers = dict(zip(rows, found, strict=True))
+            kineto.set_layers({i: layers[i] for i in rows if not kineto.layer[i]})
 
 
 def _window_events(record: RankRecord, one: _Window, builder: TraceBuilder) -> MutableEvents:
@@ -254,6 +259,7 @@ def _window_events(record: RankRecord, one: _Window, builder: TraceBuilder) -> M
         if item.cause != NONE:
             events.phase[item.row] = phase[item.cause]
             events.kind[item.cause] = OpKind.LAUNCH
+    fill_unlaunched_kernels(events, one.kineto.trace)
     return _only(events, one.step != NONE, one.collectives)
 
 

@@ -14,9 +14,11 @@ from augury.core.trace.rank_record import RankRecord, RecordedWindow
 from augury.core.trace.step_states import step_starts as starts_of
 from augury.core.trace.step_states import step_states
 from augury.core.trace.trace import Clock, Steps
+from augury.core.vocabulary.torch import OPTIMIZER_STEP
 from augury.ingest.clocks.rank_clocks import to_common
 from augury.ingest.formats.kineto import KinetoTrace
-from augury.ingest.vocabulary.torch import GLOO, OPTIMIZER_STEP, PROFILER_STEP, profiler_step
+from augury.ingest.rank.step_periods import step_periods
+from augury.ingest.vocabulary.torch import GLOO, PROFILER_STEP, profiler_step
 
 AnnotatedStep = tuple[int, int, int, StepState]
 """Number, start, end and state of a step."""
@@ -129,7 +131,8 @@ def _cpu_times(record: RankRecord) -> tuple[I8, I8, I8]:
 
 def annotated_steps(trace: KinetoTrace, main_thread: int) -> list[AnnotatedStep]:
     """Returns the steps that the profiler's schedule numbered; else one step from the end of each
-    update to the end of the next; else one step in all."""
+    update to the end of the next; else one step for each period of the main thread's operations;
+    else one step in all."""
     found: list[AnnotatedStep] = []
     for i in trace.named(PROFILER_STEP):
         number = profiler_step(trace.name[i])
@@ -148,6 +151,15 @@ def annotated_steps(trace: KinetoTrace, main_thread: int) -> list[AnnotatedStep]
             for number, (start_ns, end_ns) in enumerate(
                 zip(begins_ns, ends_ns, strict=False), start=1
             )
+        ]
+    if not found:
+        outermost = np.flatnonzero((trace.thread == main_thread) & (trace.parent == NONE))
+        names = [trace.name[i] for i in outermost.tolist()]
+        starts_ns = trace.start_ns[outermost]
+        periods = step_periods(names, starts_ns, starts_ns + trace.dur_ns[outermost])
+        found = [
+            (number, begin_ns, end_ns, StepState.TIMED)
+            for number, (begin_ns, end_ns) in enumerate(periods, start=1)
         ]
     if not found:
         end_ns = int((trace.start_ns + trace.dur_ns).max())

@@ -11,7 +11,12 @@ from augury.core.columns import I4
 from augury.core.enums import OpKind
 from augury.core.ledger import Ledger
 from augury.core.wire import Algorithm, MessageKind
-from augury.ingest.wire.attribution.attribution import Attribution, Rows, between, collectives_of
+from augury.ingest.wire.attribution.attribution import (
+    Attribution,
+    Rows,
+    between,
+    payload_per_collective,
+)
 from augury.ingest.wire.attribution.find_rings import find_rings
 from augury.ingest.wire.attribution.gloo_messages import MessageTypes
 from augury.ingest.wire.attribution.match_messages import WireCollective
@@ -57,7 +62,7 @@ def attribute_by_size(
                 algorithm=Algorithm.RING,
             )
         )
-    attribution.collectives = collectives_of(
+    attribution.collectives = payload_per_collective(
         collectives, types.payload_bytes, attribution, Ledger()
     )
     return attribution

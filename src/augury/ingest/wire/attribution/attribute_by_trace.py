@@ -10,7 +10,7 @@ from augury.core.graph.graph import NONE
 from augury.core.ledger import Ledger, Severity
 from augury.core.trace.trace import Trace
 from augury.core.wire import MessageKind
-from augury.ingest.wire.attribution.attribution import Attribution, between, collectives_of
+from augury.ingest.wire.attribution.attribution import Attribution, between, payload_per_collective
 from augury.ingest.wire.attribution.gloo_messages import MessageTypes
 from augury.ingest.wire.attribution.match_messages import (
     SLACK_NS,
@@ -42,7 +42,9 @@ def attribute_by_trace(
                 )
                 attribution.assign(rows[own], kind, one.group, one.sequence)
     _attribute_rest(messages, types, ranks[0], trace, attribution, ledger)
-    attribution.collectives = collectives_of(collectives, types.payload_bytes, attribution, ledger)
+    attribution.collectives = payload_per_collective(
+        collectives, types.payload_bytes, attribution, ledger
+    )
     return attribution
 
 

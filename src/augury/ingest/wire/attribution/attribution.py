@@ -59,7 +59,7 @@ def between(
         yield int(src[own[0]]), int(dst[own[0]]), own
 
 
-def collectives_of(
+def payload_per_collective(
     collectives: Sequence[WireCollective],
     payload_bytes: I8,
     attribution: Attribution,

@@ -1,0 +1,1 @@
+"""Matching of the collectives of imported traces across ranks."""

@@ -1,0 +1,1 @@
+"""Tables of operations of pipeline-parallel jobs: reading, and matching of their communication."""

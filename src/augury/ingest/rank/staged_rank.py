@@ -1,0 +1,238 @@
+"""One rank of an import: its events in a temporary file, and in memory what matching needs.
+
+Ranks are read one after the other, or in several processes. Matching of collectives needs the
+collectives of all ranks, but only one rank's events are in memory at a time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from augury.core.columns import I4
+from augury.core.enums import OpKind, StreamKind
+from augury.core.errors import InputError
+from augury.core.files import new_file
+from augury.core.graph.graph import NONE
+from augury.core.ledger import Ledger
+from augury.core.trace.trace import Clock, Events
+from augury.ingest.collectives.rank_collectives import Collective, ranges_around
+from augury.ingest.formats.kineto import KinetoTrace, read_kineto
+from augury.ingest.rank.device_phases import fill_unlaunched_kernels
+from augury.ingest.rank.kineto_rank import main_thread, read_kineto_rank
+from augury.ingest.rank.steps import AnnotatedStep, annotated_step_at, annotated_steps
+from augury.ingest.run_files import ReadBudget
+from augury.ingest.trace_builder import MutableEvents, TraceBuilder, rank_events
+from augury.ingest.vocabulary.torch import PROFILER_STEP, collective_kind
+
+MAX_RANKS = 1 << 14
+_RANK_IN_NAME = re.compile(r"rank[-_ ]?0*(\d{1,5})", re.IGNORECASE)
+_MATCHED = ("group", "sequence")
+"""Columns that matching fills."""
+
+
+class SparseColumn:
+    """A column that is NONE but for a few rows."""
+
+    __slots__ = ("_rows", "_values")
+
+    def __init__(self, rows: Sequence[int]) -> None:
+        self._rows = np.unique(np.array(rows, dtype=np.int64))
+        self._values = np.full(len(self._rows), NONE, dtype=np.int32)
+
+    def append(self, first_row: int, values: I4) -> None:
+        """Adds the values of rows from ``first_row`` on, which come after all others."""
+        rows = np.arange(first_row, first_row + len(values))
+        self._rows = np.concatenate([self._rows, rows])
+        self._values = np.concatenate([self._values, values])
+
+    def __getitem__(self, row: int) -> int:
+        return int(self._values[self._rows.searchsorted(row)])
+
+    def __setitem__(self, row: int, value: int) -> None:
+        self._values[self._rows.searchsorted(row)] = value
+
+    def whole(self, size: int) -> I4:
+        column = np.full(size, NONE, dtype=np.int32)
+        column[self._rows] = self._values
+        return column
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedColumns:
+    """Group and sequence of one rank's collectives, by row of its events."""
+
+    group: SparseColumn
+    sequence: SparseColumn
+
+
+@dataclass(kw_only=True)
+class StagedRank:
+    """Facts of one rank; its events are in ``file``."""
+
+    source: Path
+    rank: int
+    host: str
+    world_size: int | None
+    steps: list[AnnotatedStep]
+    has_annotated_steps: bool
+    collectives: list[Collective]
+    matched: MatchedColumns
+    num_events: int
+    launches_alone: list[tuple[int, OpKind]]
+    """Launches of collectives without a kernel, in order of time: row and kind."""
+    num_read: int
+    """Events of the trace; those that were restored come after them."""
+    strings: list[str]
+    streams: list[tuple[StreamKind, str]]
+    file: Path
+    unpacked_bytes: int
+    file_ledger: Ledger
+    """Anomalies of the file, and below those of the rank."""
+    ledger: Ledger
+
+    def load(self) -> MutableEvents:
+        """Returns all events, with numbers of this rank."""
+        own = _read_columns(self.file, self.num_events)
+        own.group[:] = self.matched.group.whole(self.num_events)
+        own.sequence[:] = self.matched.sequence.whole(self.num_events)
+        return own
+
+    def store_steps(self, step: I4) -> None:
+        """Writes the steps of all events."""
+        own = _read_columns(self.file, self.num_events)
+        own.step[:] = step
+        self._store(own)
+
+    def append(self, added: MutableEvents) -> None:
+        """Adds events behind the others."""
+        self.matched.group.append(self.num_events, added.group)
+        self.matched.sequence.append(self.num_events, added.sequence)
+        own = _read_columns(self.file, self.num_events)
+        columns = {
+            entry.name: np.concatenate([getattr(own, entry.name), getattr(added, entry.name)])
+            for entry in fields(MutableEvents)
+        }
+        self.num_events += len(added)
+        self._store(MutableEvents(**columns))
+
+    def string_number(self, string: str) -> int:
+        """Returns this rank's number of the string, which may be new."""
+        if string not in self.strings:
+            self.strings.append(string)
+        return self.strings.index(string)
+
+    @property
+    def are_on_device(self) -> NDArray[np.bool_]:
+        """Whether each stream belongs to a device."""
+        device = (StreamKind.DEVICE, StreamKind.COMMUNICATION)
+        return np.array([kind in device for kind, _ in self.streams], dtype=bool)
+
+    def finished(self, clock: Clock, builder: TraceBuilder, first_row: int) -> Events:
+        """Returns the events on the common clock, with numbers of the whole trace; the rank's
+        first event will be row ``first_row``. Removes the file."""
+        own = self.load()
+        self.file.unlink()
+        string = _numbers(builder.strings.number(each) for each in self.strings)
+        stream = _numbers(builder.stream(self.rank, *each) for each in self.streams)
+        own.name = string[own.name]
+        own.layer = string[own.layer]
+        own.stream = stream[own.stream]
+        own.move_to(clock)
+        return rank_events(self.rank, own, builder.stream_kinds(), first_row)
+
+    def _store(self, own: MutableEvents) -> None:
+        self.file.unlink()
+        _write_columns(self.file, own)
+
+
+def stage_rank(path: Path, file: Path, *, is_only: bool, budget: ReadBudget) -> StagedRank:
+    """Reads one trace and leaves its events in the new ``file``. ``is_only``: it is the only trace,
+    and so may leave out its rank."""
+    left_bytes = budget.left_bytes
+    file_ledger, ledger, builder = Ledger(), Ledger(), TraceBuilder()
+    trace = read_kineto(path, file_ledger, budget)
+    if not len(trace):
+        raise InputError(f"{path} has no events", remedy="leave it out")
+    rank = trace.distributed.rank
+    if rank is None:
+        named = _RANK_IN_NAME.search(path.name)
+        rank = int(named[1]) if named else (0 if is_only else None)
+    if rank is None or not 0 <= rank < MAX_RANKS:
+        raise InputError(
+            f"the rank of {path} is unknown", remedy="name the files rank0.json, rank1.json"
+        )
+    steps = annotated_steps(trace, main_thread(trace))
+    own = read_kineto_rank(trace, annotated_step_at(steps, trace.start_ns), ledger)
+    own.fill_names(builder)
+    for item in own.collectives:
+        own.events.kind[item.row] = item.kind
+        own.events.size_bytes[item.row] = item.traced_bytes
+    fill_unlaunched_kernels(own.events, trace)
+    own.fill_streams(rank, np.ones(len(trace), dtype=bool), builder)
+    for item in own.collectives:
+        item.step = int(own.events.step[item.row])
+        item.stream = int(own.events.stream[item.row])
+    _write_columns(file, own.events)
+    rows = [item.row for item in own.collectives]
+    return StagedRank(
+        source=path,
+        rank=rank,
+        host=trace.host,
+        world_size=trace.distributed.world_size,
+        steps=steps,
+        has_annotated_steps=next(trace.named(PROFILER_STEP), None) is not None,
+        collectives=own.collectives,
+        matched=MatchedColumns(SparseColumn(rows), SparseColumn(rows)),
+        num_events=len(trace),
+        num_read=len(trace),
+        launches_alone=_launches_alone(trace, own.events),
+        strings=builder.strings.in_order(),
+        streams=[(kind, name) for _, kind, name in builder.stream_keys()],
+        file=file,
+        unpacked_bytes=left_bytes - budget.left_bytes,
+        file_ledger=file_ledger,
+        ledger=ledger,
+    )
+
+
+def _launches_alone(trace: KinetoTrace, events: MutableEvents) -> list[tuple[int, OpKind]]:
+    launches = np.flatnonzero(events.kind == OpKind.LAUNCH)
+    alone = launches[~np.isin(launches, events.cause[events.cause != NONE])]
+    found = []
+    for row in alone[np.argsort(events.start_ns[alone], kind="stable")].tolist():
+        names = [trace.name[around] for around in ranges_around(trace, row)]
+        kind = next((k for name in names if (k := collective_kind(name)) is not None), None)
+        if kind is not None:
+            found.append((row, kind))
+    return found
+
+
+def _numbers(found: Iterable[int]) -> I4:
+    """Numbers of the whole trace by numbers of the rank, with NONE at the end, where -1 points."""
+    return np.array([*found, NONE], dtype=np.int32)
+
+
+def _stored() -> list[str]:
+    return [entry.name for entry in fields(MutableEvents) if entry.name not in _MATCHED]
+
+
+def _write_columns(path: Path, events: MutableEvents) -> None:
+    with new_file(path) as file:
+        for name in _stored():
+            file.write(memoryview(getattr(events, name)).cast("B"))
+
+
+def _read_columns(path: Path, size: int) -> MutableEvents:
+    blank = np.zeros(size, dtype=np.int64)
+    own = MutableEvents.blank(blank, blank)
+    with path.open("rb") as file:
+        for name in _stored():
+            values: NDArray[np.generic] = getattr(own, name)
+            file.readinto(memoryview(values).cast("B"))  # type: ignore[arg-type]
+    return own

@@ -1,0 +1,1 @@
+"""Tests of readers of foreign formats."""
