@@ -13,7 +13,7 @@ from augury.core.cluster.cluster import Cluster, Link
 from augury.core.enums import OpKind
 from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import Graph
-from augury.replay.op_times import Schedule
+from augury.replay.op_times import OpTimes
 from augury.replay.reference import simulate
 
 FAST = Link(latency_ns=100, bandwidth_bytes_per_s=1_000_000_000, overhead_ns=7)
@@ -31,16 +31,16 @@ class Played:
     inputs: list[int]
     results: list[int]
 
-    def schedule(self) -> Schedule:
-        schedule = simulate(self.graph)
-        assert schedule.is_complete
-        return schedule
+    def op_times(self) -> OpTimes:
+        op_times = simulate(self.graph)
+        assert op_times.is_complete
+        return op_times
 
     def took_ns(self) -> int:
         """Time until every rank has the result, without the inputs' own time."""
-        schedule = self.schedule()
-        begin = schedule.end_ns[self.inputs].max()
-        return int(schedule.end_ns[self.results].max() - begin)
+        op_times = self.op_times()
+        begin = op_times.end_ns[self.inputs].max()
+        return int(op_times.end_ns[self.results].max() - begin)
 
 
 def play(

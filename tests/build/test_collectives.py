@@ -33,7 +33,7 @@ sizes = st.integers(0, 100_000)
 @campaign(200)
 def test_every_result_has_every_contribution(algorithm, cluster, size_bytes, kind):
     played = play(algorithm.collective, cluster, size_bytes=size_bytes, kind=kind)
-    assert played.schedule().is_complete
+    assert played.op_times().is_complete
     assert len(played.results) == cluster.num_devices
     assert played.graph.ops.rank[played.results].tolist() == list(range(cluster.num_devices))
     needs = contributions(played.graph, played.inputs)
@@ -58,7 +58,7 @@ def test_no_rank_finishes_before_the_last_has_arrived(name, cluster, size_bytes,
     input_ns[late] = 10_000_000
     collective = find_algorithm(OpKind.ALL_REDUCE, name).collective
     played = play(collective, cluster, size_bytes=size_bytes, kind=kind, input_ns=input_ns)
-    assert played.schedule().end_ns[played.results].min() >= 10_000_000
+    assert played.op_times().end_ns[played.results].min() >= 10_000_000
 
 
 @given(num_ranks=st.integers(1, 9), size_bytes=sizes, kind=kinds)
@@ -170,7 +170,7 @@ def test_equal_ranks_do_the_same_in_the_same_order(name, kind):
 def test_a_late_root_delays_listeners_and_a_late_listener_only_itself():
     broadcast = find_algorithm(OpKind.BROADCAST, "gang").collective
     late = play(broadcast, one_host(4), size_bytes=800, input_ns=[5, 5, 900_000, 5])
-    end_ns = late.schedule().end_ns[late.results]
+    end_ns = late.op_times().end_ns[late.results]
     assert end_ns[2] > 900_000
     assert (end_ns[[0, 1, 3]] < 100_000).all()
 

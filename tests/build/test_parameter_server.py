@@ -94,21 +94,21 @@ def test_bytes_are_conserved_in_every_partition(num_workers, size_bytes, kind):
 @pytest.mark.parametrize("kind", PortKind)
 def test_updates_follow_sums_and_precede_pulls(kind):
     (played,) = _play(3, PARTITION_BYTES, kind)
-    schedule, ops = played.schedule(), played.graph.ops
+    times, ops = played.op_times(), played.graph.ops
 
     def when(*kinds: OpKind) -> np.ndarray:
         return np.isin(ops.kind, kinds)
 
-    summed = schedule.end_ns[when(OpKind.SERVER_COPY, OpKind.SERVER_SUM)].max()
+    summed = times.end_ns[when(OpKind.SERVER_COPY, OpKind.SERVER_SUM)].max()
     (update,) = np.flatnonzero(when(OpKind.SERVER_UPDATE))
-    assert schedule.end_ns[when(OpKind.PUSH)].max() <= schedule.start_ns[update]
-    assert summed <= schedule.start_ns[update]
-    assert schedule.start_ns[when(OpKind.PULL)].min() >= schedule.end_ns[update]
+    assert times.end_ns[when(OpKind.PUSH)].max() <= times.start_ns[update]
+    assert summed <= times.start_ns[update]
+    assert times.start_ns[when(OpKind.PULL)].min() >= times.end_ns[update]
 
 
 def test_urgent_tensors_overtake_on_the_workers_port():
     patient, urgent = _play(2, 4 * PARTITION_BYTES, PortKind.FIFO, priorities=(9, 1))
-    end_ns = patient.schedule().end_ns
+    end_ns = patient.op_times().end_ns
     assert end_ns[urgent.results].max() < end_ns[patient.results].min()
 
 

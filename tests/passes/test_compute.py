@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from augury.build.recorded.recorded_graph import build_recorded
-from augury.core.enums import ResourceKind
+from augury.core.enums import OpKind, ResourceKind
+from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import RATE_ONE
 from augury.core.graph.graph_spec import verify
 from augury.replay.run import replay
@@ -113,3 +114,42 @@ def test_hidden_communication_costs_only_what_is_longer(ns_per_byte: float, step
     hidden = perfect_overlap(graph)
     assert replay(hidden).step_ns == pytest.approx(step_ns, rel=0.01)
     assert replay(graph).step_ns > 1.05 * step_ns
+
+
+def test_collectives_start_in_the_same_order_without_waits() -> None:
+    """Rank 1 picks up both broadcasts late. Without the order, its all-reduces would take both
+    places before them, and rank 0's broadcasts both places of rank 0."""
+    builder = GraphBuilder()
+    ranks = [builder.rank(), builder.rank()]
+    threads = [builder.resource("thread", rank=rank) for rank in ranks]
+    links = [
+        builder.shared_resource("link", rank=r, kind=ResourceKind.COMMUNICATION, width=2)
+        for r in ranks
+    ]
+    before: list[list[int]] = [[], []]
+    for kind in (OpKind.BROADCAST, OpKind.BROADCAST, OpKind.ALL_REDUCE, OpKind.ALL_REDUCE):
+        gang = builder.gang()
+        for rank in ranks:
+            after = [
+                builder.op(
+                    "compute", rank=rank, resource=threads[rank], work_ns=5, after=before[rank]
+                )
+            ]
+            before[rank] = list(after)
+            if kind == OpKind.BROADCAST:
+                late = builder.op(
+                    "picked up", rank=rank, kind=OpKind.DELAY, work_ns=99 * rank, after=after
+                )
+                after = [late]
+            member = builder.op(
+                "exchange",
+                kind=kind,
+                rank=rank,
+                resource=links[rank],
+                work_ns=7,
+                gang=gang,
+                after=after,
+            )
+            before[rank].append(member)
+    graph = builder.build()
+    assert replay(perfect_overlap(graph)).makespan_ns < replay(graph).makespan_ns

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from augury.core.enums import OpKind, are_communication
 from augury.core.errors import InputError, UsageError
+from augury.core.graph.graph import Graph
+from augury.core.graph.graph_spec import MAX_WORK_NS
 from augury.costs.collective_costs import link_rate
 from augury.passes.protocol import Changed, ErrorModel, Scene, changed
-from augury.passes.scale_collectives import with_costs
+from augury.passes.scale_collectives import keep_processor_time, with_costs
 
 EXPANDED = "collectives are expanded already: change the network before they are"
 """Reason why passes over the network refuse an expanded scene."""
@@ -51,11 +56,23 @@ class Bandwidth:
             return changed(scene, replace(scene, links=scene.links.all_faster(factor)))
         factor = parameters.factor or parameters.over(link_rate(scene.graph, scene.costs))
         costs = {kind: cost.changed(wire=1 / factor) for kind, cost in scene.costs.items()}
-        graph = with_costs(scene.graph, scene.costs, costs)
+        graph = _with_unsized(with_costs(scene.graph, scene.costs, costs), 1 / factor)
         return changed(scene, replace(scene, graph=graph, costs=costs))
 
     def error_model(self, _parameters: Rate) -> ErrorModel:
         return ErrorModel(0.015)
+
+
+def _with_unsized(graph: Graph, factor: float) -> Graph:
+    """Scales transfers of unknown size as a whole: they have no constant part to keep apart."""
+    ops = graph.ops
+    moves = are_communication(ops.kind) & (ops.kind != OpKind.BARRIER)
+    unsized = moves & (ops.size_bytes == 0) & (ops.work_ns > 0)
+    if not unsized.any():
+        return graph
+    work_ns = np.where(unsized, np.rint(ops.work_ns * factor), ops.work_ns)
+    columns = dict(ops.columns()) | {"work_ns": np.minimum(work_ns, 2 * MAX_WORK_NS)}
+    return keep_processor_time(graph, graph.evolve(ops=type(ops)(**columns)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,12 +10,12 @@ from augury.core.enums import ResourceKind
 from augury.core.errors import AuguryError
 from augury.core.plan.plan import LAST_OPS, Order, is_swapped
 from augury.core.plan.plan_spec import verify_order
+from augury.core.progress import Progress, silent
 from augury.core.results.prediction import Prediction
 from augury.core.results.schedule import Curve, PolicyResult
 from augury.costs.prediction_interval import SIGMAS_OF_90_PCT
 from augury.passes.communication_order import order_error
 from augury.predict.prediction import predict_step
-from augury.predict.progress import Progress, silent
 from augury.predict.replays import replay_changed
 from augury.schedule.evaluate import evaluate
 from augury.schedule.policies.bucket_list import bucket_caps

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from augury.core.errors import UsageError
+from augury.core.progress import Progress, silent
 from augury.core.units import parse_bytes
-from augury.predict.progress import Progress, silent
 
 if TYPE_CHECKING:
     from augury.core.graph.graph import Graph

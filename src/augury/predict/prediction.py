@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from augury.core.ledger import Ledger
 from augury.core.measured_step import measured_step_ns, measured_steps
 from augury.core.results.prediction import Prediction
@@ -25,6 +27,8 @@ def predict_step(
     """``recorded`` describes the run that the prediction starts from; without it there is no
     interval. ``model_error`` is the standard error of the change's model, as a share."""
     interval = None
+    # Half of the unresolved waits may belong to the ranks that were recorded.
+    model_error = math.hypot(model_error, timeline.graph.unresolved_wait / 2)
     if recorded is not None:
         interval = interval_ns(timeline.step_ns, recorded, model_error=model_error)
     return Prediction(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from augury.core.errors import DeadlockError, DefectError
-from augury.predict.progress import Progress, silent
+from augury.core.progress import Progress, silent
 from augury.replay.run import replay
 
 if TYPE_CHECKING:

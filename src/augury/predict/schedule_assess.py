@@ -21,6 +21,7 @@ from augury.core.plan.plan import (
     communication_plan,
 )
 from augury.core.plan.plan_file import save_plan
+from augury.core.progress import Progress, silent
 from augury.core.results.schedule import Curve, PieceResult, PolicyResult, ScheduleResult
 from augury.predict.assess_policies import (
     OURS,
@@ -29,7 +30,6 @@ from augury.predict.assess_policies import (
     best_of,
     byte_curve,
 )
-from augury.predict.progress import Progress, silent
 from augury.schedule.evaluate import step_ns
 from augury.schedule.policies.bucket_list import BucketList, bucket_caps
 from augury.schedule.policies.registry import POLICIES, find_policy

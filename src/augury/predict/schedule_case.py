@@ -14,6 +14,7 @@ from augury.core.ledger import Ledger
 from augury.core.measured_step import measured_step_ns
 from augury.core.plan.plan import is_swapped
 from augury.core.plan.problem import Problem, Scheme
+from augury.core.progress import Progress, silent
 from augury.core.units import parse_bandwidth, parse_time_ns
 from augury.core.vocabulary.torch import GLOO_THREADS
 from augury.costs.collective_costs import fit_network
@@ -27,7 +28,6 @@ from augury.passes.protocol import Scene
 from augury.predict import changes
 from augury.predict.changes import factor_of
 from augury.predict.prediction import representation_of
-from augury.predict.progress import Progress, silent
 from augury.predict.replay_bound import ExchangeCosts, replay_bound
 from augury.predict.replays import replay_graph
 from augury.schedule.evaluate import step_ns

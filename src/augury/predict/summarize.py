@@ -155,17 +155,18 @@ def _resources(timeline: Timeline) -> list[ResourceResult]:
 def _segments(timeline: Timeline) -> list[PathSegment]:
     graph, path = timeline.graph, timeline.critical_path
     ops = graph.ops
+    # A path may have a hundred thousand segments, with few different names.
     rows = zip(
         path.op.tolist(),
         ops.rank[path.op].tolist(),
         ops.step[path.op].tolist(),
-        ops.name[path.op].tolist(),
-        ops.kind[path.op].tolist(),
-        ops.layer[path.op].tolist(),
-        ops.resource[path.op].tolist(),
+        _labels(ops.name[path.op], graph.strings.__getitem__),
+        _labels(ops.kind[path.op], lambda kind: OpKind(kind).label),
+        _labels(ops.layer[path.op], graph.strings.__getitem__),
+        _labels(ops.resource[path.op], graph.resource_name),
         path.start_ns.tolist(),
         path.dur_ns.tolist(),
-        path.reason.tolist(),
+        _labels(path.reason, lambda reason: Reason(reason).label),
         strict=True,
     )
     return [
@@ -173,16 +174,23 @@ def _segments(timeline: Timeline) -> list[PathSegment]:
             op=op,
             rank=rank,
             step=step if step >= 0 else None,
-            name=graph.strings[name],
-            kind=OpKind(kind).label,
-            layer=graph.strings[layer],
-            resource=graph.resource_name(resource),
+            name=name,
+            kind=kind,
+            layer=layer,
+            resource=resource,
             start_ns=start,
             dur_ns=dur,
-            reason=Reason(reason).label,
+            reason=reason,
         )
         for op, rank, step, name, kind, layer, resource, start, dur, reason in rows
     ]
+
+
+def _labels(numbers: NDArray[Any], label: Callable[[int], str]) -> list[str]:
+    """Returns the label of each number, computed once for all equal ones."""
+    values, inverse, _ = np.unique(numbers, return_inverse=True, return_counts=True)
+    labels = [label(value) for value in values.tolist()]
+    return [labels[i] for i in inverse.tolist()]
 
 
 def _path_summary(timeline: Timeline) -> PathSummary:

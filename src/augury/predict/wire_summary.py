@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from augury.core.enums import OpKind
 from augury.core.errors import InputError
 from augury.core.graph.graph import NONE
+from augury.core.progress import Progress, silent
 from augury.core.results.wire import (
     CollectiveResult,
     ConnectionResult,
@@ -29,7 +30,6 @@ from augury.predict.link_utilization import (
     time_of_collectives,
     utilization_over_step,
 )
-from augury.predict.progress import Progress, silent
 
 
 def summarize_recorded_wire(run: Path, *, progress: Progress = silent) -> WireResult:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from augury.build.recorded.phase_segments import phase_segments
 from augury.core.columns import I4
 from augury.core.enums import OpKind, StepState, StreamKind, are_communication
 from augury.core.graph.graph import NONE
@@ -69,9 +70,9 @@ def main_thread_events(trace: Trace, rank: int, start_ns: int, end_ns: int) -> I
 def _unexplained(trace: Trace, rank: int, top: I4, start_ns: int, end_ns: int) -> float:
     """Returns the uncovered share of the time in which the thread did not wait for
     communication."""
-    events = trace.events
-    begin = np.clip(events.start_ns[top], start_ns, end_ns)
-    end = np.clip(events.start_ns[top] + events.dur_ns[top], start_ns, end_ns)
+    events, segments = trace.events, phase_segments(trace, rank, top)
+    begin = np.clip([segment.start_ns for segment in segments], start_ns, end_ns)
+    end = np.clip([segment.end_ns for segment in segments], start_ns, end_ns)
     reach = np.maximum.accumulate(end)
     gap_begin = np.concatenate([[start_ns], reach])
     gap_end = np.maximum(np.concatenate([begin, [end_ns]]), gap_begin)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -10,10 +9,10 @@ import numpy as np
 
 from augury.build.recorded.detail_window import Detail, main_thread_events
 from augury.build.recorded.gradient_buckets import BucketTable
+from augury.build.recorded.phase_segments import phase_segments
 from augury.build.recorded.recorded_collectives import Awaited, RecordedCollective
 from augury.build.recorded.thread_segments import ThreadSegment, lay, tile, waiting, without_waits
-from augury.core.columns import I4
-from augury.core.enums import KIND_OF_PHASE, OpKind, Phase
+from augury.core.enums import OpKind
 from augury.core.graph.graph import NONE
 from augury.core.time_intervals import IntervalSet
 from augury.core.trace.trace import Trace
@@ -49,7 +48,7 @@ def thread_step(
     row = int(np.flatnonzero((trace.steps.rank == rank) & (trace.steps.step == step))[0])
     start_ns, end_ns = int(trace.steps.start_ns[row]), int(trace.steps.end_ns[row])
     top = main_thread_events(trace, rank, start_ns, end_ns)
-    work = _number_gradients(_split_at_updates(trace, rank, top), len(buckets.names))
+    work = _number_gradients(phase_segments(trace, rank, top), len(buckets.names))
     of_program = {key: one for key, one in collectives.items() if key not in reductions}
     waits, ends_ns = _waits_of_program(trace, rank, of_program, awaited, start_ns, end_ns)
     last = max((i for i, segment in enumerate(work) if segment.gradient >= 0), default=None)
@@ -129,44 +128,6 @@ def _call_mark(at_ns: int) -> ThreadSegment:
     """Returns an empty wait for nothing. It marks the call of a collective, and splits the segment
     during which the call was made."""
     return replace(waiting(at_ns, at_ns, 0), waits_for=())
-
-
-def _segment(trace: Trace, event: int) -> ThreadSegment:
-    """Returns an event as a segment. An event of kind OTHER gets the kind of its phase."""
-    events = trace.events
-    kind = OpKind(int(events.kind[event]))
-    return ThreadSegment(
-        kind=KIND_OF_PHASE[Phase(int(events.phase[event]))] if kind == OpKind.OTHER else kind,
-        name=trace.name(event),
-        start_ns=int(events.start_ns[event]),
-        end_ns=int(events.start_ns[event] + events.dur_ns[event]),
-        layer=trace.strings[int(events.layer[event])],
-    )
-
-
-def _split_at_updates(trace: Trace, rank: int, top: I4) -> list[ThreadSegment]:
-    """Returns the outermost events as segments. Under a plan without a barrier, parameters are
-    updated during the next forward, which is split at each update."""
-    events, own = trace.events, trace.of_rank(rank)
-    is_inner_update = (
-        (events.phase[own] == Phase.UPDATE)
-        & (events.parent[own] != NONE)
-        & (events.kind[own] == OpKind.UPDATE)
-    )
-    updates_in: dict[int, list[int]] = defaultdict(list)
-    for row in (np.flatnonzero(is_inner_update) + own.start).tolist():
-        updates_in[int(events.parent[row])].append(row)
-    segments: list[ThreadSegment] = []
-    for event in top.tolist():
-        rest = _segment(trace, event)
-        updates = updates_in[event] if events.phase[event] == Phase.FORWARD else []
-        for row in updates:
-            update = _segment(trace, row)
-            if rest.start_ns <= update.start_ns and update.end_ns <= rest.end_ns:
-                segments += [replace(rest, end_ns=update.start_ns), update]
-                rest = replace(rest, start_ns=update.end_ns)
-        segments.append(rest)
-    return segments
 
 
 def _number_gradients(segments: list[ThreadSegment], num_gradients: int) -> list[ThreadSegment]:

@@ -10,7 +10,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from augury.build.recorded.device_streams import build_device, has_device
+from augury.build.recorded.device.device_graph import build_device, has_device
 from augury.build.recorded.graph_annotations import add_measured, add_memory
 from augury.build.recorded.interference import (
     compute_rate,
@@ -22,6 +22,7 @@ from augury.build.recorded.interference import (
 from augury.build.recorded.pick_ups import PickUps
 from augury.build.recorded.recorded_collectives import RecordedCollective, first_halves
 from augury.build.recorded.recorded_run import Place, RecordedRun, recorded_run
+from augury.build.recorded.table.table_graph import build_table, has_coarse_operations
 from augury.core.enums import Discipline, OpKind, ResourceKind
 from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import NONE, Graph
@@ -31,6 +32,8 @@ from augury.core.trace.trace import Trace
 
 def build_recorded(trace: Trace) -> Graph:
     """Raises InputError where no step was timed."""
+    if has_coarse_operations(trace):
+        return build_table(trace)
     return build_device(trace) if has_device(trace) else graph_of(recorded_run(trace))
 
 
