@@ -9,7 +9,7 @@ import pytest
 from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import Graph
 from augury.replay import kernel, reference
-from augury.replay.op_times import Schedule
+from augury.replay.op_times import OpTimes
 
 from . import simpy_model
 
@@ -19,10 +19,10 @@ Engine = Callable[[Graph], Times]
 NEVER = (-1, -1)
 
 
-def _times_of(simulate: Callable[[Graph], Schedule]) -> Engine:
+def _times_of(simulate: Callable[[Graph], OpTimes]) -> Engine:
     def times(graph: Graph) -> Times:
-        schedule = simulate(graph)
-        return list(zip(schedule.start_ns.tolist(), schedule.end_ns.tolist(), strict=True))
+        op_times = simulate(graph)
+        return list(zip(op_times.start_ns.tolist(), op_times.end_ns.tolist(), strict=True))
 
     return times
 

@@ -97,9 +97,9 @@ def test_sixty_thousand_flows_that_join_one_by_one_leave_in_the_order_of_their_w
         work_ns = 10_000 + i * 7_919 % 60_013
         flows.append(builder.op("flow", rank=rank, resource=link, work_ns=work_ns, after=[wait]))
     graph = builder.build()
-    schedule = simulate(graph)
-    assert schedule.is_complete
-    end_ns, work_ns = schedule.end_ns[flows], graph.ops.work_ns[flows]
+    op_times = simulate(graph)
+    assert op_times.is_complete
+    end_ns, work_ns = op_times.end_ns[flows], graph.ops.work_ns[flows]
     # All have joined before the first one leaves, and have had at most 997 ns until then.
     order = np.argsort(work_ns)
     assert (np.maximum.accumulate(end_ns[order])[:-2_000] <= end_ns[order][2_000:]).all()
@@ -132,6 +132,6 @@ def test_virtual_time_outlasts_64_bits():
         after = [] if before == NONE else [before]
         before = builder.op("other", rank=rank, resource=others, work_ns=1 << 40, after=after)
     graph = builder.build()
-    schedule = simulate(graph)
-    assert schedule.end_ns.max() > 1 << 45
-    assert schedule.same_as(reference.simulate(graph))
+    op_times = simulate(graph)
+    assert op_times.end_ns.max() > 1 << 45
+    assert op_times.same_as(reference.simulate(graph))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import NONE, RATE_ONE, Graph, Ops, Resources
 from augury.replay import kernel, reference
-from augury.replay.op_times import Schedule
+from augury.replay.op_times import OpTimes
 from tests.campaigns import campaign
 
 from . import simpy_model
@@ -39,20 +39,20 @@ many = campaign(800)
 kernel, more than 2,000 of them with shared resources."""
 
 
-def assert_engines_agree(graph: Graph) -> Schedule:
+def assert_engines_agree(graph: Graph) -> OpTimes:
     """On start and end; reference and kernel also on causes."""
-    schedule = assert_kernel_agrees(graph)
+    op_times = assert_kernel_agrees(graph)
     start_ns, end_ns = simpy_model.simulate(graph)
-    assert schedule.start_ns.tolist() == start_ns.tolist()
-    assert schedule.end_ns.tolist() == end_ns.tolist()
-    return schedule
+    assert op_times.start_ns.tolist() == start_ns.tolist()
+    assert op_times.end_ns.tolist() == end_ns.tolist()
+    return op_times
 
 
-def assert_kernel_agrees(graph: Graph) -> Schedule:
-    expected, schedule = reference.simulate(graph), kernel.simulate(graph)
-    assert schedule.start_ns.tolist() == expected.start_ns.tolist()
-    assert schedule.end_ns.tolist() == expected.end_ns.tolist()
-    assert schedule.cause.tolist() == expected.cause.tolist()
+def assert_kernel_agrees(graph: Graph) -> OpTimes:
+    expected, op_times = reference.simulate(graph), kernel.simulate(graph)
+    assert op_times.start_ns.tolist() == expected.start_ns.tolist()
+    assert op_times.end_ns.tolist() == expected.end_ns.tolist()
+    assert op_times.cause.tolist() == expected.cause.tolist()
     return expected
 
 

@@ -13,7 +13,7 @@ from augury.core.graph.graph_spec import check
 from augury.replay import kernel, reference
 from augury.replay.engine import Engine
 from augury.replay.fold import FoldedGraph, fold
-from augury.replay.op_times import Schedule
+from augury.replay.op_times import OpTimes
 from tests.campaigns import campaign
 
 from .strategies import COARSE, graphs, symmetric_graphs
@@ -23,7 +23,7 @@ many = campaign(500)
 """More than 2,000 symmetric graphs together."""
 
 
-def simulate_folded(graph: Graph, simulate: Engine) -> Schedule:
+def simulate_folded(graph: Graph, simulate: Engine) -> OpTimes:
     """Returns times of the whole graph, from the folded one if there is one."""
     folded = fold(graph)
     return simulate(graph) if folded is None else folded.expand(simulate(folded.graph))

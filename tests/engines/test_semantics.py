@@ -9,7 +9,7 @@ import simpy
 
 from augury.core.enums import Discipline
 from augury.core.graph.graph import Graph
-from augury.replay.op_times import NO_CAUSE, Schedule, place_cause
+from augury.replay.op_times import NO_CAUSE, OpTimes, place_cause
 
 from . import simpy_model
 from .by_hand import NEVER, Bench, Engine, every_engine, every_scheduler, simpy_times
@@ -297,7 +297,7 @@ def test_a_straggler_holds_up_every_rank(times: Engine):
 
 
 @every_scheduler
-def test_cause_names_the_predecessor_that_finished_last(simulate: Callable[[Graph], Schedule]):
+def test_cause_names_the_predecessor_that_finished_last(simulate: Callable[[Graph], OpTimes]):
     bench = Bench()
     bench.op(2)
     bench.op(5)
@@ -306,7 +306,7 @@ def test_cause_names_the_predecessor_that_finished_last(simulate: Callable[[Grap
 
 
 @every_scheduler
-def test_cause_names_the_smallest_of_equals(simulate: Callable[[Graph], Schedule]):
+def test_cause_names_the_smallest_of_equals(simulate: Callable[[Graph], OpTimes]):
     bench = Bench()
     a = bench.stream("a", width=2)
     bench.op(5, a)
@@ -317,21 +317,21 @@ def test_cause_names_the_smallest_of_equals(simulate: Callable[[Graph], Schedule
 
 
 @every_scheduler
-def test_cause_is_the_place_only_if_it_waited_for_it(simulate: Callable[[Graph], Schedule]):
+def test_cause_is_the_place_only_if_it_waited_for_it(simulate: Callable[[Graph], OpTimes]):
     bench = Bench()
     a = bench.stream("a")
     bench.op(5, a)
     bench.op(1, a)
     bench.op(1, a, 1)
-    schedule = simulate(bench.graph())
-    assert schedule.start_ns.tolist() == [0, 5, 6]
+    op_times = simulate(bench.graph())
+    assert op_times.start_ns.tolist() == [0, 5, 6]
     # The last was ready just when the place became free: its predecessor is the cause.
-    assert schedule.cause.tolist() == [NO_CAUSE, place_cause(0), 1]
-    assert schedule.is_complete
+    assert op_times.cause.tolist() == [NO_CAUSE, place_cause(0), 1]
+    assert op_times.is_complete
 
 
 @every_scheduler
-def test_an_incomplete_schedule_says_so(simulate: Callable[[Graph], Schedule]):
+def test_an_incomplete_schedule_says_so(simulate: Callable[[Graph], OpTimes]):
     bench = Bench(2)
     gang = bench.gang()
     first = bench.op(1, rank=0, gang=gang)

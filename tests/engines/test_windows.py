@@ -23,14 +23,14 @@ windows = st.integers(1, 5)
 
 
 def assert_same_as_unrolled(graph: Graph, num_windows: int) -> None:
-    schedule = kernel.simulate(graph, num_windows)
+    op_times = kernel.simulate(graph, num_windows)
     unrolled = unroll(graph, num_windows)
-    assert schedule.same_as(kernel.simulate(unrolled))
-    if not schedule.is_complete:
+    assert op_times.same_as(kernel.simulate(unrolled))
+    if not op_times.is_complete:
         return
-    path = critical_path(graph, schedule)
-    assert path == critical_path(unrolled, schedule)
-    assert path == walk_back_in_python(graph, schedule, int(path.op[-1]), 0)
+    path = critical_path(graph, op_times)
+    assert path == critical_path(unrolled, op_times)
+    assert path == walk_back_in_python(graph, op_times, int(path.op[-1]), 0)
 
 
 def with_any_carries(data: st.DataObject, graph: Graph) -> Graph:

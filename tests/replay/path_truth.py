@@ -7,7 +7,7 @@ import numpy as np
 from augury.core.graph.graph import NONE, Graph
 from augury.core.timeline import CriticalPath, Reason, Timeline
 from augury.replay import kernel
-from augury.replay.op_times import Schedule
+from augury.replay.op_times import OpTimes
 from augury.replay.steady_state import find_steady_state
 
 
@@ -19,43 +19,43 @@ def assert_tiles(path: CriticalPath, begin_ns: int, end_ns: int) -> None:
     assert ends[-1] == end_ns
 
 
-def assert_path_is_true(graph: Graph, schedule: Schedule, path: CriticalPath) -> None:
+def assert_path_is_true(graph: Graph, op_times: OpTimes, path: CriticalPath) -> None:
     """Checks a path that goes back to time 0; operations without duration before it are skipped."""
     assert path.start_ns[0] == 0
     assert Reason.START not in path.reason[1:]
     if path.reason[0] == Reason.START:
         assert not len(graph.predecessors.of(int(path.op[0])))
     elif path.reason[0] == Reason.DATA:
-        assert not schedule.end_ns[graph.predecessors.of(int(path.op[0]))].any()
-    began_ns = _began_ns(graph, schedule)
+        assert not op_times.end_ns[graph.predecessors.of(int(path.op[0]))].any()
+    began_ns = _began_ns(graph, op_times)
     for i in range(len(path)):
         op, start_ns = int(path.op[i]), int(path.start_ns[i])
         if path.reason[i] == Reason.SLOWED:
             assert start_ns == began_ns[op] + graph.ops.work_ns[op]
-            assert start_ns + path.dur_ns[i] == schedule.end_ns[op]
+            assert start_ns + path.dur_ns[i] == op_times.end_ns[op]
         else:
             assert start_ns == began_ns[op]
             is_arrival = i + 1 < len(path) and path.reason[i + 1] == Reason.GANG
             assert path.dur_ns[i] == (0 if is_arrival else graph.ops.work_ns[op])
         if i:
-            _assert_hop_is_true(graph, schedule, path, i)
+            _assert_hop_is_true(graph, op_times, path, i)
 
 
-def _assert_hop_is_true(graph: Graph, schedule: Schedule, path: CriticalPath, i: int) -> None:
+def _assert_hop_is_true(graph: Graph, op_times: OpTimes, path: CriticalPath, i: int) -> None:
     op, before, now_ns = int(path.op[i]), int(path.op[i - 1]), int(path.start_ns[i])
     assert_hop_exists(graph, op, before, Reason(int(path.reason[i])))
     waited_for = graph.predecessors.of(op)
     match Reason(int(path.reason[i])):
         case Reason.DATA:
-            assert schedule.end_ns[before] == now_ns == schedule.end_ns[waited_for].max()
-            assert schedule.start_ns[op] == now_ns
+            assert op_times.end_ns[before] == now_ns == op_times.end_ns[waited_for].max()
+            assert op_times.start_ns[op] == now_ns
         case Reason.RESOURCE:
-            assert schedule.end_ns[before] == now_ns
-            assert schedule.start_ns[op] == now_ns
-            assert schedule.end_ns[waited_for].max(initial=0) < now_ns
+            assert op_times.end_ns[before] == now_ns
+            assert op_times.start_ns[op] == now_ns
+            assert op_times.end_ns[waited_for].max(initial=0) < now_ns
         case Reason.GANG:
             members = graph.gang_members.of(int(graph.ops.gang[op]))
-            assert schedule.start_ns[before] == now_ns == schedule.start_ns[members].max()
+            assert op_times.start_ns[before] == now_ns == op_times.start_ns[members].max()
 
 
 def assert_hop_exists(
@@ -83,8 +83,8 @@ def assert_steady_path_is_true(timeline: Timeline) -> None:
     the window or from the one before."""
     graph, path, period_ns = timeline.graph, timeline.critical_path, timeline.step_ns
     assert_tiles(path, int(path.start_ns[0]), int(path.start_ns[0]) + period_ns)
-    schedule = Schedule(timeline.start_ns, timeline.end_ns, np.empty(0, np.int32))
-    began_ns = _began_ns(graph, schedule)
+    op_times = OpTimes(timeline.start_ns, timeline.end_ns, np.empty(0, np.int32))
+    began_ns = _began_ns(graph, op_times)
     for i in range(1, len(path)):
         op, before, reason = int(path.op[i]), int(path.op[i - 1]), Reason(int(path.reason[i]))
         assert_hop_exists(graph, op, before, reason, across_windows=True)
@@ -98,16 +98,16 @@ def assert_true_of(timeline: Timeline) -> None:
     graph, path = timeline.graph, timeline.critical_path
     if not len(graph.carries):
         assert_tiles(path, 0, timeline.makespan_ns)
-        schedule = Schedule(timeline.start_ns, timeline.end_ns, np.empty(0, np.int32))
-        assert_path_is_true(graph, schedule, path)
+        op_times = OpTimes(timeline.start_ns, timeline.end_ns, np.empty(0, np.int32))
+        assert_path_is_true(graph, op_times, path)
         return
     steady = find_steady_state(graph, kernel.simulate)
     start_ns, end_ns, began_ns = (
         times.reshape(steady.num_windows, graph.num_ops)
         for times in (
-            steady.schedule.start_ns,
-            steady.schedule.end_ns,
-            _began_ns(steady.unrolled, steady.schedule),
+            steady.op_times.start_ns,
+            steady.op_times.end_ns,
+            _began_ns(steady.unrolled, steady.op_times),
         )
     )
     origin_ns = int(start_ns[-1, 0] - timeline.start_ns[0])
@@ -136,10 +136,10 @@ def assert_true_of(timeline: Timeline) -> None:
             assert end_ns[window, before] == now_ns
 
 
-def _began_ns(graph: Graph, schedule: Schedule) -> np.ndarray:
+def _began_ns(graph: Graph, op_times: OpTimes) -> np.ndarray:
     """When each operation began to progress."""
-    began_ns = schedule.start_ns.copy()
+    began_ns = op_times.start_ns.copy()
     for gang in range(graph.num_gangs):
         members = graph.gang_members.of(gang)
-        began_ns[members] = schedule.start_ns[members].max()
+        began_ns[members] = op_times.start_ns[members].max()
     return began_ns

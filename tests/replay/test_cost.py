@@ -12,7 +12,7 @@ from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import Graph
 from augury.replay import kernel, peak_memory, run, steady_state
 from augury.replay.fold import may_pay
-from augury.replay.op_times import Schedule
+from augury.replay.op_times import OpTimes
 from augury.replay.run import replay
 
 NUM_WINDOWS = 4
@@ -37,7 +37,7 @@ def test_a_steady_state_simulates_windows_of_the_graph_without_copying_it(
 ):
     asked: list[tuple[Graph, int]] = []
 
-    def simulate(graph: Graph, num_windows: int = 1) -> Schedule:
+    def simulate(graph: Graph, num_windows: int = 1) -> OpTimes:
         asked.append((graph, num_windows))
         return kernel.simulate(graph, num_windows)
 

@@ -15,7 +15,7 @@ from augury.core.timeline import CriticalPath, Reason
 from augury.replay import critical_path as module
 from augury.replay import kernel, reference
 from augury.replay.critical_path import critical_path, last_to_end, walk_back_in_python
-from augury.replay.op_times import Schedule
+from augury.replay.op_times import OpTimes
 from tests.engines.strategies import COARSE, graphs, large_graph, pipelines, symmetric_graphs
 
 from .path_truth import assert_path_is_true, assert_tiles
@@ -51,11 +51,11 @@ def _rows(path: CriticalPath) -> list[Row]:
 @given(data=st.data())
 def test_tells_the_truth(flavour: st.SearchStrategy[Graph], data: st.DataObject):
     graph = data.draw(flavour)
-    schedule = kernel.simulate(graph)
-    path = critical_path(graph, schedule)
-    assert_tiles(path, 0, int(schedule.end_ns.max()))
-    assert_path_is_true(graph, schedule, path)
-    assert path == walk_back_in_python(graph, schedule, last_to_end(schedule), 0)
+    op_times = kernel.simulate(graph)
+    path = critical_path(graph, op_times)
+    assert_tiles(path, 0, int(op_times.end_ns.max()))
+    assert_path_is_true(graph, op_times, path)
+    assert path == walk_back_in_python(graph, op_times, last_to_end(op_times), 0)
 
 
 @every_flavour
@@ -63,13 +63,13 @@ def test_tells_the_truth(flavour: st.SearchStrategy[Graph], data: st.DataObject)
 @given(data=st.data())
 def test_since_clips_it(flavour: st.SearchStrategy[Graph], data: st.DataObject):
     graph = data.draw(flavour)
-    schedule = kernel.simulate(graph)
+    op_times = kernel.simulate(graph)
     last_op = data.draw(st.integers(0, graph.num_ops - 1), label="last_op")
-    end_ns = int(schedule.end_ns[last_op])
+    end_ns = int(op_times.end_ns[last_op])
     since_ns = data.draw(st.integers(0, end_ns), label="since_ns")
-    whole = critical_path(graph, schedule, last_op=last_op)
-    clipped = critical_path(graph, schedule, last_op=last_op, since_ns=since_ns)
-    assert clipped == walk_back_in_python(graph, schedule, last_op, since_ns)
+    whole = critical_path(graph, op_times, last_op=last_op)
+    clipped = critical_path(graph, op_times, last_op=last_op, since_ns=since_ns)
+    assert clipped == walk_back_in_python(graph, op_times, last_op, since_ns)
     assert_tiles(whole, 0, end_ns)
     assert_tiles(clipped, since_ns, end_ns)
     # It is the end of the whole path: each row, except that the first begins later.
@@ -83,27 +83,27 @@ def test_since_clips_it(flavour: st.SearchStrategy[Graph], data: st.DataObject):
 @pytest.mark.parametrize("flavour", [{}, {"works": COARSE}, {"shared": True, "interference": True}])
 def test_tells_the_truth_of_large_graphs(flavour: dict[str, object]):
     graph = large_graph(5, num_records=1_000, gangs=True, **flavour)
-    schedule = kernel.simulate(graph)
-    path = critical_path(graph, schedule)
+    op_times = kernel.simulate(graph)
+    path = critical_path(graph, op_times)
     assert len(path) > 50
-    assert_tiles(path, 0, int(schedule.end_ns.max()))
-    assert_path_is_true(graph, schedule, path)
-    assert path == walk_back_in_python(graph, schedule, last_to_end(schedule), 0)
+    assert_tiles(path, 0, int(op_times.end_ns.max()))
+    assert_path_is_true(graph, op_times, path)
+    assert path == walk_back_in_python(graph, op_times, last_to_end(op_times), 0)
 
 
 # -- by hand -------------------------------------------------------------------------------
 
-Walk = Callable[[Graph, Schedule], CriticalPath]
+Walk = Callable[[Graph, OpTimes], CriticalPath]
 
 
-def _natively(graph: Graph, schedule: Schedule) -> CriticalPath:
-    return critical_path(graph, schedule)
+def _natively(graph: Graph, op_times: OpTimes) -> CriticalPath:
+    return critical_path(graph, op_times)
 
 
-def _in_python(graph: Graph, schedule: Schedule) -> CriticalPath:
+def _in_python(graph: Graph, op_times: OpTimes) -> CriticalPath:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "is_native_built", lambda: False)
-        return critical_path(graph, schedule)
+        return critical_path(graph, op_times)
 
 
 every_walk = pytest.mark.parametrize("walk", [_natively, _in_python])
@@ -185,10 +185,10 @@ def test_since_the_middle_of_a_row(walk: Walk):
     first = b.op("first", rank=rank, work_ns=10)
     b.op("second", rank=rank, work_ns=5, after=[first])
     graph = b.build()
-    schedule = reference.simulate(graph)
+    op_times = reference.simulate(graph)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "is_native_built", lambda: walk is _natively)
-        clipped = critical_path(graph, schedule, since_ns=4)
-        of_first = critical_path(graph, schedule, last_op=0)
+        clipped = critical_path(graph, op_times, since_ns=4)
+        of_first = critical_path(graph, op_times, last_op=0)
     assert _rows(clipped) == [(0, 4, 6, Reason.START), (1, 10, 5, Reason.DATA)]
     assert _rows(of_first) == [(0, 0, 10, Reason.START)]

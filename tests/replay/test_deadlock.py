@@ -194,11 +194,11 @@ def test_every_deadlock_has_a_circle(flavour: dict[str, object]):
     @given(graphs(gangs=True, may_deadlock=True, **flavour))
     def explained(graph: Graph) -> None:
         nonlocal seen
-        schedule = kernel.simulate(graph)
-        if schedule.is_complete:
+        op_times = kernel.simulate(graph)
+        if op_times.is_complete:
             return
         seen += 1
-        error = explain_deadlock(graph, schedule, num_ops=graph.num_ops)
+        error = explain_deadlock(graph, op_times, num_ops=graph.num_ops)
         assert 2 <= len(error.cycle) <= graph.num_ops
         assert len(set(error.cycle)) == len(error.cycle)
         assert any("waits for its peer" in line for line in error.cycle)

@@ -138,9 +138,9 @@ def test_a_chain_walked_back_in_python():
     count = 200_000
     ids = np.arange(count)
     graph = _graph(1, ids[1:], ids[:-1], num_ops=count)
-    schedule = kernel.simulate(graph)
-    path = walk_back_in_python(graph, schedule, 0, 0)
-    assert path == critical_path(graph, schedule)
+    op_times = kernel.simulate(graph)
+    path = walk_back_in_python(graph, op_times, 0, 0)
+    assert path == critical_path(graph, op_times)
     assert path.op.tolist() == ids[::-1].tolist()
 
 
@@ -181,11 +181,11 @@ def test_gangs_that_wait_for_one_late_rank(widths: tuple[int, int], discipline: 
         ranks_of_resources=(0, 1),
         discipline=discipline,
     )
-    schedule = kernel.simulate(graph)
+    op_times = kernel.simulate(graph)
     at_a_time = min(*widths, NUM_GANGS)
     expected_ns = LATE_NS + 5 * (gang // at_a_time + 1)
-    assert schedule.end_ns[:late].tolist() == [*expected_ns, *expected_ns]
-    assert_tiles(critical_path(graph, schedule), 0, int(expected_ns[-1]))
+    assert op_times.end_ns[:late].tolist() == [*expected_ns, *expected_ns]
+    assert_tiles(critical_path(graph, op_times), 0, int(expected_ns[-1]))
 
 
 @pytest.mark.parametrize("is_late_first", [False, True])
@@ -208,9 +208,9 @@ def test_gangs_that_each_rank_computes_for(is_late_first: bool):
         widths=(1, 1, 1, 1),
         ranks_of_resources=(0, 1, 0, 1),
     )
-    schedule = kernel.simulate(graph)
+    op_times = kernel.simulate(graph)
     expected_ns = 1_000 * (gang + 1) + 10
-    assert schedule.end_ns[2 * NUM_GANGS :].tolist() == [*expected_ns, *expected_ns]
+    assert op_times.end_ns[2 * NUM_GANGS :].tolist() == [*expected_ns, *expected_ns]
 
 
 # -- enormous ------------------------------------------------------------------------------

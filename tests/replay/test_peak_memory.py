@@ -13,7 +13,7 @@ from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import NONE, Buffers, Graph
 from augury.core.timeline import Holder, PeakMemory
 from augury.replay import kernel, reference
-from augury.replay.op_times import Schedule
+from augury.replay.op_times import OpTimes
 from augury.replay.peak_memory import peak_memory, peak_memory_in_python
 from augury.replay.unroll import unroll
 from tests.campaigns import campaign
@@ -45,14 +45,14 @@ def buffers(draw: st.DrawFn, graph: Graph) -> Buffers:
     return Buffers(**dict(zip(names, np.array(rows).T, strict=True)))
 
 
-def _asked_at_every_moment(graph: Graph, schedule: Schedule) -> tuple[PeakMemory, ...]:
+def _asked_at_every_moment(graph: Graph, op_times: OpTimes) -> tuple[PeakMemory, ...]:
     table = graph.buffers
     lives: dict[int, list[tuple[int, int, int]]] = {}
     for i in range(len(table)):
         taken_by, given_by = int(table.taken_by[i]), int(table.given_by[i])
-        taken_ns = 0 if taken_by == NONE else int(schedule.start_ns[taken_by])
+        taken_ns = 0 if taken_by == NONE else int(op_times.start_ns[taken_by])
         is_given = given_by != NONE and not table.later[i]
-        given_ns = int(schedule.end_ns[given_by]) if is_given else NEVER
+        given_ns = int(op_times.end_ns[given_by]) if is_given else NEVER
         if taken_ns < given_ns:
             lives.setdefault(int(table.rank[i]), []).append((taken_ns, given_ns, i))
     return tuple(_peak(graph, rank, lives[rank]) for rank in sorted(lives))
@@ -82,9 +82,9 @@ def _peak(graph: Graph, rank: int, lives: list[tuple[int, int, int]]) -> PeakMem
 def test_peak_of_every_rank(data: st.DataObject):
     graph = data.draw(graphs(gangs=True))
     graph = graph.evolve(buffers=data.draw(buffers(graph)))
-    schedule = kernel.simulate(graph)
-    peaks = peak_memory(graph, schedule)
-    assert peaks == _asked_at_every_moment(graph, schedule)
+    op_times = kernel.simulate(graph)
+    peaks = peak_memory(graph, op_times)
+    assert peaks == _asked_at_every_moment(graph, op_times)
     for peak in peaks:
         assert sum(holder.size_bytes for holder in peak.holders) == peak.size_bytes
 
@@ -96,11 +96,11 @@ def test_peak_of_windows_in_a_row_is_that_of_the_unrolled_graph(
 ):
     graph = data.draw(graphs(gangs=True, extras=True))
     graph = graph.evolve(buffers=data.draw(buffers(graph)))
-    schedule = kernel.simulate(graph, num_windows)
-    peaks = peak_memory(graph, schedule)
+    op_times = kernel.simulate(graph, num_windows)
+    peaks = peak_memory(graph, op_times)
     unrolled = unroll(graph, num_windows)
-    assert peaks == peak_memory_in_python(unrolled, schedule)
-    assert peaks == _asked_at_every_moment(unrolled, schedule)
+    assert peaks == peak_memory_in_python(unrolled, op_times)
+    assert peaks == _asked_at_every_moment(unrolled, op_times)
 
 
 # -- by hand -------------------------------------------------------------------------------

@@ -17,10 +17,10 @@ VARIANTS = 3
 
 
 def _assert_kernel_agrees(graph: Graph) -> None:
-    expected, schedule = reference.simulate(graph), kernel.simulate(graph)
-    np.testing.assert_array_equal(schedule.start_ns, expected.start_ns)
-    np.testing.assert_array_equal(schedule.end_ns, expected.end_ns)
-    np.testing.assert_array_equal(schedule.cause, expected.cause)
+    expected, op_times = reference.simulate(graph), kernel.simulate(graph)
+    np.testing.assert_array_equal(op_times.start_ns, expected.start_ns)
+    np.testing.assert_array_equal(op_times.end_ns, expected.end_ns)
+    np.testing.assert_array_equal(op_times.cause, expected.cause)
 
 
 @pytest.mark.parametrize("batch", range(NUM_BATCHES))

@@ -11,7 +11,7 @@ from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import NONE, Graph, Ops
 from augury.core.timeline import ResourceUtilization
 from augury.replay import kernel, reference
-from augury.replay.op_times import Schedule
+from augury.replay.op_times import OpTimes
 from augury.replay.utilization import progress_start_ns, rank_steps, resource_utilization
 from tests.campaigns import campaign
 from tests.engines.strategies import COARSE, graphs
@@ -19,7 +19,7 @@ from tests.engines.strategies import COARSE, graphs
 some = campaign(100)
 
 
-def _counted(graph: Graph, schedule: Schedule, horizon_ns: int) -> ResourceUtilization:
+def _counted(graph: Graph, op_times: OpTimes, horizon_ns: int) -> ResourceUtilization:
     """Nanosecond by nanosecond."""
     rows = []
     for resource in range(len(graph.resources)):
@@ -27,10 +27,10 @@ def _counted(graph: Graph, schedule: Schedule, horizon_ns: int) -> ResourceUtili
         is_held = np.zeros(horizon_ns, dtype=bool)
         is_busy = np.zeros(horizon_ns, dtype=bool)
         for op in ops:
-            start_ns, end_ns, gang = schedule.start_ns[op], schedule.end_ns[op], graph.ops.gang[op]
+            start_ns, end_ns, gang = op_times.start_ns[op], op_times.end_ns[op], graph.ops.gang[op]
             began_ns = start_ns
             if gang != NONE:
-                began_ns = max(schedule.start_ns[peer] for peer in graph.gang_members.of(gang))
+                began_ns = max(op_times.start_ns[peer] for peer in graph.gang_members.of(gang))
             is_held[start_ns:end_ns] = True
             is_busy[began_ns:end_ns] = True
         rows.append(
@@ -56,10 +56,10 @@ def test_every_nanosecond_is_busy_waiting_or_idle(
     flavour: st.SearchStrategy[Graph], data: st.DataObject
 ):
     graph = data.draw(flavour)
-    schedule = kernel.simulate(graph)
-    makespan_ns = int(schedule.end_ns.max())
-    use = resource_utilization(graph, schedule, horizon_ns=makespan_ns)
-    assert use == _counted(graph, schedule, makespan_ns)
+    op_times = kernel.simulate(graph)
+    makespan_ns = int(op_times.end_ns.max())
+    use = resource_utilization(graph, op_times, horizon_ns=makespan_ns)
+    assert use == _counted(graph, op_times, makespan_ns)
     assert (use.busy_ns + use.waiting_ns + use.idle_ns == makespan_ns).all()
 
 
@@ -72,9 +72,9 @@ def test_a_gang_waits_with_its_place_held():
         compute = b.op("compute", rank=rank, work_ns=work_ns)
         b.op("reduce", rank=rank, resource=comm, work_ns=10, gang=gang, after=[compute])
     graph = b.build()
-    schedule = reference.simulate(graph)
-    assert progress_start_ns(graph, schedule).tolist() == [0, 8, 0, 8]
-    use = resource_utilization(graph, schedule, horizon_ns=20)
+    op_times = reference.simulate(graph)
+    assert progress_start_ns(graph, op_times).tolist() == [0, 8, 0, 8]
+    use = resource_utilization(graph, op_times, horizon_ns=20)
     assert use.busy_ns.tolist() == [10, 10]
     assert use.waiting_ns.tolist() == [5, 0]
     assert use.idle_ns.tolist() == [5, 10]
@@ -134,14 +134,14 @@ def test_a_rank_is_in_a_step_from_its_first_start_to_its_last_end(
     size = graph.num_ops
     step = data.draw(st.lists(st.sampled_from((NONE, 0, 1, 2, 7)), min_size=size, max_size=size))
     graph = graph.evolve(ops=Ops(**(dict(graph.ops.columns()) | {"step": np.array(step)})))
-    schedule = kernel.simulate(graph)
+    op_times = kernel.simulate(graph)
     expected: dict[tuple[int, int], list[int]] = {}
     for op in range(size):
         if step[op] == NONE:
             continue
-        start_ns, end_ns = int(schedule.start_ns[op]), int(schedule.end_ns[op])
+        start_ns, end_ns = int(op_times.start_ns[op]), int(op_times.end_ns[op])
         seen = expected.setdefault((int(graph.ops.rank[op]), step[op]), [start_ns, end_ns])
         seen[0], seen[1] = min(seen[0], start_ns), max(seen[1], end_ns)
-    found = rank_steps(graph, schedule)
+    found = rank_steps(graph, op_times)
     rows = zip(*(values.tolist() for _, values in found.columns()), strict=True)
     assert list(rows) == [(*key, *times) for key, times in sorted(expected.items())]

@@ -64,7 +64,7 @@ def test_invalid_fields_are_refused(changes: dict[str, object], words: str) -> N
 
 
 def test_files_without_a_problem_are_refused(tmp_path: Path) -> None:
-    for content in (b"", b"[]", b"{", b"\xff\xfe", b"[" * 100_000):
+    for content in (b"", b"[]", b"{", b"\xff\xfe", b'{"a": "\xff"}', b"[" * 100_000):
         with pytest.raises(FileFormatError):
             decode_problem(content)
     with pytest.raises(InputError, match="cannot read"):

@@ -6,16 +6,16 @@ from itertools import pairwise
 
 from augury.core.errors import DeadlockError
 from augury.core.graph.graph import NONE, Graph
-from augury.replay.op_times import PENDING, Schedule
+from augury.replay.op_times import PENDING, OpTimes
 
 
-def explain_deadlock(graph: Graph, schedule: Schedule, *, num_ops: int) -> DeadlockError:
+def explain_deadlock(graph: Graph, op_times: OpTimes, *, num_ops: int) -> DeadlockError:
     """Follows operations that did not end, each of which waits for another one, until one recurs.
     ``num_ops`` is the number of operations in one window; the graph may be several in a row."""
     seen: dict[int, str] = {}
-    op = int((schedule.end_ns == PENDING).argmax())
+    op = int((op_times.end_ns == PENDING).argmax())
     while op not in seen:
-        seen[op], after = _waits_for(graph, schedule, op)
+        seen[op], after = _waits_for(graph, op_times, op)
         op = after
     ops = list(seen)
     circle = ops[ops.index(op) :]
@@ -37,21 +37,21 @@ def _label(graph: Graph, op: int, num_ops: int) -> str:
     return graph.op_label(number) + (f" in window {window + 1}" if window else "")
 
 
-def _waits_for(graph: Graph, schedule: Schedule, op: int) -> tuple[str, int]:
-    if schedule.start_ns[op] != PENDING:
+def _waits_for(graph: Graph, op_times: OpTimes, op: int) -> tuple[str, int]:
+    if op_times.start_ns[op] != PENDING:
         # Started but never ended: a member of a gang whose peers did not all start.
         for peer in graph.gang_members.of(int(graph.ops.gang[op])):
-            if schedule.start_ns[peer] == PENDING:
+            if op_times.start_ns[peer] == PENDING:
                 return "holds its place and waits for its peer", int(peer)
         raise AssertionError("a complete gang must end")
     for before in graph.predecessors.of(op):
-        if schedule.end_ns[before] == PENDING:
+        if op_times.end_ns[before] == PENDING:
             return "waits for the result of", int(before)
     resource = int(graph.ops.resource[op])
     assert resource != NONE, "a ready operation without a resource must start"
     holders = (
         (graph.ops.resource == resource)
-        & (schedule.start_ns != PENDING)
-        & (schedule.end_ns == PENDING)
+        & (op_times.start_ns != PENDING)
+        & (op_times.end_ns == PENDING)
     )
     return f"waits for a place on {graph.resource_name(resource)!r}, held by", int(holders.argmax())

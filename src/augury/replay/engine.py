@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 from augury.core.errors import UsageError
 from augury.core.graph.graph import Graph
-from augury.replay.op_times import Schedule
+from augury.replay.op_times import OpTimes
 
 EngineName = Literal["auto", "native", "reference"]
 
@@ -16,7 +16,7 @@ class Engine(Protocol):
     """Simulates a graph, or several windows of it in a row: operation ``op`` of window k is
     ``op + k * graph.num_ops``."""
 
-    def __call__(self, graph: Graph, num_windows: int = 1) -> Schedule: ...
+    def __call__(self, graph: Graph, num_windows: int = 1) -> OpTimes: ...
 
 
 def find_engine(name: EngineName = "auto") -> Engine:

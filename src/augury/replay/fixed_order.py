@@ -13,7 +13,7 @@ from augury.core.columns import I4, I8
 from augury.core.graph.cycles import data_order
 from augury.core.graph.graph import Graph
 from augury.replay.engine import Engine, find_engine
-from augury.replay.op_times import Schedule
+from augury.replay.op_times import OpTimes
 from augury.replay.run import refusing_deadlocks
 from augury.replay.steady_state import find_steady_state
 from augury.replay.utilization import progress_start_ns
@@ -34,16 +34,16 @@ class FixedOrder:
             simulate = refusing_deadlocks(find_engine("native"), num_ops=graph.num_ops)
         if len(graph.carries):
             steady = find_steady_state(graph, simulate)
-            whole, schedule = steady.unrolled, steady.schedule
+            whole, op_times = steady.unrolled, steady.op_times
             self._num_windows, self._pattern = steady.num_windows, steady.pattern
         else:
-            whole, schedule = graph, simulate(graph)
+            whole, op_times = graph, simulate(graph)
             self._num_windows, self._pattern = 1, 0
         self._num_steps = max(graph.num_steps, 1)
         # The last window is the steady one.
-        self._slowdown = _slowdown(whole, schedule)[-graph.num_ops :]
+        self._slowdown = _slowdown(whole, op_times)[-graph.num_ops :]
         self._order = fix_order(
-            native_graph(whole), _service_order(whole, schedule), schedule.end_ns
+            native_graph(whole), _service_order(whole, op_times), op_times.end_ns
         )
 
     def step_ns(self, work_ns: I8) -> I8:
@@ -63,18 +63,18 @@ class FixedOrder:
         return steps
 
 
-def _slowdown(graph: Graph, schedule: Schedule) -> NDArray[np.float64]:
+def _slowdown(graph: Graph, op_times: OpTimes) -> NDArray[np.float64]:
     """Returns the time that each operation took over its work. Sharing and interference are
     assumed to slow it by this factor whatever its duration."""
     if graph.is_exclusive:
         return np.ones(graph.num_ops)
-    took_ns = schedule.end_ns - progress_start_ns(graph, schedule)
+    took_ns = op_times.end_ns - progress_start_ns(graph, op_times)
     return np.where(graph.ops.work_ns > 0, took_ns / np.maximum(graph.ops.work_ns, 1), 1.0)
 
 
-def _service_order(graph: Graph, schedule: Schedule) -> I4:
+def _service_order(graph: Graph, op_times: OpTimes) -> I4:
     """Orders operations by the time at which they began to progress, then by their dependencies."""
     rank = np.empty(graph.num_ops, dtype=np.int64)
     rank[data_order(graph.edges)] = np.arange(graph.num_ops)
-    began_ns = progress_start_ns(graph, schedule)
-    return np.lexsort((rank, schedule.end_ns, began_ns)).astype(np.int32)
+    began_ns = progress_start_ns(graph, op_times)
+    return np.lexsort((rank, op_times.end_ns, began_ns)).astype(np.int32)

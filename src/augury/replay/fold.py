@@ -29,7 +29,7 @@ from augury.core.graph.graph import (
 )
 from augury.core.timeline import CriticalPath, Reason
 from augury.replay.engine import is_native_built
-from augury.replay.op_times import Schedule
+from augury.replay.op_times import OpTimes
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -64,12 +64,12 @@ class FoldedGraph:
         alike."""
         return replace(self, graph=self.graph.with_work_ns(folded_work_ns))
 
-    def expand(self, schedule: Schedule) -> Schedule:
+    def expand(self, op_times: OpTimes) -> OpTimes:
         """Returns times of the whole graph; causes still refer to folded operations."""
-        return Schedule(
-            schedule.start_ns[self.op_of],
-            schedule.end_ns[self.op_of],
-            schedule.cause[self.op_of],
+        return OpTimes(
+            op_times.start_ns[self.op_of],
+            op_times.end_ns[self.op_of],
+            op_times.cause[self.op_of],
         )
 
 
@@ -198,38 +198,50 @@ def _buffers(graph: Graph, is_kept: NDArray[np.bool_], class_of_rank: I4, op_of:
 def unfold_path(graph: Graph, folded: FoldedGraph, path: CriticalPath) -> CriticalPath:
     """Returns the critical path of the whole graph: every hop of the folded path has a counterpart
     there, at the same times."""
-    rows = list(zip(path.op.tolist(), path.reason.tolist(), strict=True))
-    copies = Edges.from_pairs(
-        folded.op_of,
-        np.arange(graph.num_ops, dtype=np.int32),
-        num_ops=folded.graph.num_ops,
-    )
-    whole = np.empty(len(rows), dtype=np.int32)
-    op = int(copies.of(rows[-1][0])[0])
+    unfolding = _Unfolding(graph, folded)
+    ops, reasons = path.op.tolist(), path.reason.tolist()
+    whole = np.empty(len(ops), dtype=np.int32)
+    op = int((folded.op_of == ops[-1]).argmax())
     whole[-1] = op
-    for i in range(len(rows) - 1, 0, -1):
-        reason, before = rows[i][1], rows[i - 1][0]
-        op = _counterpart(graph, folded, copies, op, reason, before)
-        whole[i - 1] = op
+    for i in range(len(ops) - 1, 0, -1):
+        op = whole[i - 1] = unfolding.awaited(op, reasons[i], ops[i - 1])
     return CriticalPath(op=whole, start_ns=path.start_ns, dur_ns=path.dur_ns, reason=path.reason)
 
 
-def _counterpart(
-    graph: Graph, folded: FoldedGraph, copies: Edges, op: int, reason: int, before: int
-) -> int:
-    """Returns the operation that ``op`` waited for, among those which ``before`` stands for."""
-    if reason == Reason.SLOWED:
-        return op
-    if reason == Reason.RESOURCE:
-        alike = copies.of(before)
-        return int(alike[(graph.ops.rank[alike] == graph.ops.rank[op]).argmax()])
-    if reason == Reason.GANG:
-        return _one_of(folded, graph.gang_members.of(int(graph.ops.gang[op])), before)
-    waited_for = graph.predecessors.of(op)
-    if not (folded.op_of[waited_for] == before).any():
-        waited_for = graph.carries.src[graph.carries.dst == op]
-    return _one_of(folded, waited_for, before)
+class _Unfolding:
+    """Finds operations of the whole graph. A path has many hops with few candidates each: views
+    of memory are read much faster, one value at a time, than arrays."""
 
+    def __init__(self, graph: Graph, folded: FoldedGraph) -> None:
+        self._graph, self._folded = graph, folded
+        self._op_of = memoryview(folded.op_of.data)
+        waited_for = graph.predecessors
+        self._first, self._waited_for = (
+            memoryview(waited_for.first.data),
+            memoryview(waited_for.dst.data),
+        )
 
-def _one_of(folded: FoldedGraph, ops: I4, before: int) -> int:
-    return int(ops[(folded.op_of[ops] == before).argmax()])
+    def awaited(self, op: int, reason: int, before: int) -> int:
+        """Returns the operation that ``op`` waited for, among those which ``before`` stands for."""
+        if reason == Reason.SLOWED:
+            return op
+        if reason == Reason.RESOURCE:
+            alike = self._copies.of(before)
+            rank = self._graph.ops.rank
+            return int(alike[(rank[alike] == rank[op]).argmax()])
+        if reason == Reason.GANG:
+            return self._one_of(self._graph.gang_members.of(int(self._graph.ops.gang[op])), before)
+        for i in range(self._first[op], self._first[op + 1]):
+            if self._op_of[self._waited_for[i]] == before:
+                return self._waited_for[i]
+        carries = self._graph.carries
+        return self._one_of(carries.src[carries.dst == op], before)
+
+    def _one_of(self, ops: I4, before: int) -> int:
+        return int(ops[(self._folded.op_of[ops] == before).argmax()])
+
+    @cached_property
+    def _copies(self) -> Edges:
+        """Operations of the whole graph that each folded one stands for."""
+        number = np.arange(self._graph.num_ops, dtype=np.int32)
+        return Edges.from_pairs(self._folded.op_of, number, num_ops=self._folded.graph.num_ops)

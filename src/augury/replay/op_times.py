@@ -1,4 +1,4 @@
-"""The Schedule that an engine returns: start, end and cause of each operation."""
+"""Start, end and cause of each operation, as an engine returns them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PENDING = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Schedule:
+class OpTimes:
     """Times of all operations. ``start_ns`` is the time at which an operation got a place on its
     resource; a member of a gang progresses only when all members have a place.
 
@@ -30,10 +30,10 @@ class Schedule:
     def is_complete(self) -> bool:
         return bool((self.end_ns != PENDING).all())
 
-    def copy(self) -> Schedule:
-        return Schedule(self.start_ns.copy(), self.end_ns.copy(), self.cause.copy())
+    def copy(self) -> OpTimes:
+        return OpTimes(self.start_ns.copy(), self.end_ns.copy(), self.cause.copy())
 
-    def same_as(self, other: Schedule) -> bool:
+    def same_as(self, other: OpTimes) -> bool:
         return (
             np.array_equal(self.start_ns, other.start_ns)
             and np.array_equal(self.end_ns, other.end_ns)

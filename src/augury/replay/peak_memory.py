@@ -12,27 +12,27 @@ from augury.core.enums import MemoryKind
 from augury.core.graph.graph import NONE, Graph
 from augury.core.timeline import Holder, PeakMemory
 from augury.replay.engine import is_native_built
-from augury.replay.op_times import Schedule
+from augury.replay.op_times import OpTimes
 from augury.replay.unroll import unroll
 
 Sum = tuple[int, int, int]
 """Kind, layer and bytes."""
 
 
-def peak_memory(graph: Graph, schedule: Schedule) -> tuple[PeakMemory, ...]:
+def peak_memory(graph: Graph, op_times: OpTimes) -> tuple[PeakMemory, ...]:
     """Returns the peak of each rank that has buffers. At one time stamp, memory is freed before
     other memory is allocated: a buffer that is freed when it is allocated, or before, does not
-    count. ``schedule`` covers one window of the graph, or several in a row."""
+    count. ``op_times`` cover one window of the graph, or several in a row."""
     if not len(graph.buffers):
         return ()
-    num_windows = len(schedule.end_ns) // graph.num_ops
+    num_windows = len(op_times.end_ns) // graph.num_ops
     if not is_native_built():
-        return peak_memory_in_python(unroll(graph, num_windows), schedule)
+        return peak_memory_in_python(unroll(graph, num_windows), op_times)
     from augury import _native  # noqa: PLC0415
     from augury.replay.kernel import native_graph  # noqa: PLC0415
 
     found = _native.peak_memory(
-        native_graph(graph, num_windows), schedule.start_ns, schedule.end_ns
+        native_graph(graph, num_windows), op_times.start_ns, op_times.end_ns
     )
     rank, size_bytes, at_ns, *holders = (column.tolist() for column in found)
     rows: dict[int, list[Sum]] = {owner: [] for owner in rank}
@@ -46,11 +46,11 @@ def peak_memory(graph: Graph, schedule: Schedule) -> tuple[PeakMemory, ...]:
     )
 
 
-def peak_memory_in_python(graph: Graph, schedule: Schedule) -> tuple[PeakMemory, ...]:
+def peak_memory_in_python(graph: Graph, op_times: OpTimes) -> tuple[PeakMemory, ...]:
     buffers = graph.buffers
-    taken_ns = np.where(buffers.taken_by == NONE, 0, schedule.start_ns[buffers.taken_by])
+    taken_ns = np.where(buffers.taken_by == NONE, 0, op_times.start_ns[buffers.taken_by])
     is_given = (buffers.given_by != NONE) & (buffers.later == 0)
-    given_ns = np.where(is_given, schedule.end_ns[buffers.given_by], np.iinfo(np.int64).max)
+    given_ns = np.where(is_given, op_times.end_ns[buffers.given_by], np.iinfo(np.int64).max)
     taken = np.flatnonzero(taken_ns < given_ns)
     given = taken[is_given[taken]]
     rank = np.concatenate([buffers.rank[taken], buffers.rank[given]])

@@ -13,14 +13,14 @@ import numpy as np
 
 from augury.core.enums import Discipline
 from augury.core.graph.graph import NONE, RATE_ONE, Graph
-from augury.replay.op_times import NO_CAUSE, PENDING, Schedule, place_cause
+from augury.replay.op_times import NO_CAUSE, PENDING, OpTimes, place_cause
 from augury.replay.unroll import unroll
 
 
-def simulate(graph: Graph, num_windows: int = 1) -> Schedule:
+def simulate(graph: Graph, num_windows: int = 1) -> OpTimes:
     simulation = _Simulation(unroll(graph, num_windows))
     simulation.run()
-    return Schedule(
+    return OpTimes(
         np.array(simulation.start, dtype=np.int64),
         np.array(simulation.end, dtype=np.int64),
         np.array(simulation.cause, dtype=np.int32),

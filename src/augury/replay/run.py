@@ -11,7 +11,7 @@ from augury.replay.deadlock import explain_deadlock
 from augury.replay.engine import Engine, EngineName, find_engine
 from augury.replay.fold import FoldedGraph, may_pay, unfold_path
 from augury.replay.fold import fold as fold_ranks
-from augury.replay.op_times import Schedule
+from augury.replay.op_times import OpTimes
 from augury.replay.unroll import unroll
 from augury.replay.utilization import rank_steps, resource_utilization
 from augury.replay.window import replay_window
@@ -34,23 +34,23 @@ def replay(graph: Graph, *, engine: EngineName = "auto", fold: bool = True) -> T
 def replay_folded(graph: Graph, folded: FoldedGraph | None, simulate: Engine) -> Timeline:
     """Replays ``folded``, or ``graph`` itself without it, and returns the Timeline of ``graph``."""
     window = replay_window(graph if folded is None else folded.graph, simulate)
-    schedule, path, peaks = window.schedule, window.path, window.peaks
+    op_times, path, peaks = window.op_times, window.path, window.peaks
     rank_step_ns = window.rank_step_ns
     if folded is not None:
-        schedule = folded.expand(schedule)
+        op_times = folded.expand(op_times)
         path = unfold_path(graph, folded, path)
         classes = folded.class_of_rank.tolist()
         peaks = _for_every_rank(peaks, classes)
         rank_step_ns = tuple(rank_step_ns[rank_class] for rank_class in classes)
     return Timeline(
         graph=graph,
-        start_ns=schedule.start_ns,
-        end_ns=schedule.end_ns,
+        start_ns=op_times.start_ns,
+        end_ns=op_times.end_ns,
         step_ns=window.step_ns,
         rank_step_ns=rank_step_ns,
-        rank_steps=rank_steps(graph, schedule),
+        rank_steps=rank_steps(graph, op_times),
         critical_path=path,
-        utilization=resource_utilization(graph, schedule, horizon_ns=window.horizon_ns),
+        utilization=resource_utilization(graph, op_times, horizon_ns=window.horizon_ns),
         peak_memory=peaks,
         num_simulated_ops=window.num_simulated_ops,
         ledger=window.ledger,
@@ -60,11 +60,11 @@ def replay_folded(graph: Graph, folded: FoldedGraph | None, simulate: Engine) ->
 def refusing_deadlocks(engine: Engine, *, num_ops: int) -> Engine:
     """Returns an engine that raises DeadlockError where ``engine`` cannot finish."""
 
-    def simulate(graph: Graph, num_windows: int = 1) -> Schedule:
-        schedule = engine(graph, num_windows)
-        if not schedule.is_complete:
-            raise explain_deadlock(unroll(graph, num_windows), schedule, num_ops=num_ops)
-        return schedule
+    def simulate(graph: Graph, num_windows: int = 1) -> OpTimes:
+        op_times = engine(graph, num_windows)
+        if not op_times.is_complete:
+            raise explain_deadlock(unroll(graph, num_windows), op_times, num_ops=num_ops)
+        return op_times
 
     return simulate
 

@@ -17,7 +17,7 @@ from augury.replay.engine import Engine, EngineName, find_engine, is_native_buil
 from augury.replay.fixed_order import FixedOrder
 from augury.replay.fold import FoldedGraph, may_pay
 from augury.replay.fold import fold as fold_ranks
-from augury.replay.op_times import Schedule
+from augury.replay.op_times import OpTimes
 from augury.replay.run import refusing_deadlocks, replay, replay_folded
 from augury.replay.window import predicted_step_ns
 
@@ -145,10 +145,10 @@ class ReplaySession:
         engine = self._whole_engine if prepared.folded is None else self._folded_engine
         assert engine is not None
 
-        def simulate(graph: Graph, num_windows: int = 1) -> Schedule:
-            schedule = engine(graph, num_windows)
+        def simulate(graph: Graph, num_windows: int = 1) -> OpTimes:
+            op_times = engine(graph, num_windows)
             # The Timeline of a single window keeps the arrays, which the next replay overwrites.
-            return schedule.copy() if copy and num_windows == 1 else schedule
+            return op_times.copy() if copy and num_windows == 1 else op_times
 
         return refusing_deadlocks(simulate, num_ops=self.base.num_ops)
 
@@ -190,7 +190,7 @@ class _CachingEngine:
         self._replayers: dict[int, Replayer] = {}
         self.num_reused_ops = 0
 
-    def __call__(self, graph: Graph, num_windows: int = 1) -> Schedule:
+    def __call__(self, graph: Graph, num_windows: int = 1) -> OpTimes:
         if not self._is_native:
             return self._simulate(graph, num_windows)
         if num_windows not in self._replayers:
@@ -198,9 +198,9 @@ class _CachingEngine:
 
             self._replayers[num_windows] = Replayer(self._base, num_windows)
         replayer = self._replayers[num_windows]
-        schedule = replayer.simulate_change(graph.ops.work_ns)
+        op_times = replayer.simulate_change(graph.ops.work_ns)
         self.num_reused_ops = replayer.num_reused_ops
-        return schedule
+        return op_times
 
 
 def _new_durations(base: Graph, change: ArrayLike, touched: ArrayLike | None) -> I8:

@@ -11,7 +11,7 @@ from augury.core.enums import Role
 from augury.core.graph.graph import Graph
 from augury.core.graph.graph_spec import MAX_SLOWED_NS
 from augury.replay.engine import Engine
-from augury.replay.op_times import Schedule
+from augury.replay.op_times import OpTimes
 from augury.replay.unroll import unroll
 from augury.replay.utilization import Some, rows_where
 
@@ -19,7 +19,7 @@ FIRST_WINDOWS = 4
 MAX_WINDOWS = 64
 MAX_UNROLLED_OPS = 1 << 24
 MAX_PATTERN = 4
-"""Longest pattern, in windows: a schedule may alternate between a few different windows."""
+"""Longest pattern, in windows: the times may alternate between a few different windows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class SteadyState:
     """Replay of several windows in a row, the last ``pattern`` of which recur."""
 
     window: Graph
-    schedule: Schedule
+    op_times: OpTimes
     """Times in all windows."""
     num_windows: int
     pattern: int
@@ -58,8 +58,8 @@ def find_steady_state(graph: Graph, simulate: Engine) -> SteadyState:
     least_period_ns = _busiest_ns(graph, timed)
     num_windows = FIRST_WINDOWS
     while True:
-        schedule = simulate(graph, num_windows)
-        end_ns = schedule.end_ns.reshape(num_windows, graph.num_ops)
+        op_times = simulate(graph, num_windows)
+        end_ns = op_times.end_ns.reshape(num_windows, graph.num_ops)
         ends = _window_ends(graph, timed, end_ns)
         pattern = _pattern(np.diff(ends, axis=0))
         if pattern and max(_periods(ends, pattern)) < least_period_ns:
@@ -72,7 +72,7 @@ def find_steady_state(graph: Graph, simulate: Engine) -> SteadyState:
         if pattern or grows_too_large:
             return SteadyState(
                 window=graph,
-                schedule=schedule,
+                op_times=op_times,
                 num_windows=num_windows,
                 pattern=pattern or num_windows // 2,
                 window_end_ns=ends,

@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from augury.core.columns import I4, I8
+from augury.core.enums import OpKind
 from augury.core.graph.graph import NONE, Graph
 from augury.core.timeline import RankSteps, ResourceUtilization
-from augury.replay.op_times import Schedule
+from augury.replay.op_times import OpTimes
 
 Some = I8 | slice
 """Selected rows of columns; a slice for all rows, which copies nothing."""
@@ -18,31 +19,31 @@ def rows_where(mask: NDArray[np.bool_]) -> Some:
     return slice(None) if mask.all() else np.flatnonzero(mask)
 
 
-def progress_start_ns(graph: Graph, schedule: Schedule) -> I8:
+def progress_start_ns(graph: Graph, op_times: OpTimes) -> I8:
     """Returns the time at which each operation began to progress: for members of a gang, the
     start of the last one."""
     member = graph.ops.gang != NONE
     if not member.any():
-        return schedule.start_ns
+        return op_times.start_ns
     gang = graph.ops.gang[member]
     begin = np.zeros(graph.num_gangs, dtype=np.int64)
-    np.maximum.at(begin, gang, schedule.start_ns[member])
-    start_ns = schedule.start_ns.copy()
+    np.maximum.at(begin, gang, op_times.start_ns[member])
+    start_ns = op_times.start_ns.copy()
     start_ns[member] = begin[gang]
     return start_ns
 
 
 def resource_utilization(
-    graph: Graph, schedule: Schedule, *, horizon_ns: int
+    graph: Graph, op_times: OpTimes, *, horizon_ns: int
 ) -> ResourceUtilization:
     """Returns the utilization over ``horizon_ns``: the makespan or the steady period."""
     count = len(graph.resources)
     placed = rows_where(graph.ops.resource != NONE)
     resource = graph.ops.resource[placed]
-    end_ns = schedule.end_ns[placed]
-    began_ns = progress_start_ns(graph, schedule)
-    held = busy = _covered_ns(graph, resource, schedule.start_ns[placed], end_ns)
-    if began_ns is not schedule.start_ns:
+    end_ns = op_times.end_ns[placed]
+    began_ns = progress_start_ns(graph, op_times)
+    held = busy = _covered_ns(graph, resource, op_times.start_ns[placed], end_ns)
+    if began_ns is not op_times.start_ns:
         busy = _covered_ns(graph, resource, began_ns[placed], end_ns)
     held, busy = np.minimum(held, horizon_ns), np.minimum(busy, horizon_ns)
     return ResourceUtilization(
@@ -88,8 +89,9 @@ def step_durations_ns(steps: RankSteps) -> I8:
     return np.diff(end_ns, prepend=steps.start_ns[number == 0].min())
 
 
-def rank_steps(graph: Graph, schedule: Schedule) -> RankSteps:
-    """Returns the first start and the last end of each step on each rank."""
+def rank_steps(graph: Graph, op_times: OpTimes) -> RankSteps:
+    """Returns the first start and the last end of each step on each rank. A step that has a
+    STEP_END ends with it, although kernels that it launched may still run."""
     inside = rows_where(graph.ops.step != NONE)
     rank, step = graph.ops.rank[inside], graph.ops.step[inside]
     num_steps = max(int(step.max(initial=NONE)) + 1, 1)
@@ -102,8 +104,11 @@ def rank_steps(graph: Graph, schedule: Schedule) -> RankSteps:
     never_ns = np.iinfo(np.int64).max
     start_ns = np.full(len(present), never_ns)
     end_ns = np.zeros(len(present), dtype=np.int64)
-    np.minimum.at(start_ns, group, schedule.start_ns[inside])
-    np.maximum.at(end_ns, group, schedule.end_ns[inside])
+    np.minimum.at(start_ns, group, op_times.start_ns[inside])
+    np.maximum.at(end_ns, group, op_times.end_ns[inside])
+    is_end = graph.ops.kind[inside] == OpKind.STEP_END
+    if is_end.any():
+        end_ns[group[is_end]] = op_times.end_ns[inside][is_end]
     there = np.flatnonzero(start_ns != never_ns)
     rank, step = (column.astype(np.int32) for column in np.divmod(present[there], num_steps))
     return RankSteps(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
+from augury.core.enums import OpKind
 from augury.core.graph.graph import Graph
 from augury.core.ledger import Ledger
-from augury.core.measured_step import median_ns
+from augury.core.measured_step import median_ns, over_ranks
 from augury.core.timeline import CriticalPath, PeakMemory
 from augury.replay.critical_path import critical_path
 from augury.replay.engine import Engine
-from augury.replay.op_times import Schedule
+from augury.replay.op_times import OpTimes
 from augury.replay.peak_memory import peak_memory
 from augury.replay.steady_state import SteadyState, find_steady_state
 from augury.replay.utilization import rank_steps, step_durations_ns
@@ -20,7 +23,7 @@ from augury.replay.utilization import rank_steps, step_durations_ns
 class ReplayWindow:
     """Outcome of replaying one window of a graph, whose ranks may have been folded."""
 
-    schedule: Schedule
+    op_times: OpTimes
     path: CriticalPath
     peaks: tuple[PeakMemory, ...]
     step_ns: int
@@ -39,30 +42,41 @@ def predicted_step_ns(graph: Graph, simulate: Engine) -> int:
     """Returns the step of ``replay_window`` without critical path, memory and utilization."""
     if len(graph.carries):
         return _steady_step_ns(graph, find_steady_state(graph, simulate))
-    schedule = simulate(graph)
-    if graph.num_steps > 1:
-        return max(_median_steps_ns(graph, schedule))
-    return int(schedule.end_ns.max())
+    op_times = simulate(graph)
+    return _recorded_step_ns(graph, op_times, _median_steps_ns(graph, op_times))
 
 
 def _once(graph: Graph, simulate: Engine) -> ReplayWindow:
-    schedule = simulate(graph)
-    makespan_ns = int(schedule.end_ns.max())
-    rank_step_ns = _median_steps_ns(graph, schedule)
+    op_times = simulate(graph)
+    makespan_ns = int(op_times.end_ns.max())
+    rank_step_ns = _median_steps_ns(graph, op_times)
     return ReplayWindow(
-        schedule=schedule,
-        path=critical_path(graph, schedule),
-        peaks=peak_memory(graph, schedule),
-        step_ns=max(rank_step_ns) if graph.num_steps > 1 else makespan_ns,
+        op_times=op_times,
+        path=critical_path(graph, op_times),
+        peaks=peak_memory(graph, op_times),
+        step_ns=_recorded_step_ns(graph, op_times, rank_step_ns),
         rank_step_ns=rank_step_ns,
         horizon_ns=makespan_ns,
         num_simulated_ops=graph.num_ops,
     )
 
 
-def _median_steps_ns(graph: Graph, schedule: Schedule) -> tuple[int, ...]:
+def _recorded_step_ns(graph: Graph, op_times: OpTimes, rank_step_ns: tuple[int, ...]) -> int:
+    """Returns the step of a recorded window. Where ends of steps were recorded, it is that of the
+    measured step: the median over steps of their mean over ranks."""
+    if (graph.ops.kind == OpKind.STEP_END).any():
+        steps = rank_steps(graph, op_times)
+        of_ranks = [steps.of_rank(rank) for rank in range(len(graph.ranks))]
+        dur_ns = np.concatenate([step_durations_ns(own) for own in of_ranks])
+        found = median_ns(over_ranks(steps.rank, steps.step, dur_ns)[1])
+        if found is not None:
+            return found
+    return max(rank_step_ns) if graph.num_steps > 1 else int(op_times.end_ns.max())
+
+
+def _median_steps_ns(graph: Graph, op_times: OpTimes) -> tuple[int, ...]:
     """Returns the median step of each rank: one disturbed step does not represent the others."""
-    steps = rank_steps(graph, schedule)
+    steps = rank_steps(graph, op_times)
     return tuple(
         median_ns(step_durations_ns(steps.of_rank(rank))) or 0 for rank in range(len(graph.ranks))
     )
@@ -76,11 +90,11 @@ def _in_steady_state(graph: Graph, simulate: Engine) -> ReplayWindow:
     """Returns the last of several windows in a row. Time zero is the end of the window before, or
     the first start in this one, whichever is earlier."""
     steady = find_steady_state(graph, simulate)
-    num_ops, schedule = graph.num_ops, steady.schedule
+    num_ops, op_times = graph.num_ops, steady.op_times
     last = slice((steady.num_windows - 1) * num_ops, steady.num_windows * num_ops)
     since_ns = int(steady.window_end_ns[-2].max())
-    origin_ns = min(int(schedule.start_ns[last].min()), since_ns)
-    path = critical_path(graph, schedule, last_op=steady.last_op, since_ns=since_ns)
+    origin_ns = min(int(op_times.start_ns[last].min()), since_ns)
+    path = critical_path(graph, op_times, last_op=steady.last_op, since_ns=since_ns)
     num_steps = max(graph.num_steps, 1)
     ledger = Ledger()
     if not steady.has_settled:
@@ -92,10 +106,10 @@ def _in_steady_state(graph: Graph, simulate: Engine) -> ReplayWindow:
             remedy="read the predicted step as an average, not as a period",
         )
     return ReplayWindow(
-        schedule=Schedule(
-            schedule.start_ns[last] - origin_ns,
-            schedule.end_ns[last] - origin_ns,
-            schedule.cause[last],
+        op_times=OpTimes(
+            op_times.start_ns[last] - origin_ns,
+            op_times.end_ns[last] - origin_ns,
+            op_times.cause[last],
         ),
         path=CriticalPath(
             op=path.op % num_ops,
@@ -105,7 +119,7 @@ def _in_steady_state(graph: Graph, simulate: Engine) -> ReplayWindow:
         ),
         peaks=tuple(
             replace(peak, at_ns=max(0, peak.at_ns - origin_ns))
-            for peak in peak_memory(graph, schedule)
+            for peak in peak_memory(graph, op_times)
         ),
         step_ns=_steady_step_ns(graph, steady),
         rank_step_ns=tuple(round(period / num_steps) for period in steady.rank_period_ns()),

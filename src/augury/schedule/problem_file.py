@@ -54,7 +54,7 @@ def decode_problem(content: bytes) -> Stated:
                 remedy=_REMEDY,
             )
         stated = msgspec.convert(document, Stated)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise FileFormatError(
             f"this is not a scheduling problem: {error}", remedy=_REMEDY
         ) from error
