@@ -1,0 +1,88 @@
+"""Plain PyTorch programs are recorded as they are: phases, layers, steps and replay."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import augury
+from augury.core.enums import OpKind, Phase
+from tests.trainers.recorded_programs import record_program, single, two_ranks
+
+pytestmark = [
+    pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed"),
+    pytest.mark.xdist_group("processes"),
+]
+
+
+def test_a_plain_module_in_one_process_has_a_forward(tmp_path: Path) -> None:
+    run = record_program(tmp_path, single("plain_loop.py", "--steps", "32"), num_ranks=1)
+    assert run.num_steps() == 32
+    run.assert_told_apart()
+    run.assert_replays()
+
+
+def test_forward_and_backward_in_a_closure_are_no_update(tmp_path: Path) -> None:
+    run = record_program(tmp_path, two_ranks("plain_loop.py", "--steps", "30", "--closure"))
+    assert run.num_steps() == 30
+    run.assert_told_apart()
+    run.assert_replays()
+    assert len(run.graph.gradients)
+
+
+@pytest.mark.parametrize("num_steps", [3, 8])
+def test_a_job_shorter_than_the_regular_windows(tmp_path: Path, num_steps: int) -> None:
+    run = record_program(tmp_path, two_ranks("plain_loop.py", "--steps", str(num_steps)))
+    assert run.num_steps() == num_steps
+    shares = run.shares()
+    assert min(shares[name] for name in ("forward", "backward", "communication", "update")) > 0
+    assert augury.open(run.out).replay().result.predicted_step_ns > 0
+    if num_steps == 8:
+        assert len(run.graph.gradients)
+        assert run.layer_share(Phase.BACKWARD) > 0.8
+
+
+FEATURES = {
+    "accumulation": ("--accumulate", "3", "--no-sync", "--batch", "24"),
+    "synchronised-accumulation": ("--accumulate", "2", "--batch", "32"),
+    "clipping": ("--clip",),
+    "autocast": ("--autocast", "--model", "conv", "--batch", "8"),
+    "scaler": ("--scaler", "--clip"),
+    "unused": ("--find-unused", "--model", "branched"),
+    "tied": ("--model", "tied"),
+    "static": ("--static-graph",),
+    "workers": ("--workers", "1"),
+    "compiled-inside": ("--compile", "inside"),
+    "compiled-outside": ("--compile", "outside"),
+}
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("feature", FEATURES)
+def test_features_of_plain_loops(tmp_path: Path, feature: str) -> None:
+    arguments = ("--steps", "50", *FEATURES[feature])
+    run = record_program(tmp_path, two_ranks("plain_loop.py", *arguments))
+    assert run.num_steps() == 50
+    run.assert_told_apart()
+    run.assert_replays()
+
+
+@pytest.mark.more
+def test_evaluation_and_checkpoints_between_steps_are_neither_steps_nor_forward(
+    tmp_path: Path,
+) -> None:
+    arguments = ("--steps", "60", "--evaluate-every", "3", "--save-every", "4")
+    run = record_program(tmp_path, two_ranks("plain_loop.py", *arguments))
+    assert run.num_steps() == 60
+    run.assert_told_apart()
+    ops = run.graph.ops
+    forward_ns = {
+        step: int(ops.work_ns[(ops.step == step) & (ops.kind == OpKind.FORWARD)].sum())
+        for step in np.unique(ops.step[ops.step >= 0]).tolist()
+    }
+    # An evaluation runs four forwards.
+    assert max(forward_ns.values()) < 2.5 * min(forward_ns.values()), forward_ns
+    run.assert_replays()
