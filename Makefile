@@ -7,9 +7,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 TORCH := $(VENV)/.torch
+ENGINES := $(VENV)/.engines
+TRAINERS := $(VENV)/.trainers
 # Frameworks pin conflicting versions, so each has an environment of its own.
 JAX_VENV := .venv-jax
 JAX := $(JAX_VENV)/.installed
+HTA_VENV := build/hta
+HTA := $(HTA_VENV)/.installed
 
 # Tests on real traces run only if the folder of traces exists.
 TRACES := $(realpath $(CURDIR)/../shared/traces)
@@ -19,7 +23,7 @@ export AUGURY_TRACES
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-more soak lint bench validate env-jax clean
+.PHONY: help install demo test test-more soak lint bench validate env-jax env-hta clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
@@ -34,15 +38,16 @@ demo: $(TORCH) ## record a real training of two processes, replay it, plan, foll
 test: lint $(TORCH) ## lint, then the fast tests, with coverage of core/ and replay/
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not more" --cov --cov-fail-under 90
 
-test-more: $(TORCH) ## slow tests: many real processes, browsers, trainers
+test-more: $(TORCH) $(ENGINES) $(TRAINERS) ## slow tests: many real processes, browsers, trainers
 	@$(BIN)/python -m pytest -m more
 
 # Arguments of `python` for each part; ARGS='...' is appended.
+SOAK_files = -m tests.mutated_files --out build/soak-files.json $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT))
 SOAK_plans = -m tests.runtime.fuzz --out build/soak.json $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT))
 SOAK_random := -m pytest -n $(JOBS) -m hypothesis --hypothesis-profile soak
 SOAK_PARTS := $(patsubst SOAK_%,%,$(filter-out SOAK_PARTS,$(filter SOAK_%,$(.VARIABLES))))
 
-soak: $(TORCH) ## long random campaigns, in parts (PART=plans, resumable: SEED=first, COUNT=number; PART=random)
+soak: $(TORCH) ## long random campaigns, in parts (PART=plans, PART=files, both resumable: SEED=first, COUNT=number; PART=random)
 	@$(if $(filter $(PART),$(SOAK_PARTS)),,$(error make soak PART=... needs one of: $(SOAK_PARTS)))
 	@$(BIN)/python $(SOAK_$(PART)) $(ARGS)
 
@@ -53,7 +58,7 @@ lint: $(INSTALLED) ## ruff, mypy --strict, import-linter
 	@said=$$($(BIN)/lint-imports) || { echo "$$said"; exit 1; }
 	@echo "lint: ruff, mypy --strict and import-linter pass"
 
-bench: $(TORCH) ## measure performance, as JSON lines
+bench: $(TORCH) $(if $(AUGURY_TRACES),$(HTA)) ## measure performance, as JSON lines
 	@$(BIN)/python -m benchmarks.run
 
 validate: $(TORCH) $(if $(filter all wire,$(or $(SUITE),all)),$(JAX)) ## compare predictions with real runs (SUITE=schedule, ONLY='conv-*', QUICK=1, FRESH=1)
@@ -61,6 +66,8 @@ validate: $(TORCH) $(if $(filter all wire,$(or $(SUITE),all)),$(JAX)) ## compare
 	  $(if $(QUICK),--quick) $(if $(FRESH),--fresh)
 
 env-jax: $(JAX) ## create .venv-jax, for the JAX job of `make validate SUITE=wire`
+
+env-hta: $(HTA) ## create build/hta, for the comparison with HTA in `make bench`
 
 clean: ## remove .venv and all build products
 	rm -rf $(VENV) $(JAX_VENV) build dist src/augury/_native*.so .coverage .coverage.* \
@@ -89,8 +96,31 @@ $(TORCH): constraints.txt | $(INSTALLED)
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq --constraint constraints.txt torch
 	@touch $@
 
+# Clusters of Ray and Dask, for the tests that start one.
+$(ENGINES): constraints.txt | $(INSTALLED)
+	@echo "installing ray and dask into $(VENV), once ..." >&2
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq --constraint constraints.txt \
+	  'ray>=2.9,<3' 'distributed>=2024.1'
+	@touch $@
+
+# Libraries that train with torch; only slow tests and the suite of trainers need them. timm needs
+# torchvision, which other libraries import too if they see it, and which fails beside a torch for
+# CPUs: both stay in a folder of their own.
+$(TRAINERS): constraints.txt | $(TORCH)
+	@echo "installing trainers into $(VENV), once ..." >&2
+	@export PIP_DISABLE_PIP_VERSION_CHECK=1; pip="$(BIN)/python -m pip install -qq -c constraints.txt"; \
+	  $$pip accelerate lightning pillow transformers && \
+	  $$pip --upgrade --no-deps --target $(VENV)/timm timm torchvision
+	@touch $@
+
 $(JAX): benchmarks/testbed/jax-requirements.txt
 	@echo "installing JAX into $(JAX_VENV), once ..." >&2
 	@$(PYTHON) -m venv --clear $(JAX_VENV)
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(JAX_VENV)/bin/python -m pip install -qq --requirement $<
 	@touch $@
+
+$(HTA): benchmarks/hta-requirements.txt
+	@echo "installing HTA into $(HTA_VENV), once ..." >&2
+	@$(PYTHON) -m venv --clear $(HTA_VENV)
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(HTA_VENV)/bin/python -m pip install -qq --no-deps --requirement $< \
+	  && touch $@ || { rm -rf $(HTA_VENV); echo "HTA cannot be installed: no comparison with it" >&2; }

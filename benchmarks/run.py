@@ -26,7 +26,7 @@ from augury.replay.fold import fold
 from augury.replay.kernel import Replayer, simulate
 from augury.replay.run import replay
 from augury.replay.session import ReplaySession
-from benchmarks import rated
+from benchmarks import import_traces, rated
 from benchmarks.graphs import STYLES, many_ranks, training
 from benchmarks.measure import (
     Ratio,
@@ -57,6 +57,7 @@ def main() -> int:
         session(),
         *rated.all_figures(),
         *commands(),
+        *import_traces.all_figures(),
         oracle_sweep.main() == 0,
         oracle_versus.main() == 0,
     ]

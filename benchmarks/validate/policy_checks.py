@@ -164,9 +164,13 @@ def _await(sign: Path, jobs: list[subprocess.Popen[bytes]], folder: Path) -> Non
 def _finish(jobs: list[subprocess.Popen[bytes]], folder: Path) -> Followed:
     import torch
 
-    for job in jobs:
-        if job.wait(timeout=WAIT_S):
-            raise JobError(f"the job ended with {job.returncode}: {_said(folder)}")
+    for rank, job in enumerate(jobs):
+        try:
+            code = job.wait(timeout=WAIT_S)
+        except subprocess.TimeoutExpired:
+            raise JobError(f"rank {rank} did not end within {WAIT_S} s: {_said(folder)}") from None
+        if code:
+            raise JobError(f"the job ended with {code}: {_said(folder)}")
     told = json.loads((folder / "parameters.json").read_text())
     parameters = torch.load(folder / "parameters.pt", weights_only=True)
     return Followed(parameters=parameters, **told)
