@@ -10,6 +10,7 @@ from augury.report.answer import RunAnswer
 
 if TYPE_CHECKING:
     from augury.core.plan.plan import Plan
+    from augury.core.progress import Progress
     from augury.core.results.comparison import Comparison
     from augury.core.results.imported_run import ImportResult
     from augury.core.results.oracle import OracleResult, ValidationResult
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from augury.core.timeline import Timeline
     from augury.oracle.fitting.validation import Validation
     from augury.oracle.predict_strategies import StrategyPrediction
-    from augury.predict.progress import Progress
     from augury.predict.schedule_assess import Assessment
     from augury.report.perfetto import Written
 

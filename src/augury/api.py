@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, Unpack
 
 from augury.answers import (
     DiffAnswer,
@@ -23,14 +23,16 @@ from augury.core.errors import InputError
 if TYPE_CHECKING:
     from torch import nn
 
+    from augury.api_options import OracleOptions, RunOptions, SynthOptions, ValidationOptions
     from augury.core.cluster.cluster import Cluster
     from augury.core.graph.graph import Graph
     from augury.core.ledger import Anomaly
     from augury.core.model import Model
     from augury.core.plan.plan import Plan
+    from augury.core.progress import Progress
+    from augury.executor import EngineName
     from augury.job import FinishedJob
     from augury.predict.opened_run import OpenedRun
-    from augury.predict.progress import Progress
     from augury.report.perfetto import Written
 
 PathLike = str | os.PathLike[str]
@@ -51,8 +53,8 @@ def open(
     work, such as one that shows a spinner.
     """
     from augury.core.graph.graph import Graph
+    from augury.core.progress import silent
     from augury.predict.opened_run import open_graph, open_source
-    from augury.predict.progress import silent
 
     shown = progress or silent
     if isinstance(source, Graph):
@@ -64,7 +66,9 @@ def open(
 
 
 def oracle(
-    model: PathLike | Model | nn.Module, cluster: PathLike | Cluster, **options: Any
+    model: PathLike | Model | nn.Module,
+    cluster: PathLike | Cluster,
+    **options: Unpack[OracleOptions],
 ) -> OracleAnswer:
     """Predicts time and memory of parallel strategies, as ``augury oracle`` does. Options are those
     of ``augury.oracle.predict_strategies.predict_strategies``."""
@@ -73,7 +77,7 @@ def oracle(
     return OracleAnswer(predict_strategies(model, cluster, **options))
 
 
-def validate_oracle(measured: PathLike, **options: Any) -> ValidationAnswer:
+def validate_oracle(measured: PathLike, **options: Unpack[ValidationOptions]) -> ValidationAnswer:
     """Compares the oracle with a table of measurements, as ``augury validate oracle`` does. Options
     are those of ``augury.oracle.fitting.validation.validate_oracle``."""
     from augury.oracle.fitting.validation import validate_oracle as validate
@@ -88,12 +92,26 @@ def import_traces(
     clocks: str = "auto",
     max_bytes: int | str | None = None,
     force: bool = False,
+    engine: EngineName = "processes",
+    address: str | None = None,
+    jobs: int | None = None,
+    progress: Progress | None = None,
 ) -> ImportAnswer:
-    """Reads traces of all ranks and writes them as one run, as ``augury import`` does."""
+    """Reads traces of all ranks and writes them as one run, as ``augury import`` does. ``engine``,
+    ``address`` and ``jobs`` state where traces are read, as in ``augury.executor``."""
+    from augury.core.progress import silent
+    from augury.executor import Executor
     from augury.ingest.import_run import import_run
 
-    paths = [Path(path) for path in traces]
-    result = import_run(paths, Path(out), clocks=clocks, max_bytes=max_bytes, force=force)
+    result = import_run(
+        [Path(path) for path in traces],
+        Path(out),
+        clocks=clocks,
+        max_bytes=max_bytes,
+        force=force,
+        executor=Executor(engine=engine, address=address, jobs=jobs),
+        progress=progress or silent,
+    )
     return ImportAnswer(result, Path(out))
 
 
@@ -106,7 +124,7 @@ def synth(
     bandwidth: str | None = None,
     latency: str | None = None,
     force: bool = False,
-    **options: Any,
+    **options: Unpack[SynthOptions],
 ) -> Graph:
     """Returns a synthetic training run, and writes it if ``out`` is given, as ``augury synth``
     does. Other options are those of ``make_synthetic_job``."""
@@ -133,7 +151,7 @@ def run(
     out: PathLike = "augury-run",
     plan: PathLike | None = None,
     repeat_baseline: int | None = None,
-    **options: Any,
+    **options: Unpack[RunOptions],
 ) -> list[FinishedJob]:
     """Starts a job and records it, as ``augury run -- COMMAND`` does. Returns the finished job;
     with ``repeat_baseline``, all finished jobs in their order. Other options are those of

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Unpack
 
 from augury.capture.launcher.in_process import (
     arrange_here,
@@ -31,6 +31,9 @@ from augury.core.results.recorded_run import RunSummary
 from augury.core.units import parse_ranks
 from augury.runtime.torch.injection import TRIAL_VARIABLE, VARIABLE, tell_refusals
 from augury.runtime.torch.injection import arrange as arrange_plan
+
+if TYPE_CHECKING:
+    from augury.api_options import RunOptions
 
 BASELINE, PLANNED = "baseline", "planned"
 """Folders of the repeated runs without and with the plan."""
@@ -153,7 +156,12 @@ def repeat_job(job: Job, number: int, report: Report) -> int:
 
 
 def record_jobs(
-    command: Sequence[str], *, number: int | None = None, **options: Any
+    command: Sequence[str],
+    *,
+    out: Path,
+    plan: Path | None = None,
+    number: int | None = None,
+    **options: Unpack[RunOptions],
 ) -> list[FinishedJob]:
     """Runs and records a job, ``number`` times without and with its plan if that is given, and
     returns the finished jobs. The environment of this process is left as it was."""
@@ -161,7 +169,7 @@ def record_jobs(
     names = (VARIABLE, TRIAL_VARIABLE)
     before = {name: os.environ.get(name) for name in names}
     try:
-        job = make_job(command, **options)
+        job = make_job(command, out=out, plan=plan, **options)
         if job.becomes_rank:
             raise UsageError(
                 "this process is a rank of a job", remedy="call augury.record in it instead"

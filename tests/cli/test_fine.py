@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from tests.capture.conftest import wire_recorder  # noqa: F401
 from tests.cli.conftest import Runner
 from tests.cli.test_main import one_message
+from tests.golden.expected import RUNS
 from tests.ingest.test_wire_real import recorded_wire
 
 pytest.importorskip("torch")
@@ -31,15 +33,22 @@ def asked(run: Runner, *words: str | Path) -> dict[str, Any]:
 
 
 @pytest.mark.more
-def test_a_fine_replay_is_the_coarse_one_with_links(run: Runner, recorded: Path) -> None:
+def test_a_fine_replay_has_links(run: Runner, recorded: Path) -> None:
     coarse, fine = asked(run, "replay", recorded), asked(run, "replay", recorded, "--fine")
-    # Links overlap what collectives as a whole do not: exact where they come one by one
-    # (tests/passes/test_expand.py), near to it where two run at once on busy cores.
-    assert fine["predicted_step_ns"] == pytest.approx(coarse["predicted_step_ns"], rel=0.1)
     assert fine["measured_step_ns"] == coarse["measured_step_ns"]
     kinds = {resource["kind"] for resource in fine["resources"]}
     assert {"link_out", "link_in"} <= kinds
     assert "link_out" not in {resource["kind"] for resource in coarse["resources"]}
+
+
+def test_a_fine_replay_is_near_the_coarse_one(run: Runner, tmp_path: Path) -> None:
+    # Links overlap what collectives as a whole do not: exact where they come one by one
+    # (tests/passes/test_expand.py), near to it where two run at once on busy cores. A recording
+    # that is kept: how busy the cores are would decide about a new one.
+    kept = shutil.copytree(RUNS / "buckets-3", tmp_path / "run")
+    coarse, fine = asked(run, "replay", kept), asked(run, "replay", kept, "--fine")
+    assert fine["predicted_step_ns"] == pytest.approx(coarse["predicted_step_ns"], rel=0.1)
+    assert fine["measured_step_ns"] == coarse["measured_step_ns"]
 
 
 def test_sends_and_receives_are_on_the_timeline(

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
+import augury
 from augury.cli.main import main
 from augury.core.results import oracle
 from augury.oracle.model_reader.model_file import save_model_file
@@ -341,6 +342,10 @@ def test_validation_reports_accuracy_and_ranking(
     assert not fitted["is_held_out"]
     assert fitted["accuracy_by_strategy_pct"].keys() == {"data", "filter"}
     assert fitted["mean_regret_pct"] is not None
+    answer = augury.validate_oracle(table, fit=Path(table))
+    assert json.loads(answer.to_json()) == fitted
+    answer.save_constants(tmp_path / "same.json")
+    assert (tmp_path / "same.json").read_bytes() == constants.read_bytes()
     assert main(["validate", "oracle", "--measured", table, "--json"]) == 0
     bare = json.loads(capsys.readouterr().out)
     assert bare["is_held_out"]

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from augury.cli.options import Force, Json, MaxBytes
+from augury.cli.options import Address, Force, Jobs, Json, MaxBytes, Workers
 from augury.cli.progress import working
 from augury.cli.say import next_command
 
@@ -18,7 +18,7 @@ def import_(
         list[Path],
         typer.Argument(
             metavar="DIR|FILE...",
-            help="Traces of PyTorch's profiler, one per rank, or folders of them.",
+            help="Traces of all ranks, or folders or zip archives of them.",
             show_default=False,
         ),
     ],
@@ -35,13 +35,29 @@ def import_(
     ] = "auto",
     force: Force = False,
     max_bytes: MaxBytes = None,
+    engine: Workers = "processes",
+    address: Address = None,
+    jobs: Jobs = None,
     json: Json = False,
 ) -> None:
-    """Read traces of all ranks: align clocks, match collectives, count anomalies."""
+    """Read traces of all ranks: align clocks, match collectives, count anomalies.
+
+    Formats are recognized by content: traces of PyTorch's profiler, execution traces, a Horovod
+    timeline, a table of operations.
+    """
     from augury.api import import_traces
 
-    with working("reading traces"):
-        answer = import_traces(traces, out, clocks=clocks, max_bytes=max_bytes, force=force)
+    answer = import_traces(
+        traces,
+        out,
+        clocks=clocks,
+        max_bytes=max_bytes,
+        force=force,
+        engine=engine,
+        address=address,
+        jobs=jobs,
+        progress=working,
+    )
     if json:
         print(answer.to_json())
         return

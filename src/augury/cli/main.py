@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from augury.core.errors import AuguryError, UsageError
+from augury.core.errors import AuguryError, DefectError, UsageError
 from augury.core.files import DISK_IS_FULL
 
 INTERRUPTED = 130
@@ -24,6 +24,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except AuguryError as error:
+        if isinstance(error, DefectError) and os.environ.get("AUGURY_TRACEBACK"):
+            raise
         return _print_error(error, args)
     except KeyboardInterrupt:
         print("\naugury: interrupted", file=sys.stderr)

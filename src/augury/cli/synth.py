@@ -103,41 +103,37 @@ def synth(
     """Generate a synthetic training run as a graph."""
     ensure_writable(out, force=force)
     import_numpy()
-    from augury.build.synthetic.job_options import choose_cluster, make_synthetic_job
-    from augury.build.synthetic.training_run import synthesize
-    from augury.core.graph.graph_file import save_graph
+    from augury import api
 
-    job = make_synthetic_job(
-        cluster=choose_cluster(
-            cluster,
+    with working(f"generating {out}"):
+        graph = api.synth(
+            out,
+            cluster=cluster,
             ranks=ranks,
             ranks_per_host=ranks_per_host,
             bandwidth=bandwidth,
             latency=latency,
-        ),
-        model=model,
-        layers=layers,
-        parameters=parameters,
-        activations=activations,
-        forward=forward,
-        backward=backward,
-        scheme=scheme,
-        algorithm=algorithm,
-        bucket=bucket,
-        servers=servers,
-        partition=partition,
-        stages=stages,
-        micro_batches=micro_batches,
-        schedule=schedule,
-        barrier=barrier,
-        steps=steps,
-        jitter=jitter,
-        straggler=straggler or (),
-        seed=seed,
-    )
-    with working(f"generating {out}"):
-        graph = synthesize(job)
-        save_graph(graph, out, force=force)
+            model=model,
+            layers=layers,
+            parameters=parameters,
+            activations=activations,
+            forward=forward,
+            backward=backward,
+            scheme=scheme,
+            algorithm=algorithm,
+            bucket=bucket,
+            servers=servers,
+            partition=partition,
+            stages=stages,
+            micro_batches=micro_batches,
+            schedule=schedule,
+            barrier=barrier,
+            steps=steps,
+            jitter=jitter,
+            straggler=straggler or (),
+            seed=seed,
+            force=force,
+        )
     facts: dict[str, Any] = {
         "num_ranks": graph.num_ranks,
         "num_servers": len(graph.ranks) - graph.num_ranks,

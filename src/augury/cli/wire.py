@@ -24,16 +24,13 @@ def wire(
 ) -> None:
     """Show TCP traffic: links, collectives, and gaps in the recording."""
     import_numpy()
+    from augury.answers import WireAnswer
     from augury.predict.wire_summary import has_trace, summarize_recorded_wire
 
-    result = summarize_recorded_wire(run, progress=working)
+    answer = WireAnswer(summarize_recorded_wire(run, progress=working), run.name)
     if json:
-        from augury.report.as_json import encode
-
-        print(encode(result))
+        print(answer.to_json())
         return
-    from augury.report.wire_terminal import render_wire
-
-    render_wire(result, sys.stdout, name=run.name, top=top)
+    answer.render(sys.stdout, top=top)
     if has_trace(run):
         next_command("replay", run, "--fine")

@@ -17,12 +17,12 @@ from augury.capture.launcher.launch import launch
 from augury.capture.launcher.run_folder import prepare_folder
 from augury.capture.settings import Settings, parse_windows
 from augury.core.errors import AuguryError
+from augury.core.progress import Progress, silent
 from augury.core.results.comparison import Comparison
 from augury.core.results.replay import ReplayResult
 from augury.core.results.schedule import ScheduleResult
 from augury.demo.network import behind_slow_network, can_have_slow_network
 from augury.ingest.open_run import open_run
-from augury.predict.progress import Progress, silent
 from augury.report.perfetto import Written
 from augury.runtime.torch.injection import VARIABLE
 

@@ -10,7 +10,7 @@ from augury.answers import ReplayAnswer
 from augury.build.synthetic.layers import ModelSize, conv_layers
 from augury.build.synthetic.training_run import SyntheticJob, synthesize
 from augury.core.graph.graph_file import save_graph
-from augury.predict.progress import Progress, silent
+from augury.core.progress import Progress, silent
 from augury.report.perfetto import Written
 
 STRAGGLER = 5
