@@ -36,7 +36,7 @@ demo: $(TORCH) ## record a real training of two processes, replay it, plan, foll
 	@echo "(augury is $(BIN)/augury here)"
 
 test: lint $(TORCH) ## lint, then the fast tests, with coverage of core/ and replay/
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not more" --cov --cov-fail-under 90
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --max-worker-restart 0 -m "not more" --cov --cov-fail-under 90
 
 test-more: $(TORCH) $(ENGINES) $(TRAINERS) ## slow tests: many real processes, browsers, trainers
 	@$(BIN)/python -m pytest -m more

@@ -9,6 +9,7 @@ import msgspec
 
 from augury.core.errors import FileFormatError, InputError
 from augury.core.files import load_whole, new_file
+from augury.core.json_depth import bounded_depth
 from augury.core.plan.problem import Problem
 
 SCHEMA_VERSION = 1
@@ -45,7 +46,7 @@ def encode_problem(stated: Stated) -> bytes:
 
 def decode_problem(content: bytes) -> Stated:
     try:
-        document = msgspec.json.decode(content)
+        document = msgspec.json.decode(bounded_depth(content))
         if not isinstance(document, dict) or document.get("kind") != KIND:
             raise FileFormatError("this is not a scheduling problem", remedy=_REMEDY)
         if document.get("schema_version") != SCHEMA_VERSION:

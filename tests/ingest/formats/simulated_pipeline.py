@@ -90,7 +90,6 @@ class Step:
     """Times of all operations of one step."""
 
     def __init__(self, job: Job, number: int) -> None:
-        sys.setrecursionlimit(100_000)
         self.job, self.number = job, number
         self.programs = {stage: program(job, stage) for stage in range(job.num_stages)}
         self.rows: list[dict[str, Any]] = []
@@ -244,7 +243,12 @@ class Step:
 
 def simulate(job: Job) -> list[dict[str, Any]]:
     """Returns the rows of the table, without sequence numbers."""
-    return [row for number in range(job.num_steps) for row in Step(job, number).run()]
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(100_000)
+    try:
+        return [row for number in range(job.num_steps) for row in Step(job, number).run()]
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def step_times(rows: list[dict[str, Any]]) -> list[float]:

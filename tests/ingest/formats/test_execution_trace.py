@@ -29,19 +29,19 @@ from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile, sc
 
 dist.init_process_group("gloo")
 out, rank = sys.argv[1], dist.get_rank()
-net = torch.nn.Linear(64, 64)
+net = torch.nn.Linear(512, 512)
 optimizer = torch.optim.SGD(net.parameters(), 0.1)
 observer = ExecutionTraceObserver().register_callback(f"{out}/rank{rank}_et.json")
 with profile(
     activities=[ProfilerActivity.CPU],
     record_shapes=True,
-    schedule=schedule(wait=0, warmup=1, active=3, repeat=1),
+    schedule=schedule(wait=0, warmup=1, active=12, repeat=1),
     execution_trace_observer=observer,
     on_trace_ready=lambda p: p.export_chrome_trace(f"{out}/rank{rank}.json"),
 ) as profiler:
-    for _ in range(5):
+    for _ in range(14):
         optimizer.zero_grad()
-        net(torch.randn(8, 64)).sum().backward()
+        net(torch.randn(64, 512)).sum().backward()
         for parameter in net.parameters():
             dist.all_reduce(parameter.grad)
         optimizer.step()
@@ -108,4 +108,4 @@ def test_files_that_torch_writes(tmp_path: Path):
     assert list(problems(trace)) == []
     # Gloo states no groups: the execution traces are read, and change nothing.
     assert trace.events == read_foreign([alone]).events
-    assert (trace.events.sequence >= 0).sum() == 2 * 3 * 2
+    assert (trace.events.sequence >= 0).sum() == 2 * 12 * 2

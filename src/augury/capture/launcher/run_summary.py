@@ -14,6 +14,7 @@ from augury.capture.rendezvous.file_transfer import GATHERED
 from augury.core.enums import StepState
 from augury.core.errors import InputError
 from augury.core.files import DISK_IS_FULL, open_regular
+from augury.core.json_depth import bounded_depth
 from augury.core.ledger import Ledger, Severity
 from augury.core.results.recorded_run import RankSummary, RunPlace, RunSummary
 from augury.core.trace.rank_record import RankHeader
@@ -151,7 +152,7 @@ def _content(path: Path, max_bytes: int) -> bytes:
         content = file.read(max_bytes + 1)
     if len(content) > max_bytes:
         raise ValueError("the file is too large")
-    return content
+    return bounded_depth(content)
 
 
 def _read(path: Path, ledger: Ledger) -> RankHeader | None:

@@ -33,6 +33,7 @@ from augury.core.graph.graph import (
     Resources,
 )
 from augury.core.graph.graph_spec import verify
+from augury.core.json_depth import bounded_depth
 from augury.core.ledger import Anomaly, Ledger
 from augury.core.string_table import StringTable
 from augury.core.units import format_bytes
@@ -235,7 +236,7 @@ def _read_header(file: BinaryIO, path: Path, file_bytes: int) -> _Header:
     if zlib.crc32(data) != checksum:
         raise _damaged(path, "its header's checksum does not match")
     try:
-        header = msgspec.json.decode(data, type=_Header)
+        header = msgspec.json.decode(bounded_depth(data), type=_Header)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _damaged(path, f"its header is not understood ({error})") from error
     if header.kind != "graph":

@@ -13,6 +13,7 @@ import msgspec
 from augury.core.enums import OpKind
 from augury.core.errors import FileFormatError
 from augury.core.files import load_whole, new_file
+from augury.core.json_depth import bounded_depth
 from augury.core.plan.plan import Plan
 from augury.core.plan.plan_spec import verify_plan
 
@@ -45,7 +46,7 @@ def plan_digest(plan: Plan) -> str:
 
 def decode_plan(content: bytes) -> Plan:
     try:
-        document = msgspec.json.decode(content)
+        document = msgspec.json.decode(bounded_depth(content))
         if not isinstance(document, dict) or document.get("kind") != "augury-plan":
             raise FileFormatError("this is not a plan", remedy=_REMEDY)
         _require_version(document.get("schema_version"))

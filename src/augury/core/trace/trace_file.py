@@ -15,6 +15,7 @@ import msgspec
 from augury.core.columns import Table
 from augury.core.errors import FileFormatError, InputError, LimitError
 from augury.core.files import new_file, open_regular
+from augury.core.json_depth import bounded_depth
 from augury.core.ledger import Anomaly, Ledger
 from augury.core.string_table import StringTable
 from augury.core.trace.table_file import SUFFIX, TableFile, TableWriter, damaged, read_table
@@ -114,7 +115,7 @@ def read_sources(folder: Path) -> dict[str, str]:
     """Returns the digests of the files that the trace was read from, by name."""
     path = folder / RUN_FILE
     try:
-        return msgspec.json.decode(_read_bytes(path, _MAX_HEAD_BYTES), type=_Sources).sources
+        return msgspec.json.decode(_read_text(path), type=_Sources).sources
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise damaged(path, f"it is not understood ({str(error)[:200]})") from error
 
@@ -161,8 +162,8 @@ def _write_table(folder: Path, name: str, parts: Iterable[Table], num_rows: int)
 
 
 def _read_head(path: Path) -> _Head:
-    data = _read_bytes(path, _MAX_HEAD_BYTES)
     try:
+        data = _read_text(path)
         version = msgspec.json.decode(data, type=_Version).schema_version
         if version != VERSION:
             raise FileFormatError(
@@ -174,17 +175,17 @@ def _read_head(path: Path) -> _Head:
         raise damaged(path, f"it is not understood ({str(error)[:200]})") from error
 
 
-def _read_bytes(path: Path, max_bytes: int) -> bytes:
+def _read_text(path: Path) -> bytes:
     try:
         with open_regular(path) as file:
-            data = file.read(max_bytes + 1)
+            data = file.read(_MAX_HEAD_BYTES + 1)
     except OSError as error:
         raise InputError(
             f"cannot read {path}: {error.strerror}", remedy="record or import the run again"
         ) from error
-    if len(data) > max_bytes:
-        raise damaged(path, f"it is larger than {format_bytes(max_bytes)}")
-    return data
+    if len(data) > _MAX_HEAD_BYTES:
+        raise damaged(path, f"it is larger than {format_bytes(_MAX_HEAD_BYTES)}")
+    return bounded_depth(data)
 
 
 def _without_surrogates(value: Any) -> Any:

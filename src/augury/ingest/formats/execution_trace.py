@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from augury.core.errors import FileFormatError, LimitError
+from augury.core.json_depth import bounded_depth
 from augury.ingest.formats.gzip_reader import read_unpacked
 from augury.ingest.run_files import ReadBudget
 
@@ -92,7 +93,7 @@ def read_execution_trace(path: Path, budget: ReadBudget | None = None) -> Execut
     """Raises an InputError for other formats, and for a trace that was not finished."""
     data = read_unpacked(path, budget=budget)
     try:
-        file = msgspec.json.decode(data, type=_ExecutionTraceFile)
+        file = msgspec.json.decode(bounded_depth(data), type=_ExecutionTraceFile)
         if len(file.nodes) > MAX_NODES:
             raise LimitError(
                 f"{path} has {len(file.nodes):,} nodes; the limit is {MAX_NODES:,}",

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from augury.core.errors import FileFormatError, LimitError
+from augury.core.json_depth import bounded_depth
 from augury.core.ledger import Ledger
 from augury.ingest.formats.gzip_reader import read_unpacked
 from augury.ingest.formats.merged_traces import closed_array
@@ -116,7 +117,7 @@ def _decode(path: Path, data: bytes, ledger: Ledger) -> list[_TimelineEvent]:
     """Decodes the events; the last one of a timeline that was cut off is dropped."""
     decode = msgspec.json.Decoder(list[_TimelineEvent]).decode
     try:
-        return decode(closed_array(data))
+        return decode(closed_array(bounded_depth(data)))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         cut = data.rfind(b"},")
         try:

@@ -18,6 +18,7 @@ import numpy as np
 
 from augury.core.columns import F8, I4, I8
 from augury.core.errors import FileFormatError, LimitError
+from augury.core.json_depth import bounded_depth
 from augury.core.string_table import StringColumn
 from augury.ingest.formats.gzip_reader import read_unpacked, unpacked_chunks
 from augury.ingest.run_files import ReadBudget
@@ -171,7 +172,7 @@ def _scanned(path: Path, budget: ReadBudget | None) -> EventColumns | None:
     addresses = {raw: _address(raw) for raw in found["threads"]}
     names = _strings(found["names"])
     return EventColumns(
-        head=msgspec.json.decode(b"{%s}" % head, type=KinetoHead),
+        head=msgspec.json.decode(bounded_depth(b"{%s}" % head), type=KinetoHead),
         addresses=list(addresses.values()),
         thread=found["thread"],
         thread_names={
@@ -204,7 +205,7 @@ def _address(raw: bytes) -> Address:
 
 def _decoded(path: Path, budget: ReadBudget | None) -> EventColumns:
     data = read_unpacked(path, budget=budget)
-    file = msgspec.json.decode(data, type=_KinetoFile)
+    file = msgspec.json.decode(bounded_depth(data), type=_KinetoFile)
     _check_count(path, len(file.traceEvents))
     args_of = msgspec.json.Decoder(_CommonArgs | None).decode
     none = _CommonArgs()

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from augury.core.errors import FileFormatError, InputError
+from augury.core.json_depth import bounded_depth
 from augury.core.ledger import Ledger, Severity
 from augury.ingest.formats.execution_trace import ExecutionNode, ExecutionTrace
 from augury.ingest.formats.gzip_reader import read_unpacked
@@ -105,7 +106,7 @@ def completed(
         return path
     data = read_unpacked(path, budget=budget)
     try:
-        file = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        file = msgspec.json.decode(bounded_depth(data), type=dict[str, msgspec.Raw])
         events = msgspec.json.decode(file["traceEvents"], type=list[msgspec.Raw])
         linked = 0
         for at, raw in enumerate(events):

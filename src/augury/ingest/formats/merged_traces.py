@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from augury.core.errors import FileFormatError, InputError
+from augury.core.json_depth import bounded_depth
 from augury.ingest.formats.gzip_reader import read_unpacked, unpacked_chunks
 from augury.ingest.formats.shown_path import write_part
 from augury.ingest.run_files import ReadBudget
@@ -69,7 +70,9 @@ def split_parts(path: Path, folder: Path, budget: ReadBudget) -> Iterator[Path]:
     key."""
     data = read_unpacked(path, budget=budget)
     try:
-        content = msgspec.json.decode(data, type=list[msgspec.Raw] | dict[str, msgspec.Raw])
+        content = msgspec.json.decode(
+            bounded_depth(data), type=list[msgspec.Raw] | dict[str, msgspec.Raw]
+        )
         parts = (
             [(str(number), part) for number, part in enumerate(content)]
             if isinstance(content, list)
@@ -104,7 +107,7 @@ def split_labelled(path: Path, folder: Path, budget: ReadBudget) -> list[Path]:
         return [path]
     data = read_unpacked(path)
     try:
-        file = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        file = msgspec.json.decode(bounded_depth(data), type=dict[str, msgspec.Raw])
         events = msgspec.json.decode(file["traceEvents"], type=list[msgspec.Raw])
         labels = [msgspec.json.decode(event, type=_Label) for event in events]
         rank_of = _labelled_ranks(labels)

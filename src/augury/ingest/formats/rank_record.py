@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from augury.core.errors import InputError
+from augury.core.json_depth import bounded_depth
 from augury.core.ledger import Ledger, Severity
 from augury.core.plan.piece_log import PieceLog
 from augury.core.trace.rank_record import RankRecord
@@ -127,7 +128,7 @@ def world_size(records: list[RankRecord]) -> int:
 def _read(path: Path, ledger: Ledger, budget: ReadBudget) -> RankRecord | None:
     try:
         content = read_unpacked(path, max_bytes=MAX_RECORD_BYTES, budget=budget)
-        record = msgspec.json.decode(content, type=RankRecord)
+        record = msgspec.json.decode(bounded_depth(content), type=RankRecord)
         _check(record)
         return record
     except RunLimitError:

@@ -9,6 +9,7 @@ import msgspec
 
 from augury.core.errors import FileFormatError, InputError
 from augury.core.files import new_file, open_regular
+from augury.core.json_depth import bounded_depth
 
 SCHEMA_VERSION = 1
 MAX_FILE_BYTES = 64 << 10
@@ -150,7 +151,7 @@ def load_constants(path: Path) -> Constants:
     try:
         if len(content) > MAX_FILE_BYTES:
             raise FileFormatError("the file is too large for constants")
-        found = msgspec.json.decode(content, type=_CorrectionsFile)
+        found = msgspec.json.decode(bounded_depth(content), type=_CorrectionsFile)
         unknown = sorted(found.constants.keys() - Constants.__dataclass_fields__.keys())
         if found.kind != "augury-oracle-constants" or found.schema_version != SCHEMA_VERSION:
             raise FileFormatError(f"it is {found.kind[:80]!r} of schema {found.schema_version}")

@@ -8,6 +8,7 @@ import msgspec
 
 from augury.core.errors import FileFormatError
 from augury.core.files import load_whole, new_file
+from augury.core.json_depth import bounded_depth
 from augury.core.model import MAX_LAYERS, Model, ModelLayer
 
 SCHEMA_VERSION = 1
@@ -41,7 +42,7 @@ def encode_model(model: Model) -> bytes:
 
 def decode_model(content: bytes) -> Model:
     try:
-        file = msgspec.json.decode(content, type=_ModelFile)
+        file = msgspec.json.decode(bounded_depth(content), type=_ModelFile)
         if file.kind != "augury-model" or file.schema_version != SCHEMA_VERSION:
             raise FileFormatError(
                 f"this is {file.kind!r} of schema {file.schema_version}, not a model of schema "
