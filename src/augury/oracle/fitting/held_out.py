@@ -58,7 +58,7 @@ class Spreads:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Split:
+class HeldOutSplit:
     """Rows that are held out, and the others."""
 
     way: Way
@@ -75,15 +75,15 @@ class Split:
         )
 
 
-def held_out_splits(rows: Sequence[Row]) -> list[Split]:
+def held_out_splits(rows: Sequence[Row]) -> list[HeldOutSplit]:
     """Returns all ways to hold measured rows out. Those that leave too few rows to fit to are
     skipped."""
-    found: list[Split] = []
+    found: list[HeldOutSplit] = []
 
     def add(way: Way, left_out: str, tested: Sequence[Row]) -> None:
         kept = tuple(row for row in rows if row not in tested)
         if min(len(kept), len(tested)) >= FEW_ROWS:
-            found.append(Split(way=way, left_out=left_out, tested=tuple(tested), kept=kept))
+            found.append(HeldOutSplit(way=way, left_out=left_out, tested=tuple(tested), kept=kept))
 
     for start, name in ((0, "first"), (1, "second")):
         add(Way.SCALES, f"{name} half of the scales", every_other(list(rows), start))

@@ -17,7 +17,7 @@ MIN_OVERLAPPING = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class MatchedCollective:
+class TableCollective:
     ranks: tuple[int, ...]
     """Ranks of the group, including those without a row."""
     rows: list[int]
@@ -25,10 +25,10 @@ class MatchedCollective:
 
 def match_collectives(
     rows: TableRows, places: RankPlaces, optypes: list[int]
-) -> list[MatchedCollective]:
+) -> list[TableCollective]:
     """Matches the rows of these kinds of operations. The members of a collective end together: a
     group whose members often do not overlap in time is refused."""
-    found: list[MatchedCollective] = []
+    found: list[TableCollective] = []
     for optype in optypes:
         own = np.flatnonzero(rows.optype == optype)
         identity = _identities(rows, own)
@@ -61,15 +61,15 @@ def _grouped(
     own: I8,
     identity: list[tuple[int, int]],
     group_of: dict[int, tuple[int, ...]],
-) -> list[MatchedCollective]:
+) -> list[TableCollective]:
     members: dict[tuple[tuple[int, ...], tuple[int, int]], list[int]] = defaultdict(list)
     for row, rank, which in zip(own.tolist(), rows.rank[own].tolist(), identity, strict=True):
         if rank in group_of:
             members[group_of[rank], which].append(row)
-    return [MatchedCollective(ranks, list(found)) for (ranks, _), found in members.items()]
+    return [TableCollective(ranks, list(found)) for (ranks, _), found in members.items()]
 
 
-def _overlapping(rows: TableRows, matched: list[MatchedCollective]) -> float:
+def _overlapping(rows: TableRows, matched: list[TableCollective]) -> float:
     """Returns the share of collectives whose last member started before the first one ended."""
     good = sum(
         rows.start_ns[one.rows].max() <= rows.end_ns[one.rows].min() + TOLERANCE_NS

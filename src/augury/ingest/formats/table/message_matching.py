@@ -23,7 +23,7 @@ _Queue = dict[str, list[int]]
 
 
 @dataclass(frozen=True)
-class Messages:
+class TableMessages:
     """Matched sends and receives of a table."""
 
     pairs: list[tuple[int, int]] = field(default_factory=list)
@@ -34,8 +34,8 @@ class Messages:
     """Rows of sends and receives at the ends of the pipeline, which move nothing."""
 
 
-def match_messages(rows: TableRows, places: RankPlaces) -> Messages:
-    found = Messages()
+def match_messages(rows: TableRows, places: RankPlaces) -> TableMessages:
+    found = TableMessages()
     queues = _queues(rows)
     num_chunks = int(rows.chunk.max()) + 1
     for queue in queues.values():
@@ -75,7 +75,7 @@ def _queues(rows: TableRows) -> dict[tuple[int, int], _Queue]:
 
 
 def _attach(
-    rows: TableRows, queue: _Queue, direction: str, num_chunks: int, found: Messages
+    rows: TableRows, queue: _Queue, direction: str, num_chunks: int, found: TableMessages
 ) -> None:
     """Attaches the messages of a rank and step to its compute, and finds those that move
     nothing: profilers may record one send and one receive for each compute, even where the first
@@ -106,7 +106,7 @@ def _attach(
             _attach_by_time(rows, ending, messages, needing, found)
 
 
-def _link(rows: TableRows, ending: str, message: int, compute: int, found: Messages) -> None:
+def _link(rows: TableRows, ending: str, message: int, compute: int, found: TableMessages) -> None:
     """Links a message to its compute unless their times contradict that."""
     before, after = (compute, message) if ending == "send" else (message, compute)
     if rows.end_ns[before] <= rows.start_ns[after] + TOLERANCE_NS:
@@ -114,7 +114,7 @@ def _link(rows: TableRows, ending: str, message: int, compute: int, found: Messa
 
 
 def _attach_by_time(
-    rows: TableRows, ending: str, messages: list[int], compute: list[int], found: Messages
+    rows: TableRows, ending: str, messages: list[int], compute: list[int], found: TableMessages
 ) -> None:
     """A send follows the last compute that has ended; a receive precedes the first compute that
     has no receive yet and starts after it."""

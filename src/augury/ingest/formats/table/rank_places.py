@@ -11,7 +11,7 @@ from augury.ingest.formats.table.table_rows import TableRows
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PipelinePlace:
     """Data-parallel rank, pipeline stage, and lane: several ranks may share a stage and a
     data-parallel rank, as tensor- and context-parallel ones do, and are told apart by the lane."""
 
@@ -24,15 +24,15 @@ class Place:
 class RankPlaces:
     """The place of each rank, and the rank at each place."""
 
-    of_rank: dict[int, Place]
-    rank_at: dict[Place, int]
+    of_rank: dict[int, PipelinePlace]
+    rank_at: dict[PipelinePlace, int]
     num_stages: int
 
     def peer(self, rank: int, offset: int) -> int | None:
         """Returns the rank of the same lane, ``offset`` stages away, around the ring of stages."""
         own = self.of_rank[rank]
         other = self.rank_at.get(
-            Place(own.dp_rank, (own.stage + offset) % self.num_stages, own.lane)
+            PipelinePlace(own.dp_rank, (own.stage + offset) % self.num_stages, own.lane)
         )
         return None if other == rank else other
 
@@ -58,7 +58,9 @@ class RankPlaces:
         else:
             yield from (everyone, stage, one_stage_lane, pipeline, place)
 
-    def _grouped(self, key: Callable[[Place], tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
+    def _grouped(
+        self, key: Callable[[PipelinePlace], tuple[int, ...]]
+    ) -> dict[int, tuple[int, ...]]:
         members: dict[tuple[int, ...], list[int]] = defaultdict(list)
         for rank, place in sorted(self.of_rank.items()):
             members[key(place)].append(rank)
@@ -92,7 +94,7 @@ def rank_places(rows: TableRows, name: str) -> RankPlaces:
     # Ranks of one place are adjacent, so that the lanes are known even if some ranks are missing.
     by_residue = all(len({*own}) == len(own) for own in residues.values())
     of_rank = {
-        rank: Place(*at, rank % width if by_residue else lane)
+        rank: PipelinePlace(*at, rank % width if by_residue else lane)
         for at, ranks in ranks_at.items()
         for lane, rank in enumerate(ranks)
     }
