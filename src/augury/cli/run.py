@@ -62,6 +62,15 @@ def run(
             help="With --wire: keep at most this many calls per process, 64 bytes each.",
         ),
     ] = 1 << 20,
+    watch: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=10,
+            help="Every N steps, time some steps without a profiler, and print a line when the"
+            " verdict changes.",
+        ),
+    ] = None,
     plan: Annotated[
         Path | None,
         typer.Option(
@@ -103,6 +112,7 @@ def run(
         calibrate=calibrate,
         wire=wire,
         wire_events=wire_events,
+        watch=watch,
         plan=plan,
         has_trial=not no_trial,
         force=force,

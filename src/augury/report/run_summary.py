@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from augury.core.results.recorded_run import RankSummary, RunSummary, WireSummary
+from augury.core.results.recorded_run import RankSummary, RunSummary, WatchSummary, WireSummary
 from augury.core.units import format_count, format_ns
 
 MAX_LISTED_TRACES = 3
@@ -24,6 +24,8 @@ def run_summary_lines(
     lines += [f"  {_rank_line(rank)}" for rank in summary.ranks]
     if summary.wire is not None:
         lines.append(f"  {_wire_line(summary.wire)}")
+    if summary.watch is not None:
+        lines.append(f"  {_watch_line(summary.watch, out)}")
     for anomaly in summary.ledger:
         example = anomaly.example or anomaly.name
         lines.append(f"  {anomaly.severity}: {anomaly.meaning} ({example})")
@@ -55,4 +57,13 @@ def _wire_line(wire: WireSummary) -> str:
         f" {format_count(wire.num_connections, 'connection')}:"
         f" {format_count(wire.num_events, 'event')} kept, {wire.events_written_over:,} overwritten,"
         f" {format_count(wire.calls_not_kept, 'call')} outside of windows counted but not kept"
+    )
+
+
+def _watch_line(watch: WatchSummary, out: Path) -> str:
+    if not watch.num_windows:
+        return "watched: no window was complete before the end of the job"
+    return (
+        f"watched: {format_count(watch.num_windows, 'window')},"
+        f" {format_count(watch.num_changes, 'change')} of the verdict, in {out / watch.file}"
     )
