@@ -13,7 +13,7 @@ from augury.cli.numpy_threads import import_numpy
 from augury.cli.options import Force, Json
 from augury.cli.progress import working
 from augury.cli.say import next_command, say
-from augury.core.errors import AuguryError, UsageError
+from augury.core.files import make_folder
 from augury.core.tested_versions import TESTED
 from augury.report.exports import describe
 
@@ -40,7 +40,7 @@ def demo(
             f" 'torch=={TESTED['torch'][-1]}.*'",
             file=sys.stderr,
         )
-    _prepare_folder(out, force=force)
+    make_folder(out, force=force)
     import_numpy()
     if synthetic:
         _show_synthetic(out, force=force, json=json)
@@ -108,19 +108,3 @@ def _show_synthetic(out: Path, *, force: bool, json: bool) -> None:
         *describe(demo_run.timeline, result.num_ops, demo_run.written),
     )
     next_command("replay", demo_run.graph, "--json")
-
-
-def _prepare_folder(out: Path, *, force: bool) -> None:
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is not a folder", remedy="choose another folder with --out")
-    if out.is_dir() and any(out.iterdir()) and not force:
-        raise UsageError(
-            f"{out} is not empty",
-            remedy="choose another folder with --out, or add --force to replace files",
-        )
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise AuguryError(
-            f"cannot create {out}: {error.strerror}", remedy="choose another folder with --out"
-        ) from error

@@ -67,8 +67,7 @@ def run(
         typer.Option(
             metavar="N",
             min=10,
-            help="Every N steps, time some steps without a profiler, and print a line when the"
-            " verdict changes.",
+            help="Every N steps, check for stragglers and slower parts; print a line on change.",
         ),
     ] = None,
     plan: Annotated[
@@ -135,14 +134,12 @@ def _report_json(finished: FinishedJob) -> None:
 
 
 def _report(finished: FinishedJob) -> None:
-    from augury.report.run_summary import run_summary_lines
-    from augury.report.safe_text import safe
+    from augury.report.run_summary import write_run_summary
 
-    lines = run_summary_lines(
+    write_run_summary(
         finished.summary,
+        sys.stderr,  # stdout belongs to the job
         out=finished.out,
         exit_code=finished.exit_code,
         is_part=bool(finished.rank),
     )
-    for line in lines:  # on stderr, because stdout belongs to the job
-        print(safe(line, max_chars=2000), file=sys.stderr)

@@ -26,7 +26,7 @@ from augury.core.results.comparison import Comparison, ComputeChange
 from augury.core.trace.trace import Trace
 from augury.costs.prediction_interval import BETWEEN_RUNS, combine_errors
 from augury.diagnose.machine_speed import TimedSteps, at_equal_speed
-from augury.diagnose.part_changes import level_change, part_changes
+from augury.diagnose.part_changes import level_change, with_part_changes
 from augury.diagnose.run_levels import RunLevels, run_levels
 from augury.diagnose.run_parts import run_parts
 from augury.predict.judge_plan import followed_from, judged_by, trial_of
@@ -65,7 +65,6 @@ def compare_runs(before: Trace, after: Trace, plan: Plan | None = None) -> Compa
         source, gain_pct, interval_pct = "trial", planned.gain_pct, planned.interval_pct
     elif plan is not None:
         interval_pct = _with_compute(interval_pct, changes, first.step_ns)
-    was, now = run_parts(before), run_parts(after)
     found = Comparison(
         before=first,
         after=second,
@@ -74,13 +73,10 @@ def compare_runs(before: Trace, after: Trace, plan: Plan | None = None) -> Compa
         gain_source=source,
         machine_change_pct=round(100 * math.expm1(equal.change), 4) if equal is not None else None,
         compute_changes=changes,
-        phase_changes=part_changes(was.phases, now.phases),
-        kind_changes=part_changes(was.kinds, now.kinds),
-        layer_changes=part_changes(was.layers, now.layers),
-        operation_changes=part_changes(was.operations, now.operations),
         trial=trial,
         followed_from_step=followed_from(after) if plan is not None else None,
     )
+    found = with_part_changes(found, run_parts(before), run_parts(after))
     return found if plan is None else judged_by(found, plan)
 
 

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+import msgspec
+
 from augury.core.measured_step import StepLevel, student
-from augury.core.results.comparison import PartChange
+from augury.core.results.comparison import Comparison, PartChange
 from augury.costs.prediction_interval import BETWEEN_RUNS, combine_errors
-from augury.diagnose.run_parts import PartLevel, Parts
+from augury.diagnose.run_parts import PartLevel, Parts, RunParts
 
 CERTAIN_CHANGE = 0.03
 """Relative changes below this are never certain."""
@@ -31,21 +33,41 @@ class LevelChange:
         return abs(self.log_ratio) > max(CERTAIN_CHANGE, self.reach)
 
 
-def level_change(was: StepLevel, now: StepLevel, *, between_runs: float = 0.0) -> LevelChange:
-    """``between_runs`` is the usual difference of two runs, as a share."""
+def level_change(was: StepLevel, now: StepLevel, *more_errors: float) -> LevelChange:
+    """``more_errors`` are standard errors of the change besides those of the levels, as shares."""
     error, freedom = combine_errors(
         (was.error, was.freedom),
         (now.error, now.freedom),
-        *([(math.sqrt(2) * between_runs, math.inf)] if between_runs else []),
+        *((share, math.inf) for share in more_errors),
     )
     return LevelChange(math.log(now.value_ns / was.value_ns), student(freedom) * error)
 
 
-def part_changes(before: Parts, after: Parts) -> list[PartChange]:
+def with_part_changes(found: Comparison, was: RunParts, now: RunParts) -> Comparison:
+    """The comparison with its lists of changes by phase, kind, layer and operation."""
+    timed, detailed = (
+        (math.sqrt(2) * BETWEEN_RUNS, *delays)
+        for delays in (
+            (was.timed_delay, now.timed_delay),
+            (was.detailed_delay, now.detailed_delay),
+        )
+    )
+    return msgspec.structs.replace(
+        found,
+        phase_changes=part_changes(was.phases, now.phases, timed),
+        kind_changes=part_changes(was.kinds, now.kinds, timed),
+        layer_changes=part_changes(was.layers, now.layers, detailed),
+        operation_changes=part_changes(was.operations, now.operations, detailed),
+    )
+
+
+def part_changes(before: Parts, after: Parts, errors: tuple[float, ...]) -> list[PartChange]:
     """Largest changes first. A part that is missing in one run has changed for certain if it is in
-    every step of the other run."""
+    every step of the other run. ``errors`` are those between the runs: their usual difference, and
+    time without a core, which may fall into any part."""
     found = [
-        _change(name, before.get(name), after.get(name)) for name in before.keys() | after.keys()
+        _change(name, before.get(name), after.get(name), errors)
+        for name in before.keys() | after.keys()
     ]
     return _largest(found) if before and after else []
 
@@ -79,11 +101,13 @@ def _largest(changes: list[PartChange]) -> list[PartChange]:
     return sorted(changes, key=lambda one: (-abs(one.change_ns), one.name))[:MAX_CHANGES]
 
 
-def _change(name: str, was: PartLevel | None, now: PartLevel | None) -> PartChange:
+def _change(
+    name: str, was: PartLevel | None, now: PartLevel | None, errors: tuple[float, ...]
+) -> PartChange:
     before_ns, after_ns = (one.level.value_ns if one is not None else 0.0 for one in (was, now))
     noise_ns, is_certain = 0.0, all(one is None or one.is_in_every_step for one in (was, now))
     if was is not None and now is not None:
-        change = level_change(was.level, now.level, between_runs=BETWEEN_RUNS)
+        change = level_change(was.level, now.level, *errors)
         noise_ns = max(before_ns, after_ns) * change.reach
         is_certain = is_certain and change.is_certain
     return PartChange(

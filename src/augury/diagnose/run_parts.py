@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from augury.core.columns import I4, I8
-from augury.core.enums import OpKind, Phase, StepState, StreamKind
+from augury.core.enums import OpKind, Phase, StepState, StreamKind, are_communication
 from augury.core.graph.graph import NONE
 from augury.core.measured_step import StepLevel, level_of_windows
 from augury.core.trace.trace import Trace
@@ -45,29 +45,40 @@ class RunParts:
     kinds: Parts
     layers: Parts
     operations: Parts
+    timed_delay: float
+    """Share of the steps in timing windows for which the main thread had no core."""
+    detailed_delay: float
+    """The same in detailed windows."""
 
 
 def run_parts(trace: Trace) -> RunParts:
     events = trace.events
     own_ns = _own_ns(trace)
     timed, detailed = (_steps_in(trace, state) for state in (StepState.TIMED, StepState.DETAILED))
-    is_compute = np.isin(events.kind, [OpKind.LAUNCH, OpKind.SYNC], invert=True)
+    is_waiting = np.isin(events.kind, [OpKind.LAUNCH, OpKind.SYNC]) | are_communication(events.kind)
     return RunParts(
         phases=_phases(trace, timed),
         kinds=levels_of(
-            timed, events.step, events.kind, own_ns, trace, lambda kind: OpKind(kind).label
+            timed, events.step, events.kind, own_ns, events.rank, lambda kind: OpKind(kind).label
         ),
         layers=levels_of(
             detailed,
             events.step,
             events.layer,
-            np.where(is_compute, own_ns, 0),
-            trace,
+            np.where(is_waiting, 0, own_ns),
+            events.rank,
             lambda layer: trace.strings[layer] if layer != NONE else NO_LAYER,
         ),
         operations=levels_of(
-            detailed, events.step, events.name, own_ns, trace, lambda name: trace.strings[name]
+            detailed,
+            events.step,
+            events.name,
+            own_ns,
+            events.rank,
+            lambda name: trace.strings[name],
         ),
+        timed_delay=_delay_share(trace, StepState.TIMED),
+        detailed_delay=_delay_share(trace, StepState.DETAILED),
     )
 
 
@@ -76,10 +87,11 @@ def levels_of(
     step: NDArray[np.integer],
     group: NDArray[np.integer],
     dur_ns: NDArray[np.number],
-    trace: Trace,
+    rank: I4,
     name_of: Callable[[int], str],
 ) -> Parts:
-    """Sums durations by group in each of ``steps``, and returns the level of each group."""
+    """Sums durations by group in each of ``steps``, and returns the level of each group. All
+    columns are of the same events, or of gaps beside them."""
     rows = np.flatnonzero(np.isin(step, steps) & (dur_ns > 0))
     if not len(rows):
         return {}
@@ -87,13 +99,15 @@ def levels_of(
     column = np.searchsorted(steps, step[rows])
     sums = np.bincount(
         place * len(steps) + column, weights=dur_ns[rows], minlength=len(groups) * len(steps)
-    ).reshape(len(groups), len(steps)) / max(1, len(trace.ranks))
+    ).reshape(len(groups), len(steps)) / len(np.unique(rank[rows]))
     largest = np.argsort(-sums.sum(axis=1), kind="stable")[:MAX_PARTS]
     found: Parts = {}
     for index in sorted(largest.tolist()):
         is_in = sums[index] > 0
         level = level_of_windows(steps[is_in], sums[index][is_in])
-        found[name_of(int(groups[index]))] = PartLevel(level=level, is_in_every_step=is_in.all())
+        found[name_of(int(groups[index]))] = PartLevel(
+            level=level, is_in_every_step=bool(is_in.all())
+        )
     return found
 
 
@@ -107,6 +121,14 @@ def _own_ns(trace: Trace) -> I8:
 
 def _steps_in(trace: Trace, state: StepState) -> I4:
     return np.unique(trace.steps.step[trace.steps.state == state])
+
+
+def _delay_share(trace: Trace, state: StepState) -> float:
+    """0 where it is unknown."""
+    steps = trace.steps
+    rows = np.flatnonzero((steps.state == state) & (steps.delay_ns >= 0))
+    step_ns = int((steps.end_ns[rows] - steps.start_ns[rows]).sum())
+    return min(1.0, int(steps.delay_ns[rows].sum()) / step_ns) if step_ns > 0 else 0.0
 
 
 def _phases(trace: Trace, timed: I4) -> Parts:
@@ -131,18 +153,23 @@ def _phases(trace: Trace, timed: I4) -> Parts:
     is_last = np.concatenate((is_first[1:], [True]))
     before_ns = np.where(is_first, steps.start_ns[place], np.roll(end_ns, 1))
     before = np.where(is_first, _EDGE, np.roll(phase, 1))
-    groups = [phase * (_EDGE + 1) + phase, before * (_EDGE + 1) + phase]
-    durations = [events.dur_ns[rows], start_ns - before_ns]
-    numbers = [events.step[rows], events.step[rows]]
-    groups.append(phase[is_last] * (_EDGE + 1) + _EDGE)
-    durations.append(steps.end_ns[place[is_last]] - end_ns[is_last])
-    numbers.append(events.step[rows][is_last])
+    spans = [
+        (rows, phase, phase, events.dur_ns[rows]),
+        (rows, before, phase, start_ns - before_ns),
+        (
+            rows[is_last],
+            phase[is_last],
+            np.full(is_last.sum(), _EDGE),
+            steps.end_ns[place[is_last]] - end_ns[is_last],
+        ),
+    ]
+    event = np.concatenate([event for event, *_ in spans])
     return levels_of(
         timed,
-        np.concatenate(numbers),
-        np.concatenate(groups),
-        np.concatenate(durations),
-        trace,
+        events.step[event],
+        np.concatenate([first * (_EDGE + 1) + second for _, first, second, _ in spans]),
+        np.concatenate([dur_ns for *_, dur_ns in spans]),
+        events.rank[event],
         _phase_name,
     )
 
@@ -153,8 +180,7 @@ _EDGE = 1 + max(Phase)
 
 def _phase_name(group: int) -> str:
     first, second = divmod(group, _EDGE + 1)
+    names = {phase.value: phase.label for phase in Phase} | {Phase.NONE: "other"}
     if first == second:
-        return Phase(first).label if first else "other"
-    left = "start" if first == _EDGE else Phase(first).label if first else "other"
-    right = "end" if second == _EDGE else Phase(second).label if second else "other"
-    return f"between {left} and {right}"
+        return names[first]
+    return f"between {names.get(first, 'start')} and {names.get(second, 'end')}"

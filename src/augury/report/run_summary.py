@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import TextIO
 
 from augury.core.results.recorded_run import RankSummary, RunSummary, WatchSummary, WireSummary
 from augury.core.units import format_count, format_ns
+from augury.report.safe_text import safe
 
 MAX_LISTED_TRACES = 3
 """If a rank has more traces, only their number and the first one are printed."""
+
+
+def write_run_summary(
+    summary: RunSummary, file: TextIO, *, out: Path, exit_code: int, is_part: bool = False
+) -> None:
+    for line in run_summary_lines(summary, out=out, exit_code=exit_code, is_part=is_part):
+        print(safe(line, max_chars=2000), file=file)
 
 
 def run_summary_lines(
