@@ -2,7 +2,8 @@
 
 Waiting in collectives is known from two sources: DDP's own timers, which say how long the exchange
 of gradients lasts beyond backward, and calls of torch.distributed from Python on the training
-thread. Collectives that other code calls from C++ are not seen; their time counts as backward.
+thread. That time counts in no other part. Collectives that other code calls from C++ are not seen;
+their time counts as backward.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from augury.capture.framework import PhaseTimes
 from augury.capture.torch.distributed_calls import CallRecorder
@@ -38,9 +40,8 @@ class TorchPhases:
         self._gradients = GradientWaits(modules)
         self._is_on = False
         self._begin_ns = 0
-        self._first_forward_ns = 0
+        self._first_forward = self._update = _NEVER
         self._forward_ns = 0
-        self._update_begin_ns = 0
 
     def arrange(self, module: ModuleType) -> None:
         """``module`` is ``torch.optim.optimizer``. The hook stays for the whole job: a hook that
@@ -55,13 +56,14 @@ class TorchPhases:
         self._begin_step()
 
     def end_step(self) -> PhaseTimes:
-        now_ns = time.monotonic_ns()
+        update_ns = self._since(self._update) if self._update.begin_ns else 0
         self._forwards.end_step()
+        first = self._first_forward
         phases = PhaseTimes(
-            input_ns=max(0, self._first_forward_ns - self._begin_ns),
+            input_ns=max(0, first.begin_ns - self._begin_ns - first.waited_ns),
             forward_ns=self._forward_ns,
-            communication_ns=self._waits.take_ns() + self._gradients.last_ns(),
-            update_ns=now_ns - self._update_begin_ns if self._update_begin_ns else 0,
+            communication_ns=self._waits.sum_ns + self._gradients.last_ns(),
+            update_ns=update_ns,
         )
         self._begin_step()
         return phases
@@ -73,37 +75,57 @@ class TorchPhases:
                 stop()
 
     def _begin_step(self) -> None:
-        self._first_forward_ns = self._forward_ns = self._update_begin_ns = 0
+        self._waits.sum_ns = self._forward_ns = 0
+        self._first_forward = self._update = _NEVER
         self._begin_ns = time.monotonic_ns()
+
+    def _moment(self) -> _Moment:
+        return _Moment(time.monotonic_ns(), self._waits.sum_ns)
+
+    def _since(self, moment: _Moment) -> int:
+        """Time since then without waits in collectives."""
+        waited_ns = self._waits.sum_ns - moment.waited_ns
+        return time.monotonic_ns() - moment.begin_ns - waited_ns
 
     def _before_update(self, _optimizer: Optimizer, _args: Any, _options: Any) -> None:
         from torch.compiler import is_compiling
 
-        if self._is_on and not is_compiling() and not self._update_begin_ns:
-            self._update_begin_ns = time.monotonic_ns()
+        # In this order: a compiled optimizer must not depend on whether a window is open.
+        if is_compiling() or not self._is_on or self._update.begin_ns:
+            return
+        self._update = self._moment()
 
     def _begin_forward(self, module: Module, _path: str) -> _ForwardCall:
         from torch import is_grad_enabled
 
         # An evaluation between two steps is no forward of the step.
         is_training = module.training or is_grad_enabled()
-        return _ForwardCall(self._end_forward if is_training else None)
+        return _ForwardCall(partial(self._end_forward, self._moment()) if is_training else None)
 
-    def _end_forward(self, begin_ns: int) -> None:
+    def _end_forward(self, begin: _Moment) -> None:
         # A closure runs forward and backward within the optimizer's step.
-        self._update_begin_ns = 0
-        self._first_forward_ns = self._first_forward_ns or begin_ns
-        self._forward_ns += time.monotonic_ns() - begin_ns
+        self._update = _NEVER
+        if not self._first_forward.begin_ns:
+            self._first_forward = begin
+        self._forward_ns += self._since(begin)
+
+
+class _Moment(NamedTuple):
+    begin_ns: int
+    waited_ns: int
+    """Time in collectives since the start of the step."""
+
+
+_NEVER = _Moment(0, 0)
 
 
 class _ForwardCall:
     """Implements ``OpenRange``: a forward call in progress."""
 
-    __slots__ = ("_begin_ns", "_end")
+    __slots__ = ("_end",)
 
-    def __init__(self, end: Callable[[int], None] | None) -> None:
+    def __init__(self, end: Callable[[], None] | None) -> None:
         self._end = end
-        self._begin_ns = time.monotonic_ns()
 
     def __exit__(
         self,
@@ -113,7 +135,7 @@ class _ForwardCall:
         /,
     ) -> None:
         if self._end is not None:
-            self._end(self._begin_ns)
+            self._end()
 
 
 class CollectiveWaits(CallRecorder):
@@ -122,18 +144,12 @@ class CollectiveWaits(CallRecorder):
 
     def __init__(self) -> None:
         super().__init__()
-        self._sum_ns = 0
+        self.sum_ns = 0
         self._thread = 0
 
     def start(self) -> None:
-        self._sum_ns = 0
         self._thread = threading.get_ident()
         super().start()
-
-    def take_ns(self) -> int:
-        """Returns the time since the last call of this function."""
-        sum_ns, self._sum_ns = self._sum_ns, 0
-        return sum_ns
 
     def _noting(self, kind: str, call: Callable[..., Any]) -> Callable[..., Any]:  # noqa: ARG002
         return self._timed(call)
@@ -146,7 +162,7 @@ class CollectiveWaits(CallRecorder):
             begin_ns = time.monotonic_ns()
             result = call(*args, **options)
             if threading.get_ident() == self._thread:
-                self._sum_ns += time.monotonic_ns() - begin_ns
+                self.sum_ns += time.monotonic_ns() - begin_ns
             return result
 
         return timed
