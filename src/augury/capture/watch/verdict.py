@@ -30,7 +30,7 @@ ENTER, LEAVE = 0.10, 0.05
 verdict to begin, and below which it ends."""
 BOUND_MARGIN = 0.15
 """Share of the step by which another bound must exceed the one in force."""
-SIGMAS = 2.5
+DEVIATIONS = 2.0
 """Differences below this number of median deviations are noise."""
 
 
@@ -120,7 +120,7 @@ def _slower(now: JobTimes, baseline: JobTimes, in_force: WatchVerdict | None) ->
 def _exceeds(excess_ns: int, step_ns: int, noise_ns: int, *, is_in_force: bool) -> bool:
     if is_in_force:
         return excess_ns > LEAVE * step_ns
-    return excess_ns > max(ENTER * step_ns, SIGMAS * noise_ns)
+    return excess_ns > max(ENTER * step_ns, DEVIATIONS * noise_ns)
 
 
 class VerdictInForce:
