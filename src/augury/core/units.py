@@ -81,6 +81,14 @@ def parse_bandwidth(text: str) -> int:
     return _whole(value, text)
 
 
+def parse_percent(text: str) -> float:
+    """Parses a share such as ``3%`` or ``2.5``, in percent."""
+    match = _QUANTITY.fullmatch(text.rstrip().removesuffix("%"))
+    if match is None or match.group(2):
+        raise UsageError(f"{text!r} is not a percentage", remedy="write it as 3% or 2.5")
+    return float(match.group(1))
+
+
 def parse_ranks(ranks: str | None) -> tuple[int, ...] | None:
     """Returns the ranks that a text such as ``0,3-5`` names; None means all ranks."""
     if ranks is None:
