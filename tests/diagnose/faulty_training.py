@@ -60,9 +60,7 @@ def main() -> None:
         if fault == "uneven":
             share = 1 + 2 * ((step // 2 + rank) % 2)
         optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(
-            model(inputs.repeat(share, 1)), targets.repeat(share)
-        )
+        loss = nn.functional.cross_entropy(model(inputs.repeat(share, 1)), targets.repeat(share))
         loss.backward()
         optimizer.step()
     time.sleep(0.3)  # gloo's threads free the last collective

@@ -42,10 +42,12 @@ class Removal:
 def removals_of(run: ExaminedRun) -> list[Removal]:
     """Returns the removals in their order. Causes within ranks come first: their removal also
     shortens the waits of other ranks, which would otherwise count as communication."""
-    found = [Removal(PAUSES, NO_PAUSES), Removal(INPUT, NO_INPUT_WAIT)]
+    found = [Removal(PAUSES, NO_PAUSES)]
     if run.graph.num_ranks > 1:
         level = (STAGES, BALANCED_RANKS) if run.is_pipeline else (SLOW_RANKS, LEVEL_RANKS)
         found.append(Removal(*level))
+    # What is left of input is the same on all ranks.
+    found.append(Removal(INPUT, NO_INPUT_WAIT))
     found.append(Removal(COMMUNICATION, FREE_COMMUNICATION))
     found.append(Removal(BUBBLES if run.is_pipeline else WAITING, INDEPENDENT_RANKS))
     if run.is_on_devices:
