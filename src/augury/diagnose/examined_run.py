@@ -24,8 +24,13 @@ from augury.passes.protocol import ErrorModel, Scene, Step, compose
 from augury.predict.opened_run import FineRun, OpenedRun
 from augury.predict.prediction import predict_step, representation_of
 from augury.predict.replays import replay_changed, replay_graph
-from augury.predict.schedule_case import noise_of
+from augury.predict.schedule_case import QUIET_NOISE, noise_of
 from augury.replay.utilization import step_durations_ns
+
+Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
+
+_FEWEST_STEPS = 5
+"""Number of replayed steps whose variation shows the noise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +79,23 @@ class ExaminedRun:
 
     @cached_property
     def noise(self) -> float:
-        """The smallest gain that can be told from noise, as a share of the step."""
-        return noise_of(self.recorded)
+        """The smallest gain that can be told from noise, as a share of the step: the error of the
+        median of the replayed steps. Levels of windows that differ, as on a machine with other
+        load, move both sides of a gain."""
+        of_levels = noise_of(self.recorded)
+        dur_ns = self._replayed_steps_ns
+        if self.recorded is None or len(dur_ns) < _FEWEST_STEPS:
+            return of_levels
+        logs = np.log(np.maximum(1.0, dur_ns))
+        spread = 1.4826 * float(np.median(np.abs(logs - np.median(logs))))
+        of_steps = SIGMAS_OF_90_PCT * 1.2533 * spread / math.sqrt(len(logs))
+        return min(of_levels, max(QUIET_NOISE, of_steps))
+
+    @property
+    def _replayed_steps_ns(self) -> Floats:
+        slowest = int(np.argmax(self.timeline.rank_step_ns))
+        steps = self.timeline.rank_steps.of_rank(slowest)
+        return step_durations_ns(steps).astype(np.float64)
 
     @property
     def trace(self) -> Trace | None:
@@ -103,7 +123,7 @@ class ExaminedRun:
             return error.cause
 
     @cached_property
-    def step_series(self) -> tuple[I8, np.ndarray[tuple[int], np.dtype[np.float64]]]:
+    def step_series(self) -> tuple[I8, Floats]:
         """Numbers and durations of the steps of the whole job: as measured outside of windows; of
         a run without them, as replayed."""
         trace = self.trace
@@ -114,9 +134,8 @@ class ExaminedRun:
             return number.astype(np.int64), dur_ns
         if len(self.graph.carries):
             return np.zeros(0, dtype=np.int64), np.zeros(0)
-        slowest = int(np.argmax(self.timeline.rank_step_ns))
-        own_steps = self.timeline.rank_steps.of_rank(slowest)
-        return own_steps.step.astype(np.int64), step_durations_ns(own_steps).astype(np.float64)
+        dur_ns = self._replayed_steps_ns
+        return np.arange(len(dur_ns)), dur_ns
 
     @property
     def num_timed_steps(self) -> int:

@@ -31,10 +31,12 @@ def judge(
     """Returns what limits the replayed step most, and the verdict. ``step_ns`` is the replayed
     step."""
     lost: dict[Bound, int] = {}
+    paused_ns = 0
     for part in parts:
         if part.name in _BOUND_OF_PART:
             bound = _BOUND_OF_PART[part.name]
             lost[bound] = lost.get(bound, 0) + part.removed_ns
+            paused_ns += part.removed_ns if part.name == waterfall.PAUSES else 0
     if step_ns <= 0:
         return "unknown", "unknown: the replayed step takes no time"
     most: Bound = max(lost, key=lambda one: lost[one], default="compute")
@@ -50,7 +52,8 @@ def judge(
         "communication": f"communication-bound: {shown} of the step is exposed communication",
         "straggler": _straggler(findings, shown),
         "input": f"input-bound: {shown} of the step waits for input",
-        "host": f"host-bound: {shown} of the step is time of the host",
+        "host": f"host-bound: {shown} of the step is "
+        + ("pauses" if 2 * paused_ns > lost.get("host", 0) else "time of the host"),
         "pipeline": f"pipeline-bound: {shown} of the step is uneven stages and bubbles",
     }
     return most, _with_advice(words[most], findings)

@@ -45,7 +45,7 @@ def _examine(run: ExaminedRun) -> list[Finding]:
     ]
     title = f"{format_ns(exposed_ns)} of communication are exposed in each step"
     title += f" ({format_percent(100 * share)} of the step)"
-    scheduled = _scheduled(run)
+    scheduled = _scheduled(run, least_ns=free.step_ns)
     if scheduled is not None and is_worth_reporting(run, scheduled):
         return [
             predicted_finding(
@@ -84,8 +84,9 @@ def _examine(run: ExaminedRun) -> list[Finding]:
     ]
 
 
-def _scheduled(run: ExaminedRun) -> PredictedGain | None:
-    """Returns the gain of the best order of gradients; None if the run states no order."""
+def _scheduled(run: ExaminedRun, *, least_ns: int) -> PredictedGain | None:
+    """Returns the gain of the best order of gradients; None if the run states no order. No order
+    makes steps shorter than ``least_ns``, those without any communication."""
     if not len(run.graph.gradients) or not run.opened.is_recorded:
         return None
     try:
@@ -98,12 +99,10 @@ def _scheduled(run: ExaminedRun) -> PredictedGain | None:
         return None
     if best.result.trouble is not None:
         return None
-    return run.gain(
-        best.result.step_ns,
-        best.result.interval_ns,
-        model_error=_MODEL_ERROR,
-        baseline_ns=case.baseline_ns,
-    )
+    step_ns, interval_ns = best.result.step_ns, best.result.interval_ns
+    if step_ns < least_ns:
+        step_ns, interval_ns = least_ns, None
+    return run.gain(step_ns, interval_ns, model_error=_MODEL_ERROR, baseline_ns=case.baseline_ns)
 
 
 def split_of_collectives(run: ExaminedRun) -> list[Figure]:

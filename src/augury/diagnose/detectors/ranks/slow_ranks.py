@@ -127,9 +127,12 @@ def _kind_ratio(run: ExaminedRun, rank: int, kinds: tuple[OpKind, ...]) -> float
     steps, place = np.unique(ops.step[rows], return_inverse=True)
     total: Table = np.zeros((len(graph.ranks), len(steps)))
     np.add.at(total, (ops.rank[rows], place), ops.work_ns[rows])
-    typical = typical_work(total[: graph.num_ranks])
-    usual = reference_work(typical, (rank,))
-    return float(typical[rank]) / usual if usual > 0 and typical[rank] > 0 else None
+    if not len(steps):
+        return None
+    # Undisturbed steps tell more than typical ones: other load prolongs short operations most.
+    quiet = np.quantile(total[: graph.num_ranks], 0.25, axis=1)
+    usual = reference_work(quiet, (rank,))
+    return float(quiet[rank]) / usual if usual > 0 and quiet[rank] > 0 else None
 
 
 def _cpu_ratio(run: ExaminedRun, rank: int) -> float | None:
