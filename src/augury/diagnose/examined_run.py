@@ -18,8 +18,10 @@ from augury.core.measured_step import counted_rows, over_ranks
 from augury.core.results.prediction import Prediction
 from augury.core.timeline import Timeline
 from augury.core.trace.trace import Trace
+from augury.core.wire import Wire
 from augury.costs.prediction_interval import SIGMAS_OF_90_PCT, Representation
 from augury.diagnose.pipelines import has_pipeline
+from augury.ingest.wire.read_wire import read_wire
 from augury.passes.protocol import ErrorModel, Scene, Step, compose
 from augury.predict.opened_run import FineRun, OpenedRun
 from augury.predict.prediction import predict_step, representation_of
@@ -121,6 +123,11 @@ class ExaminedRun:
             return self.opened.fine
         except AuguryError as error:
             return error.cause
+
+    @cached_property
+    def wire(self) -> Wire | None:
+        """The recorded traffic; None without a wire record."""
+        return None if isinstance(self.fine, str) else read_wire(self.opened.path, self.trace)
 
     @cached_property
     def step_series(self) -> tuple[I8, Floats]:

@@ -16,6 +16,7 @@ from augury.passes.perfect_overlap import PERFECT_OVERLAP
 from augury.passes.protocol import Pass
 from augury.passes.ranks import CHANGE_RANKS
 from augury.passes.removals.balanced_ranks import BALANCED_RANKS
+from augury.passes.removals.even_servers import EVEN_SERVERS, FREE_SERVERS
 from augury.passes.removals.fast_host import FAST_HOST
 from augury.passes.removals.free_communication import FREE_COMMUNICATION
 from augury.passes.removals.independent_ranks import INDEPENDENT_RANKS
@@ -38,6 +39,8 @@ PASSES: tuple[Pass[Any], ...] = (
     NO_STRAGGLERS,
     LEVEL_RANKS,
     BALANCED_RANKS,
+    EVEN_SERVERS,
+    FREE_SERVERS,
     COMPUTE_SCALE,
     PERFECT_OVERLAP,
     FREE_COMMUNICATION,

@@ -22,7 +22,7 @@ from augury.passes.bandwidth import LINK_BANDWIDTH, LinkRate, Rate
 from augury.passes.expand_collectives import EXPAND_COLLECTIVES
 
 SLOW_LINK = "slow-link"
-_SLOW = 1.3
+_SLOW = 1.5
 """A link is slow if its time per byte is this many times that of a typical link."""
 
 
@@ -83,10 +83,10 @@ def slowest_link(links: Links) -> tuple[int, bool, bool, float, float] | None:
     return rank, sends, receives, ratio, 1e9 / (typical * ratio)
 
 
-def _reason(run: ExaminedRun) -> str:
+def without_wire(run: ExaminedRun) -> str:
     if run.graph.num_ranks < 2:
         return "the run has one rank"
     return run.fine if isinstance(run.fine, str) else ""
 
 
-SLOW_LINKS = Detector(kinds=(SLOW_LINK,), reason_against=_reason, examine=_examine)
+SLOW_LINKS = Detector(kinds=(SLOW_LINK,), reason_against=without_wire, examine=_examine)
