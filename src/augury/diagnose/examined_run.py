@@ -151,9 +151,12 @@ class ExaminedRun:
         state = self.trace.steps.state
         return len(np.unique(self.trace.steps.step[state == StepState.TIMED]))
 
-    def predict(self, *changes: Step, of: Scene | None = None) -> PredictedGain | None:
+    def predict(
+        self, *changes: Step, of: Scene | None = None, baseline_ns: int | None = None
+    ) -> PredictedGain | None:
         """Predicts the step after these changes; None if they cannot be applied or replayed, which
-        the ledger notes. ``of`` is the scene to change if it is not the recorded one."""
+        the ledger notes. ``of`` is the scene to change if it is not the recorded one, and
+        ``baseline_ns`` its replayed step."""
         model = ErrorModel.combined(one.error_model(parameters) for one, parameters in changes)
         try:
             scene = compose(of or self.scene, changes).scene
@@ -161,7 +164,7 @@ class ExaminedRun:
         except AuguryError as error:
             self.note_failure(changes, error)
             return None
-        return self.gain_of(after, model_error=model.relative)
+        return self.gain_of(after, model_error=model.relative, baseline_ns=baseline_ns)
 
     def replay(self, graph: Graph) -> Timeline:
         """Replays a changed graph. Recorded steps measure the unchanged one."""
