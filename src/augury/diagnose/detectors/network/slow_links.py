@@ -113,6 +113,9 @@ def slowest_path(links: Links) -> SlowPath | None:
 def without_wire(run: ExaminedRun) -> str:
     if run.graph.num_ranks < 2:
         return "the run has one rank"
+    hosts = set(run.graph.ranks.host[: run.graph.num_ranks].tolist())
+    if len(hosts) < 2:
+        return "all ranks are on one host: no link connects them"
     return run.fine if isinstance(run.fine, str) else ""
 
 
