@@ -22,7 +22,7 @@ from augury.passes.expand_collectives import EXPAND_COLLECTIVES
 from augury.passes.removals.level_links import LEVEL_LINKS
 
 SLOW_LINK = "slow-link"
-_SLOW = 1.5
+_SLOW = 1.25
 """A link is slow if its time per byte is this many times that of a typical link."""
 
 

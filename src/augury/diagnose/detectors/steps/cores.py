@@ -23,9 +23,9 @@ from augury.passes.protocol import Step
 from augury.passes.removals.level_ranks import WORK_GROUPS, typical_work, work_per_step
 
 CORES = "core-contention"
-_LEAST_DELAY = 0.08
+_LEAST_DELAY = 0.15
 """Smallest share of the steps without a core: communication threads of a rank that has a core to
-itself take some per cent."""
+itself take up to a tenth."""
 _LEAST_FACTOR = 0.2
 
 
