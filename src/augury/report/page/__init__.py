@@ -1,0 +1,1 @@
+"""Pages of HTML: self-contained documents with tables, charts and a timeline."""

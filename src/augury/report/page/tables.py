@@ -1,0 +1,120 @@
+"""Tables of a page: columns, and cells with text, a key to sort by, and bars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from augury.core.units import format_bytes, format_ns, format_percent
+from augury.report.safe_text import safe
+
+MAX_NAME_CHARS = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A part of a bar, in per cent of the cell's width; ``look`` is a class of the style sheet."""
+
+    look: str
+    start_pct: float
+    width_pct: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    text: str
+    key: float | str | None = None
+    """Value to sort by; the text if None."""
+    bars: tuple[Bar, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    label: str
+    is_number: bool = False
+    hint: str = ""
+    is_bar: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableView:
+    """The first ``shown`` rows are in the document; the script of the page adds the others on
+    demand, from ``hidden``."""
+
+    id: str
+    caption: str
+    columns: list[Column]
+    rows: list[list[Cell]]
+    shown: int = 20
+    note: str = ""
+    can_sort: bool = True
+
+    @property
+    def first(self) -> list[list[Cell]]:
+        return self.rows[: self.shown]
+
+    @property
+    def hidden(self) -> list[list[Any]]:
+        return [
+            [[c.text, c.key, [[b.look, b.start_pct, b.width_pct] for b in c.bars]] for c in row]
+            for row in self.rows[self.shown :]
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A part of a page, rendered by ``template`` with ``content`` as ``s``. ``charts`` are data for
+    the script, by the id of their element."""
+
+    id: str
+    title: str
+    template: str
+    content: Any
+    tables: Sequence[TableView] = ()
+    charts: dict[str, Any] = field(default_factory=dict)
+    packed: str = ""
+    """Base64 for the script."""
+
+
+def name_cell(text: str) -> Cell:
+    """A name of unknown origin."""
+    return Cell(safe(text, max_chars=MAX_NAME_CHARS))
+
+
+def count_cell(value: float) -> Cell:
+    return Cell(f"{value:,.10g}", value)
+
+
+def ns_cell(value_ns: float | None) -> Cell:
+    return Cell("", -1.0) if value_ns is None else Cell(format_ns(value_ns), value_ns)
+
+
+def bytes_cell(value_bytes: float | None) -> Cell:
+    if not value_bytes:
+        return Cell("", -1.0)
+    return Cell(format_bytes(value_bytes), value_bytes)
+
+
+def rate_cell(bytes_per_s: float | None) -> Cell:
+    if bytes_per_s is None:
+        return Cell("", -1.0)
+    return Cell(f"{format_bytes(bytes_per_s)}/s", bytes_per_s)
+
+
+def percent_cell(value: float | None, *, signed: bool = False) -> Cell:
+    return Cell("", -1e9) if value is None else Cell(format_percent(value, signed=signed), value)
+
+
+def stacked(parts: Sequence[tuple[str, float]], whole: float) -> Cell:
+    """A bar of several parts, one after the other, as shares of ``whole``. Its words are those of
+    the cells beside it, so it has no text."""
+    bars = []
+    at_pct = 0.0
+    for look, value in parts:
+        width = max(0.0, 100 * value / whole) if whole > 0 else 0.0
+        width = min(width, 100 - at_pct)
+        if width > 0:
+            bars.append(Bar(look, round(at_pct, 3), round(width, 3)))
+        at_pct += width
+    return Cell("", sum(value for _, value in parts), tuple(bars))

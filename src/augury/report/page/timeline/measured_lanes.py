@@ -1,0 +1,139 @@
+"""Lanes of the measured timeline: events of the steps that were replayed, on their streams."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from augury.core.columns import I8
+from augury.core.enums import StepState
+from augury.core.trace.trace import Trace
+from augury.report.page.timeline.replayed_lanes import LaneSet
+from augury.report.page.timeline.slices import NONE, Lane, Slices, Source, colours_of
+
+MAX_DEPTH = 3
+"""Levels of enclosed events that are shown below each other."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MeasuredSteps:
+    """Steps of some ranks, on the clock of the page: it starts with the first of them, and leaves
+    out the time between recorded windows."""
+
+    rank: NDArray[np.int32]
+    step: NDArray[np.int32]
+    start_ns: I8
+    end_ns: I8
+    shift_ns: dict[int, int]
+    """By step: difference between the run's clock and the page's."""
+
+
+def measured_steps_of(trace: Trace, steps: NDArray[np.int32]) -> MeasuredSteps:
+    """Timed steps among ``steps``. Those of one window keep their distance."""
+    table = trace.steps
+    rows = np.flatnonzero((table.state == StepState.TIMED) & np.isin(table.step, steps))
+    shift_ns: dict[int, int] = {}
+    at_ns, last = 0, None
+    for step in sorted(set(table.step[rows].tolist())):
+        own = rows[table.step[rows] == step]
+        first_ns = int(table.start_ns[own].min())
+        follows = last is not None and step == last + 1
+        shift_ns[step] = shift_ns[last] if follows and last is not None else first_ns - at_ns
+        at_ns = max(at_ns, int(table.end_ns[own].max()) - shift_ns[step])
+        last = step
+    shift = np.array([shift_ns[step] for step in table.step[rows].tolist()], dtype=np.int64)
+    return MeasuredSteps(
+        rank=table.rank[rows],
+        step=table.step[rows],
+        start_ns=table.start_ns[rows] - shift,
+        end_ns=table.end_ns[rows] - shift,
+        shift_ns=shift_ns,
+    )
+
+
+def measured_lanes(trace: Trace, steps: MeasuredSteps, ranks: NDArray[np.int64]) -> LaneSet:
+    events = trace.events
+    wanted = np.isin(events.step, np.array(sorted(steps.shift_ns), dtype=np.int32))
+    depth = _depths(events.parent)
+    shown = np.flatnonzero(
+        wanted & np.isin(events.rank, ranks) & (events.dur_ns > 0) & (depth < MAX_DEPTH)
+    )
+    key = events.stream[shown].astype(np.int64) * MAX_DEPTH + depth[shown]
+    keys, lane, _ = np.unique(key, return_inverse=True, return_counts=True)
+    # Lanes of one rank stand together: the main thread first, as in the table of streams.
+    stream, level = np.divmod(keys, MAX_DEPTH)
+    kind = trace.streams.kind[stream]
+    order = np.lexsort((level, stream, np.where(kind == 0, 99, kind), trace.streams.rank[stream]))
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    lane = place[lane]
+    start_ns = events.start_ns[shown] - _shifts(events.step[shown], steps)
+    by_lane = np.lexsort((start_ns, lane))
+    shown, lane, start_ns = shown[by_lane], lane[by_lane], start_ns[by_lane]
+    slices = Slices(
+        lane=lane,
+        start_ns=start_ns,
+        dur_ns=events.dur_ns[shown],
+        wait_ns=_waits(trace)[shown],
+        colour=colours_of(events.kind[shown]),
+        name=events.name[shown],
+        layer=events.layer[shown],
+        step=events.step[shown],
+        size_bytes=np.maximum(0, events.size_bytes[shown]),
+        is_critical=np.zeros(len(shown)),
+        reason=np.zeros(len(shown)),
+        count=np.ones(len(shown)),
+    )
+    row_of = np.full(len(events), NONE, dtype=np.int64)
+    row_of[shown] = np.arange(len(shown))
+    caused = shown[events.cause[shown] >= 0]
+    flows = np.stack([row_of[events.cause[caused]], row_of[caused]], axis=1)
+    lanes = [
+        Lane(
+            Source.MEASURED,
+            int(trace.streams.rank[stream[i]]),
+            _lane_name(trace.strings[int(trace.streams.name[stream[i]])], int(level[i])),
+        )
+        for i in order.tolist()
+    ]
+    return LaneSet(lanes=lanes, slices=slices, flows=flows[flows[:, 0] >= 0])
+
+
+def _lane_name(stream: str, level: int) -> str:
+    return f"{stream}, level {level + 1}" if level else stream
+
+
+def _depths(parent: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Number of enclosing events, at most ``MAX_DEPTH``."""
+    depth = np.zeros(len(parent), dtype=np.int64)
+    above = parent
+    for _ in range(MAX_DEPTH):
+        inside = above >= 0
+        if not inside.any():
+            break
+        depth += inside
+        above = np.where(inside, parent[above], NONE)
+    return depth
+
+
+def _shifts(step: NDArray[np.int32], steps: MeasuredSteps) -> I8:
+    known = np.array(sorted(steps.shift_ns), dtype=np.int64)
+    shifts = np.array([steps.shift_ns[one] for one in known.tolist()], dtype=np.int64)
+    return np.asarray(shifts[np.searchsorted(known, step)]) if len(known) else np.zeros(0, "<i8")
+
+
+def _waits(trace: Trace) -> I8:
+    """Time that each member of a matched collective waits for the last one."""
+    events = trace.events
+    waits = np.zeros(len(events), dtype=np.int64)
+    rows = np.flatnonzero((events.sequence != NONE) & (events.group != NONE))
+    if not len(rows):
+        return waits
+    key = (events.group[rows].astype(np.int64) << 32) | events.sequence[rows]
+    _, number, _ = np.unique(key, return_inverse=True, return_counts=True)
+    last_ns = np.zeros(int(number.max()) + 1, dtype=np.int64)
+    np.maximum.at(last_ns, number, events.start_ns[rows])
+    waits[rows] = np.clip(last_ns[number] - events.start_ns[rows], 0, events.dur_ns[rows])
+    return waits
