@@ -24,15 +24,13 @@ def report(
             "-o",
             "--out",
             metavar="FILE",
-            help="Page (.html), timeline for ui.perfetto.dev (.json, .json.gz) or table (.parquet).",
+            help="Page (.html), timeline for ui.perfetto.dev (.json, .json.gz), table (.parquet).",
         ),
     ],
     max_events: MaxEvents = DEFAULT_MAX_EVENTS,
     engine: Engine = "auto",
     no_fold: NoFold = False,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Page: without what-ifs and policies.")
-    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Page: no what-ifs, policies.")] = False,
     max_bytes: MaxBytes = None,
     force: Force = False,
     json: Json = False,
@@ -46,10 +44,9 @@ def report(
     written = run.report(
         out, force=force, max_events=max_events, engine=engine, fold=not no_fold, quick=quick
     )
-    num_ops = run.graph.num_ops
     if json:
         from augury.report.as_json import encode_document, fields_of
 
-        print(encode_document(path=str(out), num_ops=num_ops, **fields_of(written)))
-        return
-    say(*describe(out, num_ops, written))
+        print(encode_document(path=str(out), num_ops=run.graph.num_ops, **fields_of(written)))
+    else:
+        say(*describe(out, run.graph.num_ops, written))

@@ -66,13 +66,13 @@ def write_export(
 def describe(path: Path, num_ops: int, written: Written | WrittenPage | None) -> list[str]:
     """Lines for the user about a written file."""
     from augury.core.units import format_bytes, format_ns
+    from augury.report.perfetto import Written
 
     if written is None:
         return [f"wrote {path}: one row for each of {num_ops:,} operations"]
-    if is_page(path):
-        return [
-            f"wrote {path}: one page of {format_bytes(written.size_bytes)}; open it in a browser"
-        ]
+    if not isinstance(written, Written):
+        size = format_bytes(written.size_bytes)
+        return [f"wrote {path}: one page of {size}; open it in a browser"]
     lines = [f"wrote {path}: {written.num_events:,} events; open it at ui.perfetto.dev"]
     if written.cut_at_ns is not None:
         lines.append(

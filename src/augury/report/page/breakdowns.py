@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from augury.core.results.breakdown import CollectiveBreakdown, LinkBreakdown
+from augury.core.results.breakdown import CollectiveBreakdown, CollectiveTimes, LinkBreakdown
 from augury.core.results.wire import WireResult
 from augury.core.run_page import RunPage
 from augury.core.units import format_percent
@@ -23,9 +23,11 @@ from augury.report.page.tables import (
     rate_cell,
     stacked,
 )
+from augury.report.selection import alike, spans
 
 MAX_CHARTED_LINKS = 8
 MAX_RANK_ROWS = 4_096
+SHOWN_RANKS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +60,8 @@ def rank_section(page: RunPage) -> Section | None:
     longest_ns = max(one.step_ns for one in ranks)
     has_host = any(one.host_ns for one in ranks)
     rows = []
+    if len(ranks) > SHOWN_RANKS:
+        ranks = sorted(ranks, key=lambda one: -(one.compute_ns + one.host_ns))
     for one in ranks[:MAX_RANK_ROWS]:
         result = results[one.rank]
         parts = [
@@ -95,6 +99,8 @@ def rank_section(page: RunPage) -> Section | None:
             Column("peak memory", is_number=True),
         ],
         rows=rows,
+        shown=SHOWN_RANKS,
+        note="Ranks that work longest come first." if len(ranks) > SHOWN_RANKS else "",
     )
     return table_section(
         "ranks",
@@ -192,11 +198,7 @@ def collective_section(page: RunPage) -> Section | None:
             count_cell(one.per_step),
         ]
         for times in (*([one.measured] if has_measured else []), one.replayed):
-            row += [
-                ns_cell(times and times.waiting_ns),
-                ns_cell(times and times.transfer_ns),
-                rate_cell(times and times.bus_bandwidth_bytes_per_s),
-            ]
+            row += _time_cells(times)
         times = one.replayed or one.measured
         parts = (
             [("waiting", times.waiting_ns), ("communication", times.transfer_ns)] if times else []
@@ -222,6 +224,16 @@ def collective_section(page: RunPage) -> Section | None:
             key=[("waiting", "waiting for the last rank"), ("communication", "transfer")],
         ),
     )
+
+
+def _time_cells(times: CollectiveTimes | None) -> list[Cell]:
+    if times is None:
+        return [ns_cell(None), ns_cell(None), rate_cell(None)]
+    return [
+        ns_cell(times.waiting_ns),
+        ns_cell(times.transfer_ns),
+        rate_cell(times.bus_bandwidth_bytes_per_s),
+    ]
 
 
 def _total_ns(one: CollectiveBreakdown) -> int:
@@ -266,26 +278,34 @@ def link_section(page: RunPage) -> Section | None:
         chart="link-chart" if links else "",
         more=[_wire_table(page.wire)] if page.wire is not None else [],
     )
-    chart = _link_chart(links[:MAX_CHARTED_LINKS], page.timeline.makespan_ns)
+    chart = _link_chart(links, page.timeline.makespan_ns)
     return table_section("links", "Links", content, **({"link-chart": chart} if links else {}))
 
 
 def _link_chart(links: list[LinkBreakdown], end_ns: int) -> dict[str, Any]:
+    """Links with equal curves share one, which names all their ranks."""
     slices = max((len(one.over_window_pct) for one in links), default=1)
     at_ns = [round(end_ns * i / slices) for i in range(slices + 1)]
+    groups = alike(links, lambda one: (one.name, tuple(one.over_window_pct)))
     return {
         "title": "Utilization over the window",
         "unit": "%",
         "x": at_ns,
         "series": [
             {
-                "label": f"{'shared' if one.rank is None else f'rank {one.rank}'},"
-                f" {name_cell(one.name).text}",
-                "y": [*one.over_window_pct, one.over_window_pct[-1] if one.over_window_pct else 0],
+                "label": f"{_ranks_of(group.members)}, {name_cell(group.first.name).text}",
+                "y": [*group.first.over_window_pct, *group.first.over_window_pct[-1:]],
             }
-            for one in links
+            for group in groups[:MAX_CHARTED_LINKS]
         ],
     }
+
+
+def _ranks_of(links: list[LinkBreakdown]) -> str:
+    ranks = [one.rank for one in links if one.rank is not None]
+    if not ranks:
+        return "shared"
+    return f"rank{'s' if len(ranks) > 1 else ''} {spans(ranks)}"
 
 
 def _wire_table(wire: WireResult) -> TableView:

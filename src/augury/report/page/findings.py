@@ -89,7 +89,6 @@ def _before_after(number: int, one: Finding, diagnosis: Diagnosis) -> TableView 
     if one.interval_ns is not None:
         low, high = one.interval_ns
         after.append(Bar("interval", low * scale, max(0.3, (high - low) * scale)))
-    words = "" if one.interval_ns is None else interval_words(one.interval_ns)
     return TableView(
         id=f"finding-{number}-step",
         caption="Step before and after the fix",
@@ -97,30 +96,33 @@ def _before_after(number: int, one: Finding, diagnosis: Diagnosis) -> TableView 
             Column(""),
             Column("step", is_number=True),
             Column("", is_bar=True),
-            Column("interval"),
         ],
         rows=[
             [
                 Cell("now, replayed"),
                 ns_cell(now_ns),
                 Cell("", 0, (Bar("total", 0, now_ns * scale),)),
-                Cell(""),
             ],
-            [Cell("with the fix"), ns_cell(then_ns), Cell("", 0, tuple(after)), Cell(words)],
+            [Cell("with the fix"), ns_cell(then_ns), Cell("", 0, tuple(after))],
         ],
         can_sort=False,
+        note="" if one.interval_ns is None else f"With the fix: {interval_words(one.interval_ns)}.",
     )
 
 
 def _where(place: Place) -> str:
     parts = [
-        *([f"ranks {spans(place.ranks)}"] if place.ranks else []),
-        *([f"hosts {_some(place.hosts)}"] if place.hosts else []),
-        *([f"steps {spans(place.steps)}"] if place.steps else []),
-        *([f"layers {_some(place.layers)}"] if place.layers else []),
+        *([_named("rank", len(place.ranks), spans(place.ranks))] if place.ranks else []),
+        *([_named("host", len(place.hosts), _some(place.hosts))] if place.hosts else []),
+        *([_named("step", len(place.steps), spans(place.steps))] if place.steps else []),
+        *([_named("layer", len(place.layers), _some(place.layers))] if place.layers else []),
         *([format_bytes(place.size_bytes)] if place.size_bytes is not None else []),
     ]
     return "; ".join(parts) or "all of the run"
+
+
+def _named(noun: str, number: int, names: str) -> str:
+    return f"{noun}{'' if number == 1 else 's'} {names}"
 
 
 def _some(names: list[str], limit: int = 5) -> str:

@@ -23,7 +23,7 @@ from augury.report.selection import spans
 
 
 @dataclass(frozen=True, slots=True)
-class Warning_:
+class WarningView:
     severity: str
     name: str
     meaning: str
@@ -45,8 +45,8 @@ def warning_section(page: RunPage) -> Section:
     return Section(id="warnings", title="Warnings", template="warnings.html", content=found)
 
 
-def _warning(one: Anomaly) -> Warning_:
-    return Warning_(
+def _warning(one: Anomaly) -> WarningView:
+    return WarningView(
         severity=one.severity.value,
         name=safe(one.name),
         meaning=safe(one.meaning),

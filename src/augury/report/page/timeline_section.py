@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from augury.core.run_page import RunPage
+from augury.report.page.summary import look_of_kind
 from augury.report.page.tables import (
     Cell,
     Column,
@@ -15,9 +16,8 @@ from augury.report.page.tables import (
     percent_cell,
     stacked,
 )
-from augury.report.page.summary import look_of_kind
 from augury.report.page.timeline.pack import PackedTimeline, pack_timeline
-from augury.report.selection import longest, merged_segments
+from augury.report.selection import merged_segments
 
 MAX_SEGMENTS = 200
 
@@ -47,7 +47,7 @@ def _segments(page: RunPage) -> TableView:
     """The critical path in words: what a reader who cannot see the timeline needs of it."""
     merged = merged_segments(page.replay.critical_path)
     whole = max(1, page.replay.critical_path_summary.dur_ns)
-    chosen = longest(merged, MAX_SEGMENTS)
+    chosen = sorted(merged, key=lambda one: -one.dur_ns)[:MAX_SEGMENTS]
     top = max((one.dur_ns for one in chosen), default=1)
     rows = []
     for one in chosen:
@@ -71,7 +71,7 @@ def _segments(page: RunPage) -> TableView:
     )
     return TableView(
         id="segment-table",
-        caption="The critical path: its longest segments in the order of time",
+        caption="The critical path: its longest segments",
         columns=[
             Column("start", is_number=True),
             Column("duration", is_number=True),

@@ -15,7 +15,7 @@ class TimelineWidget {
     this.lanesOf = lanesByRank(this.data);
     this.open = openAtStart(this.data, this.lanesOf);
     this.view = { t0: data.originNs, t1: data.windowEndNs };
-    Object.assign(this, { selected: -1, focusRow: -1, matches: null, found: [], at: -1, showPath: true, showFlows: false, range: null, scroll: 0 });
+    Object.assign(this, { selected: -1, focusRow: -1, matches: null, found: [], matchAt: -1, showPath: true, showFlows: false, range: null, scroll: 0 });
     this.hasMeasured = data.lanes.some(([source]) => source === MEASURED);
     this.stepsOf = new Map();
     for (const mark of data.steps) {
@@ -118,7 +118,7 @@ class TimelineWidget {
     return this.view.t0 + ((x - this.gutter) / width) * (this.view.t1 - this.view.t0);
   }
 
-  at(x, y) {
+  hitAt(x, y) {
     if (y < RULER_HEIGHT) return {};
     const index = rowAt(this.rows, y - RULER_HEIGHT + this.lanesBox.scrollTop);
     const row = this.rows[index];
@@ -235,7 +235,7 @@ class TimelineWidget {
   search(text) {
     const wanted = text.trim().toLowerCase();
     const output = document.getElementById("timeline-found");
-    this.at_ = -1;
+    this.matchAt = -1;
     if (!wanted) {
       this.matches = null;
       this.found = [];
@@ -267,9 +267,9 @@ class TimelineWidget {
 
   nextMatch(direction) {
     if (!this.found.length) return;
-    this.at_ = (this.at_ + direction + this.found.length) % this.found.length;
-    document.getElementById("timeline-found").textContent = `${this.at_ + 1} of ${this.found.length.toLocaleString("en")}`;
-    this.select(this.found[this.at_]);
+    this.matchAt = (this.matchAt + direction + this.found.length) % this.found.length;
+    document.getElementById("timeline-found").textContent = `${this.matchAt + 1} of ${this.found.length.toLocaleString("en")}`;
+    this.select(this.found[this.matchAt]);
   }
 
   moveRow(direction) {
@@ -418,13 +418,13 @@ class TimelineWidget {
     canvas.addEventListener("pointercancel", () => { drag = null; this.range = null; this.redraw(); });
     canvas.addEventListener("pointerleave", () => { this.tip.hidden = true; });
     canvas.addEventListener("dblclick", (event) => {
-      const { slice } = this.at(event.offsetX, event.offsetY);
+      const { slice } = this.hitAt(event.offsetX, event.offsetY);
       if (slice >= 0) this.select(slice, { zoom: true });
     });
   }
 
   click(event) {
-    const { row, index, slice } = this.at(event.offsetX, event.offsetY);
+    const { row, index, slice } = this.hitAt(event.offsetX, event.offsetY);
     if (!row) return;
     this.focusRow = index;
     if (row.type === "rank") {
@@ -436,7 +436,7 @@ class TimelineWidget {
   }
 
   hover(event) {
-    const { row, slice } = this.at(event.offsetX, event.offsetY);
+    const { row, slice } = this.hitAt(event.offsetX, event.offsetY);
     const canOpen = row && row.type === "rank" && row.canOpen;
     this.canvas.style.cursor = slice >= 0 || canOpen ? "pointer" : "default";
     if (!(slice >= 0)) {

@@ -38,7 +38,9 @@ function makeRows(data, lanesOf, open) {
     add({ type: "rank", rank, place, label, canOpen: lanes.length > 0 }, RANK_HEIGHT);
     if (!open.has(rank)) return;
     for (const lane of lanes) {
-      add({ type: "lane", lane, rank, label: data.lanes[lane][2], source: data.lanes[lane][0] }, LANE_HEIGHT);
+      const [source, , name] = data.lanes[lane];
+      // Enclosed events stand below the events that enclose them.
+      add({ type: "lane", lane, rank, label: name.replace(/^.*, level (\d+)$/, "   level $1"), source }, LANE_HEIGHT);
     }
   });
   const shared = lanesOf.get(-1) || [];

@@ -72,7 +72,7 @@ def measured_lanes(trace: Trace, steps: MeasuredSteps, ranks: NDArray[np.int64])
     start_ns = events.start_ns[shown] - _shifts(events.step[shown], steps)
     by_lane = np.lexsort((start_ns, lane))
     shown, lane, start_ns = shown[by_lane], lane[by_lane], start_ns[by_lane]
-    slices = Slices(
+    slices = Slices.of(
         lane=lane,
         start_ns=start_ns,
         dur_ns=events.dur_ns[shown],
@@ -82,9 +82,6 @@ def measured_lanes(trace: Trace, steps: MeasuredSteps, ranks: NDArray[np.int64])
         layer=events.layer[shown],
         step=events.step[shown],
         size_bytes=np.maximum(0, events.size_bytes[shown]),
-        is_critical=np.zeros(len(shown)),
-        reason=np.zeros(len(shown)),
-        count=np.ones(len(shown)),
     )
     row_of = np.full(len(events), NONE, dtype=np.int64)
     row_of[shown] = np.arange(len(shown))

@@ -191,7 +191,7 @@ def _new_flows(
     moved = new_row[flows] + offset
     moved = moved[moved[:, 0] != moved[:, 1]]
     _, first = np.unique(moved, axis=0, return_index=True)
-    return moved[np.sort(first)[:MAX_FLOWS]]
+    return np.asarray(moved[np.sort(first)[:MAX_FLOWS]])
 
 
 class _Names:

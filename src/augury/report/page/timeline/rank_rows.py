@@ -9,12 +9,14 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from augury.core.enums import OpKind, are_communication
+from augury.core.enums import OpKind, ResourceKind, are_communication
 from augury.core.time_intervals import IntervalSet
 from augury.core.timeline import Timeline
 
-MAX_DETAILED = 64
-"""Classes of ranks whose operations are in the page."""
+MIN_DETAILED = 64
+"""Classes of ranks whose operations are in the page, however many they are."""
+MAX_DETAILED_OPS = 100_000
+"""Further classes are in the page as long as they have fewer operations."""
 MAX_ROWS = 4_096
 """Ranks that have a row."""
 STRIP_BINS = 160
@@ -77,23 +79,27 @@ def _classes(timeline: Timeline, num_ranks: int) -> NDArray[np.int64]:
 def _detailed(timeline: Timeline, classes: NDArray[np.int64]) -> NDArray[np.int64]:
     """All classes where they fit; else those on the critical path, the slowest, the fastest, and
     others at equal distances."""
-    if len(classes) <= MAX_DETAILED:
+    ops_per_rank = timeline.graph.num_ops / max(1, len(timeline.graph.ranks))
+    limit = max(MIN_DETAILED, int(MAX_DETAILED_OPS / max(1, ops_per_rank)))
+    if len(classes) <= limit:
         return classes
     path, ops = timeline.critical_path, timeline.graph.ops
     critical = np.bincount(ops.rank[path.op], path.dur_ns, minlength=len(timeline.graph.ranks))
     step_ns = np.array(timeline.rank_step_ns)[classes]
     by_path = classes[np.argsort(-critical[classes], kind="stable")]
-    by_path = by_path[critical[by_path] > 0][: MAX_DETAILED // 2]
+    by_path = by_path[critical[by_path] > 0][: limit // 2]
     by_step = classes[np.argsort(-step_ns, kind="stable")]
-    spread = classes[np.linspace(0, len(classes) - 1, MAX_DETAILED).astype(int)]
+    spread = classes[np.linspace(0, len(classes) - 1, limit).astype(int)]
     wanted = [*by_path, classes[0], *by_step[:8], *by_step[::-1][:4], *spread]
-    return np.array(sorted(list(dict.fromkeys(int(r) for r in wanted))[:MAX_DETAILED]))
+    return np.array(sorted(list(dict.fromkeys(int(r) for r in wanted))[:limit]))
 
 
 def _strips(timeline: Timeline, classes: NDArray[np.int64], end_ns: int) -> NDArray[np.uint8]:
     ops = timeline.graph.ops
     is_communication = are_communication(ops.kind)
-    works = ~is_communication & ~np.isin(ops.kind, _NO_WORK)
+    kinds = np.append(timeline.graph.resources.kind, ResourceKind.OTHER)
+    is_host = kinds[ops.resource] == ResourceKind.HOST
+    works = ~is_communication & ~is_host & ~np.isin(ops.kind, _NO_WORK)
     place = np.full(len(timeline.graph.ranks), -1)
     place[classes] = np.arange(len(classes))
     edges = np.linspace(0, end_ns, STRIP_BINS + 1).astype(np.int64)

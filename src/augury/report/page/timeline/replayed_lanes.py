@@ -41,7 +41,7 @@ def replayed_lanes(timeline: Timeline, ranks: NDArray[np.int64]) -> LaneSet:
     shown = shown[np.lexsort((timeline.start_ns[shown], lane[shown]))]
     is_critical = np.zeros(graph.num_ops, dtype=np.uint8)
     is_critical[timeline.critical_path.op] = 1
-    slices = Slices(
+    slices = Slices.of(
         lane=lane[shown],
         start_ns=timeline.start_ns[shown],
         dur_ns=dur_ns[shown],
@@ -52,8 +52,6 @@ def replayed_lanes(timeline: Timeline, ranks: NDArray[np.int64]) -> LaneSet:
         step=ops.step[shown],
         size_bytes=ops.size_bytes[shown],
         is_critical=is_critical[shown],
-        reason=np.zeros(len(shown)),
-        count=np.ones(len(shown)),
     )
     row_of = np.full(graph.num_ops, NONE, dtype=np.int64)
     row_of[shown] = np.arange(len(shown))
@@ -81,19 +79,16 @@ def critical_path_lane(timeline: Timeline) -> LaneSet:
     graph, path = timeline.graph, timeline.critical_path
     shown = np.flatnonzero(path.dur_ns > 0)
     ops, op = graph.ops, path.op[shown]
-    slices = Slices(
-        lane=np.zeros(len(shown)),
+    slices = Slices.of(
         start_ns=path.start_ns[shown],
         dur_ns=path.dur_ns[shown],
-        wait_ns=np.zeros(len(shown)),
         colour=colours_of(ops.kind[op]),
         name=ops.name[op],
         layer=ops.layer[op],
         step=ops.step[op],
         size_bytes=ops.size_bytes[op],
-        is_critical=np.ones(len(shown)),
+        is_critical=np.ones(len(shown), dtype=np.uint8),
         reason=path.reason[shown],
-        count=np.ones(len(shown)),
     )
     no_flows = np.zeros((0, 2), dtype=np.int64)
     lane = Lane(Source.PATH, NONE, "critical path")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,6 +92,13 @@ class Slices(Table):
     """Reason of a segment of the critical path, else 0."""
     count: I4 = column("<i4")
     """Number of operations that were merged into it."""
+
+    @classmethod
+    def of(cls, **columns: Any) -> Slices:
+        """Makes slices of the columns that differ from 0, or from 1 for ``count``."""
+        number = len(columns["start_ns"])
+        defaults = {name: np.full(number, int(name == "count")) for name, _ in cls.schema()}
+        return cls(**defaults | columns)
 
     def take(self, rows: NDArray[np.integer] | NDArray[np.bool_]) -> Slices:
         return Slices(**{name: values[rows] for name, values in self.columns()})
