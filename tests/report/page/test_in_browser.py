@@ -122,7 +122,7 @@ def test_keys_zoom_move_and_select(window: Browser, recorded: Path) -> None:
     closest = shown_ns(window)
     assert closest[1] - closest[0] < 0.2 * (first[1] - first[0])
     press(window, "Escape")
-    assert selected(window) == ""
+    assert selected(window) == "Nothing is selected."
     press(window, "]")
     assert window.js("document.querySelector('#said').textContent").startswith("step ")
     press(window, "?")

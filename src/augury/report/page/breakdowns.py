@@ -177,7 +177,7 @@ def collective_section(page: RunPage) -> Section | None:
     has_measured = any(one.measured for one in found)
     longest_ns = max(_total_ns(one) for one in found)
     columns = [
-        Column("kind"),
+        Column("kind", is_short=True),
         Column("size", is_number=True),
         Column("ranks", is_number=True),
         Column("per step", is_number=True),

@@ -78,7 +78,7 @@ def what_if_section(page: RunPage) -> Section | None:
             Column("change"),
             Column("step", is_number=True),
             Column("gain", is_number=True),
-            Column("90 % interval"),
+            Column("90 % interval", is_short=True),
             Column("", is_bar=True),
             Column("option of augury whatif"),
         ],
@@ -103,7 +103,7 @@ def policy_section(page: RunPage) -> Section | None:
         id="policy-table",
         caption="Communication policies on this run",
         columns=[
-            Column("policy"),
+            Column("policy", is_short=True),
             Column("step", is_number=True),
             Column("gain", is_number=True),
             Column("exposed communication", is_number=True),

@@ -62,7 +62,7 @@ def _holders(fullest: RankResult) -> TableView:
         id="holder-table",
         caption=f"Holders of the peak memory of rank {fullest.rank}",
         columns=[
-            Column("kind"),
+            Column("kind", is_short=True),
             Column("layer"),
             Column("size", is_number=True),
             Column("share", is_number=True),
@@ -81,7 +81,7 @@ def _peaks(known: list[RankResult]) -> TableView:
             Column("rank", is_number=True),
             Column("peak", is_number=True),
             Column("reached at", is_number=True),
-            Column("largest kind"),
+            Column("largest kind", is_short=True),
             Column("", is_bar=True),
         ],
         rows=[

@@ -35,6 +35,14 @@ class Column:
     is_number: bool = False
     hint: str = ""
     is_bar: bool = False
+    is_short: bool = False
+    """Whether its text stays on one line."""
+
+    @property
+    def look(self) -> str:
+        """Class of the style sheet."""
+        looks = {"number": self.is_number, "bars": self.is_bar, "short": self.is_short}
+        return next((look for look, is_so in looks.items() if is_so), "")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -79,7 +79,7 @@ def _segments(page: RunPage) -> TableView:
             Column("", is_bar=True),
             Column("rank", is_number=True),
             Column("stream or link"),
-            Column("kind"),
+            Column("kind", is_short=True),
             Column("operations"),
             Column("number", is_number=True),
         ],

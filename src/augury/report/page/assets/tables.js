@@ -29,9 +29,8 @@ function showAllRows(table, hidden) {
     const line = element("tr");
     row.forEach(([text, key, bars], i) => {
       const cell = element("td", text);
-      if (heads[i].classList.contains("number")) cell.className = "number";
-      if (heads[i].classList.contains("bars")) cell.className = "bars";
-      else if (key !== null) cell.dataset.key = key;
+      cell.className = heads[i].className;
+      if (key !== null && cell.className !== "bars") cell.dataset.key = key;
       if (bars.length) cell.prepend(barsOf(bars));
       line.append(cell);
     });

@@ -1,6 +1,7 @@
 // Draws the visible part of the timeline on its canvas.
 
 const TICK_STEPS = [1, 2, 5];
+const NARROW_GUTTER = 170;
 
 function readColours(data) {
   const names = ["paper", "panel", "line", "text", "soft", "path", "pick", "hit", "compute", "communication", "focus"];
@@ -81,7 +82,8 @@ function drawRuler({ pen, width, x, view, gutter, colours, font, steps }) {
   pen.fillRect(0, 0, gutter, RULER_HEIGHT - 1);
   pen.fillStyle = colours.soft;
   const here = steps.find(([, , , start, end]) => start <= (view.t0 + view.t1) / 2 && end > (view.t0 + view.t1) / 2);
-  pen.fillText(`${formatNs(view.t1 - view.t0)} in view${here ? `, step ${here[2]}` : ""}`, 8, 11);
+  const words = gutter < NARROW_GUTTER ? "" : ` in view${here ? `, step ${here[2]}` : ""}`;
+  pen.fillText(`${formatNs(view.t1 - view.t0)}${words}`, 8, 11);
 }
 
 function drawLabel({ pen, gutter, colours, font }, text, y, height, indent, colour, weight) {
@@ -129,7 +131,7 @@ function markFocus({ pen, colours, gutter }, y, height) {
 }
 
 function drawLane(frame, row, y, isFocused) {
-  const { pen, data, colours, gutter, width, view, scale, x, matches, selected, showPath } = frame;
+  const { pen, data, colours, gutter, width, view, x, matches, selected, showPath } = frame;
   const top = y + 1;
   const height = LANE_HEIGHT - 3;
   const isPath = row.rank < 0 && row.label === "critical path";
@@ -195,13 +197,13 @@ function drawLane(frame, row, y, isFocused) {
   if (isPath || row.source === undefined || !frame.hasMeasured) return;
   pen.font = frame.font(9);
   pen.fillStyle = colours.soft;
-  const tag = row.source === MEASURED ? "measured" : "replayed";
+  const word = row.source === MEASURED ? "measured" : "replayed";
+  const tag = gutter < NARROW_GUTTER ? word[0] : word;
   const tagWidth = pen.measureText(tag).width;
   pen.fillStyle = row.source === MEASURED ? colours.panel : colours.paper;
   pen.fillRect(gutter - tagWidth - 12, y, tagWidth + 12, LANE_HEIGHT - 1);
   pen.fillStyle = colours.soft;
   pen.fillText(tag, gutter - tagWidth - 6, y + LANE_HEIGHT / 2);
-  if (!scale) return;
 }
 
 function drawSteps({ pen, data, colours, stepsOf, width, gutter, x }, row, y) {

@@ -29,6 +29,8 @@ class TimelineWidget {
     this.colours = readColours(this.data);
     this.showKey();
     this.layOut();
+    this.describe();
+    this.showButtons();
     this.listen();
   }
 
@@ -103,8 +105,11 @@ class TimelineWidget {
     }, 250);
   }
 
-  zoom(factor, atNs = (this.view.t0 + this.view.t1) / 2) {
+  // Around the selection if it is in view, else around the middle.
+  zoom(factor, atNs) {
     const { t0, t1 } = this.view;
+    const chosen = this.selected >= 0 ? (this.data.startNs[this.selected] + this.data.endNs[this.selected]) / 2 : NaN;
+    atNs ??= chosen >= t0 && chosen <= t1 ? chosen : (t0 + t1) / 2;
     this.setView(atNs - (atNs - t0) * factor, atNs + (t1 - atNs) * factor);
   }
 
@@ -134,8 +139,10 @@ class TimelineWidget {
     this.selected = slice;
     if (slice >= 0) {
       if (reveal) this.reveal(slice, zoom);
-      const index = this.rowOfLane.get(this.data.lane[slice]);
-      if (index !== undefined) this.focusRow = index;
+      // Identical ranks share a lane: the focus stays on the row that was clicked.
+      const lane = this.data.lane[slice];
+      const index = this.rowOfLane.get(lane);
+      if (index !== undefined && this.rows[this.focusRow]?.lane !== lane) this.focusRow = index;
     }
     this.describe();
     this.redraw();
@@ -171,12 +178,17 @@ class TimelineWidget {
   describe() {
     const panel = document.getElementById("timeline-selected");
     panel.replaceChildren();
-    if (this.selected < 0) return;
+    if (this.selected < 0) {
+      panel.append(element("p", "Nothing is selected.", "note"));
+      return;
+    }
     const data = this.data;
     const one = describeSlice(data, this.selected);
+    const row = this.rows[this.focusRow];
+    const rank = row?.lane === data.lane[this.selected] ? row.rank : one.laneRank;
     panel.append(element("h3", one.count > 1 ? `${one.count} short operations, from ${one.name}` : one.name));
     const facts = [
-      ["kind", one.kind], ["layer", one.layer], ["rank", one.laneRank >= 0 ? String(one.laneRank) : ""],
+      ["kind", one.kind], ["layer", one.layer], ["rank", rank >= 0 ? String(rank) : ""],
       ["lane", one.laneName], ["source", ["critical path", "measured", "replayed"][one.source]],
       ["step", one.step >= 0 ? String(one.step) : ""], ["start", formatNs(one.startNs)],
       ["duration", formatNs(one.durNs)], ["of this waiting", one.waitNs ? formatNs(one.waitNs) : ""],
@@ -205,6 +217,7 @@ class TimelineWidget {
   toggle(rank) {
     if (!this.open.delete(rank)) this.open.add(rank);
     this.layOut();
+    this.showButtons();
   }
 
   showRanks(ranks, step) {
@@ -319,13 +332,17 @@ class TimelineWidget {
       help: () => { const help = document.getElementById("timeline-help"); help.hidden = !help.hidden; },
     };
     actions[action]();
+    this.showButtons();
+    this.redraw();
+  }
+
+  showButtons() {
     const pressed = (name, value) => this.box.querySelector(`[data-do="${name}"]`).setAttribute("aria-pressed", value);
     pressed("path", this.showPath);
     pressed("flows", this.showFlows);
     const all = this.rows.filter((row) => row.type === "rank" && row.canOpen).length;
     this.box.querySelector('[data-do="expand"]').textContent = this.open.size >= all ? "Close all" : "Open all";
     this.box.querySelector('[data-do="help"]').setAttribute("aria-expanded", !document.getElementById("timeline-help").hidden);
-    this.redraw();
   }
 
   key(event) {

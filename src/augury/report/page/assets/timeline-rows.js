@@ -10,7 +10,7 @@ function lanesByRank(data) {
   const found = new Map();
   data.lanes.forEach(([source, rank, name], lane) => {
     if (source === PATH) return;
-    const stream = name.replace(/^communication, /, "").replace(/(, level \d+| #\d+)$/, "");
+    const stream = name.replace(/^communication, /, "").replace(/ #\d+$/, "").replace(/, level \d+$/, "");
     if (!found.has(rank)) found.set(rank, new Map());
     const streams = found.get(rank);
     if (!streams.has(stream)) streams.set(stream, []);
@@ -40,7 +40,7 @@ function makeRows(data, lanesOf, open) {
     for (const lane of lanes) {
       const [source, , name] = data.lanes[lane];
       // Enclosed events stand below the events that enclose them.
-      add({ type: "lane", lane, rank, label: name.replace(/^.*, level (\d+)$/, "   level $1"), source }, LANE_HEIGHT);
+      add({ type: "lane", lane, rank, label: name.replace(/^.*, level (\d+.*)$/, "   level $1"), source }, LANE_HEIGHT);
     }
   });
   const shared = lanesOf.get(-1) || [];

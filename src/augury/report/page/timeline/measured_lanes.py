@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from augury.core.columns import I8
-from augury.core.enums import StepState
+from augury.core.enums import StepState, StreamKind
 from augury.core.trace.trace import Trace
 from augury.report.page.timeline.replayed_lanes import LaneSet
 from augury.report.page.timeline.slices import NONE, Lane, Slices, Source, colours_of
+from augury.report.tracks import free_lanes
 
 MAX_DEPTH = 3
 """Levels of enclosed events that are shown below each other."""
@@ -60,16 +61,12 @@ def measured_lanes(trace: Trace, steps: MeasuredSteps, ranks: NDArray[np.int64])
     shown = np.flatnonzero(
         wanted & np.isin(events.rank, ranks) & (events.dur_ns > 0) & (depth < MAX_DEPTH)
     )
-    key = events.stream[shown].astype(np.int64) * MAX_DEPTH + depth[shown]
-    keys, lane, _ = np.unique(key, return_inverse=True, return_counts=True)
-    # Lanes of one rank stand together: the main thread first, as in the table of streams.
-    stream, level = np.divmod(keys, MAX_DEPTH)
-    kind = trace.streams.kind[stream]
-    order = np.lexsort((level, stream, np.where(kind == 0, 99, kind), trace.streams.rank[stream]))
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order))
-    lane = place[lane]
     start_ns = events.start_ns[shown] - _shifts(events.step[shown], steps)
+    level = events.stream[shown].astype(np.int64) * MAX_DEPTH + depth[shown]
+    # Collectives of one group overlap without enclosing each other.
+    number = free_lanes(level, start_ns, start_ns + events.dur_ns[shown])
+    spread = int(number.max(initial=0)) + 1
+    lane, lanes = _ordered_lanes(trace, level * spread + number, spread)
     by_lane = np.lexsort((start_ns, lane))
     shown, lane, start_ns = shown[by_lane], lane[by_lane], start_ns[by_lane]
     slices = Slices.of(
@@ -87,19 +84,37 @@ def measured_lanes(trace: Trace, steps: MeasuredSteps, ranks: NDArray[np.int64])
     row_of[shown] = np.arange(len(shown))
     caused = shown[events.cause[shown] >= 0]
     flows = np.stack([row_of[events.cause[caused]], row_of[caused]], axis=1)
+    return LaneSet(lanes=lanes, slices=slices, flows=flows[flows[:, 0] >= 0])
+
+
+def _ordered_lanes(
+    trace: Trace, key: NDArray[np.int64], spread: int
+) -> tuple[NDArray[np.int64], list[Lane]]:
+    """Returns the lane of each event, and the lanes. Those of one rank stand together: the main
+    thread first, then other threads, devices and communication."""
+    keys, lane, _ = np.unique(key, return_inverse=True, return_counts=True)
+    level, number = np.divmod(keys, spread)
+    stream, depth = np.divmod(level, MAX_DEPTH)
+    kind = trace.streams.kind[stream].astype(np.int64)
+    last = np.where(kind == StreamKind.OTHER, 99, kind)
+    order = np.lexsort((number, depth, stream, last, trace.streams.rank[stream]))
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    names = [trace.strings[int(trace.streams.name[one])] for one in stream.tolist()]
     lanes = [
         Lane(
             Source.MEASURED,
             int(trace.streams.rank[stream[i]]),
-            _lane_name(trace.strings[int(trace.streams.name[stream[i]])], int(level[i])),
+            _lane_name(names[i], int(depth[i]), int(number[i])),
         )
         for i in order.tolist()
     ]
-    return LaneSet(lanes=lanes, slices=slices, flows=flows[flows[:, 0] >= 0])
+    return place[lane], lanes
 
 
-def _lane_name(stream: str, level: int) -> str:
-    return f"{stream}, level {level + 1}" if level else stream
+def _lane_name(stream: str, depth: int, number: int) -> str:
+    below = f", level {depth + 1}" if depth else ""
+    return f"{stream}{below} #{number + 1}" if number else f"{stream}{below}"
 
 
 def _depths(parent: NDArray[np.int32]) -> NDArray[np.int64]:
