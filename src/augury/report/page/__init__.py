@@ -1,1 +1,1 @@
-"""Pages of HTML: self-contained documents with tables, charts and a timeline."""
+"""Pages of HTML: self-contained documents made of templates and assets."""
