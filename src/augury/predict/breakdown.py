@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from augury.core.columns import I8
-from augury.core.enums import OpKind, ResourceKind, are_communication
+from augury.core.enums import OpKind, ResourceKind, are_communication, are_work
 from augury.core.graph.graph import Graph
 from augury.core.results.breakdown import (
     Breakdown,
@@ -14,7 +14,7 @@ from augury.core.results.breakdown import (
     LinkBreakdown,
     RankBreakdown,
 )
-from augury.core.time_intervals import IntervalSet
+from augury.core.time_intervals import GroupedIntervals, IntervalSet
 from augury.core.timeline import Timeline
 from augury.core.trace.trace import Trace
 from augury.predict.collective_breakdown import break_down_collectives
@@ -26,7 +26,6 @@ SLICES = 48
 
 Mask = NDArray[np.bool_]
 
-_NO_WORK = (OpKind.DELAY, OpKind.MARK, OpKind.STEP_END, OpKind.SYNC, OpKind.UNEXPLAINED)
 _LINKS = (ResourceKind.COMMUNICATION, ResourceKind.LINK_OUT, ResourceKind.LINK_IN)
 
 
@@ -57,7 +56,7 @@ def _ranks(timeline: Timeline) -> list[RankBreakdown]:
 
     is_communication = are_communication(graph.ops.kind)
     is_host = _resource_kind(graph) == ResourceKind.HOST
-    works = ~is_communication & ~np.isin(graph.ops.kind, _NO_WORK)
+    works = are_work(graph.ops.kind)
     start, progress, end = timeline.start_ns, timeline.progress_start_ns, timeline.end_ns
     parts = [
         (works & ~is_host, progress, end),
@@ -65,11 +64,20 @@ def _ranks(timeline: Timeline) -> list[RankBreakdown]:
         (is_communication, start, progress),
         (works & is_host, progress, end),
     ]
-    cover = _Coverage(graph.ops.rank, first, last)
-    covered = [cover.of(parts[: n + 1]) for n in range(len(parts))]
-    communication = cover.of([(is_communication, start, end)])
+
+    def covered(chosen: list[tuple[Mask, I8, I8]]) -> NDArray[np.float64]:
+        """Time of each rank's window with at least one of the chosen operations."""
+        rank = np.concatenate([graph.ops.rank[mask] for mask, _, _ in chosen])
+        starts = np.concatenate([times[mask] for mask, times, _ in chosen])
+        ends = np.concatenate([times[mask] for mask, _, times in chosen])
+        until_ns = int(last.max(initial=0))
+        union = GroupedIntervals(rank, starts, ends, num_groups=num_ranks, until_ns=until_ns)
+        return np.diff(union.until(np.stack([first, last], axis=1)), axis=1)[:, 0]
+
+    nested = [covered(parts[: n + 1]) for n in range(len(parts))]
+    communication = covered([(is_communication, start, end)])
     spans = last - first
-    own = np.diff(np.stack([np.zeros(num_ranks), *covered, spans]), axis=0)
+    own = np.diff(np.stack([np.zeros(num_ranks), *nested, spans]), axis=0)
     per_step = np.rint(np.maximum(0, own) / np.maximum(1, count)).astype(np.int64)
     return [
         RankBreakdown(
@@ -84,25 +92,6 @@ def _ranks(timeline: Timeline) -> list[RankBreakdown]:
         )
         for rank in np.flatnonzero(count).tolist()
     ]
-
-
-class _Coverage:
-    """Measures the time that operations of each rank cover within the rank's window. All ranks lie
-    on one line, one after the other, so that one union serves them all."""
-
-    def __init__(self, op_rank: NDArray[np.int32], first_ns: I8, last_ns: I8) -> None:
-        self._op_rank, self._first_ns, self._last_ns = op_rank, first_ns, last_ns
-        self._shift = np.arange(len(first_ns)) * (int(last_ns.max(initial=0)) + 1)
-
-    def of(self, parts: list[tuple[Mask, I8, I8]]) -> NDArray[np.float64]:
-        pairs = [np.zeros((0, 2), dtype=np.int64)]
-        for chosen, start_ns, end_ns in parts:
-            rank = self._op_rank[chosen]
-            times = np.stack([start_ns[chosen], end_ns[chosen]], axis=1)
-            within = np.clip(times, self._first_ns[rank, None], self._last_ns[rank, None])
-            pairs.append(within + self._shift[rank, None])
-        union = IntervalSet(np.concatenate(pairs))
-        return union.within(self._shift + self._first_ns, self._shift + self._last_ns)
 
 
 def _resource_kind(graph: Graph) -> NDArray[np.uint8]:

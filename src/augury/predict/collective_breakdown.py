@@ -13,6 +13,7 @@ from augury.core.enums import OpKind, StepState, are_communication
 from augury.core.graph.graph import NONE
 from augury.core.results.breakdown import CollectiveBreakdown, CollectiveTimes
 from augury.core.timeline import Timeline
+from augury.core.trace.collective_waits import collective_waits_ns
 from augury.core.trace.trace import Trace
 
 Ints = NDArray[np.int64]
@@ -108,17 +109,13 @@ def _measured(trace: Trace, timeline: Timeline) -> _Sums:
     )
     key = (events.group[rows].astype(np.int64) << 32) | events.sequence[rows]
     _, instance, _ = np.unique(key, return_inverse=True, return_counts=True)
-    start_ns, dur_ns = events.start_ns[rows], events.dur_ns[rows]
-    last_ns = np.zeros(int(instance.max(initial=-1)) + 1, dtype=np.int64)
-    np.maximum.at(last_ns, instance, start_ns)
-    end_ns = start_ns + dur_ns
-    begun_ns = np.minimum(last_ns[instance], end_ns)
+    waiting_ns = collective_waits_ns(trace)[rows]
     return _sums(
         instance,
         events.kind[rows],
         events.size_bytes[rows],
-        waiting_ns=begun_ns - start_ns,
-        transfer_ns=end_ns - begun_ns,
+        waiting_ns=waiting_ns,
+        transfer_ns=events.dur_ns[rows] - waiting_ns,
     )
 
 

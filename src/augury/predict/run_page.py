@@ -71,9 +71,11 @@ def _schedule(run: OpenedRun) -> ScheduleResult | None:
 
 def _wire(run: OpenedRun) -> WireResult | None:
     """None where no TCP traffic was recorded."""
-    from augury.predict.wire_summary import summarize_recorded_wire
+    from augury.ingest.wire.read_wire import read_wire
+    from augury.predict.wire_summary import summarize_wire
 
     try:
-        return summarize_recorded_wire(run.path, progress=run.progress)
+        with run.progress("reading TCP traffic"):
+            return summarize_wire(read_wire(run.path, run.trace), run.trace)
     except AuguryError:
         return None

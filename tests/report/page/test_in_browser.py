@@ -296,7 +296,7 @@ def test_a_hostile_trace_injects_nothing(window: Browser, tmp_path: Path) -> Non
         press(window, "n")
     assert window.js("window.hacked === undefined")
     assert window.js("document.querySelectorAll('img, iframe, object').length") == 0
-    assert window.js("document.querySelectorAll('script').length") == 4
+    assert window.js("document.querySelectorAll('script').length") == 5
     assert_clean(window, page)
 
 

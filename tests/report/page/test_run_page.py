@@ -8,6 +8,7 @@ import json
 import re
 import struct
 import zlib
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,11 @@ import pytest
 import augury
 from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import Graph
+from augury.core.results.wire import LinkResult, WireResult
 from augury.report.page.document import script_json
+from augury.report.page.run_page import write_run_page
 from tests.report.conftest import HOSTILE_NAMES
-from tests.report.page.contents import diagnosis_of, write_page
+from tests.report.page.contents import content_of, diagnosis_of, write_page
 
 GOLDEN = Path(__file__).parents[2] / "golden/runs"
 ATTACKS = (
@@ -177,7 +180,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
         "script",
     }  # fmt: skip
     assert {tag for tag, _ in reader.tags if not tag.startswith("/")} <= known
-    assert sum(tag == "script" for tag, _ in reader.tags) == 4
+    assert sum(tag == "script" for tag, _ in reader.tags) == 5
     data = next(text for _, attrs, text in reader.raw if attrs.get("id") == "page-data")
     assert json.loads(data)
     assert not set("<>&\u2028\u2029") & set(data)
@@ -206,6 +209,46 @@ def test_the_timeline_shows_measured_and_replayed_lanes(golden_page: Path) -> No
     for lane in range(len(header["lanes"])):
         own = columns["lane"] == lane
         assert (np.diff(columns["start"][own].astype(np.int64)) >= 0).all()
+
+
+def test_ranks_of_a_trace_are_those_of_the_graph_in_their_order(tmp_path: Path) -> None:
+    """Ranks 1 and 2 of a trace are ranks 0 and 1 of its graph if rank 0 left no record."""
+    content = content_of(GOLDEN / "conv-2", quick=True)
+    trace = content.trace
+    assert trace is not None
+    moved = trace.evolve(
+        **{
+            name: type(table)(**dict(table.columns()) | {"rank": table.rank + 1})
+            for name, table in (
+                ("events", trace.events),
+                ("streams", trace.streams),
+                ("steps", trace.steps),
+            )
+        }
+    )
+    write_run_page(content, tmp_path / "usual.html")
+    write_run_page(replace(content, trace=moved), tmp_path / "moved.html")
+    usual, _ = unpack(tmp_path / "usual.html")
+    other, _ = unpack(tmp_path / "moved.html")
+    assert other["lanes"] == usual["lanes"]
+    assert other["steps"] == usual["steps"]
+
+
+def test_recorded_traffic_is_shown(tmp_path: Path) -> None:
+    link = LinkResult(
+        src=0, dst=1, num_messages=12_345, size_bytes=10**9, payload_bytes=10**9,
+        attributed_bytes=10**9, rate_bytes_per_s=125e6, shortest_delay_ns=50_000, busy_ns=1,
+        refused_pct=None, retransmits=0, use_over_step_pct=[0.0, 50.0, 100.0],
+    )  # fmt: skip
+    wire = WireResult(
+        num_messages=1, payload_bytes=1, attributed_pct=97.5, bytes_by_kind={},
+        num_equal_connections=1, num_whole_connections=1, processes=[], connections=[],
+        links=[link], collectives=[], time_of_collectives=None, ledger=[],
+    )  # fmt: skip
+    content = replace(content_of(augury.synth(ranks=2, layers=2), quick=True), wire=wire)
+    write_run_page(content, tmp_path / "page.html")
+    text = " ".join(read(tmp_path / "page.html").text)
+    assert all(words in text for words in ("12,345", "1 GB", "125 MB/s", "50 us", "97.5 %"))
 
 
 def test_a_page_of_eight_ranks_with_5000_operations_is_small(tmp_path: Path) -> None:

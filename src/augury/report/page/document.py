@@ -29,6 +29,8 @@ SCRIPTS = (
     "timeline-data.js",
     "timeline-rows.js",
     "timeline-draw.js",
+    "timeline-panel.js",
+    "timeline-widget.js",
     "timeline-input.js",
     "page.js",
 )
@@ -55,27 +57,25 @@ class Inline:
         return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
 
 
-def render_document(title: str, sections: Sequence[Section], *, subtitle: str = "") -> str:
+def render_document(title: str, sections: Sequence[Section]) -> str:
     """Renders a page. Sections appear in the given order, and in its table of contents."""
     scripts = [Inline(_asset("uplot/uPlot.iife.min.js")), Inline(_own_script())]
+    theme = Inline(_asset("theme.js"))
     styles = [Inline(_asset("uplot/uPlot.min.css")), Inline(_asset("page.css"))]
     data = {
         "tables": {table.id: table.hidden for section in sections for table in section.tables},
         "charts": {name: chart for section in sections for name, chart in section.charts.items()},
     }
-    return (
-        _environment()
-        .get_template("base.html")
-        .render(
-            title=safe(title),
-            subtitle=safe(subtitle),
-            policy=_policy(scripts, styles),
-            scripts=scripts,
-            styles=styles,
-            sections=sections,
-            data=script_json(data),
-            uplot_licence=_asset("uplot/LICENSE"),
-        )
+    template = _environment().get_template("base.html")
+    return template.render(
+        title=safe(title),
+        policy=_policy([theme, *scripts], styles),
+        theme=theme,
+        scripts=scripts,
+        styles=styles,
+        sections=sections,
+        data=script_json(data),
+        uplot_licence=_asset("uplot/LICENSE"),
     )
 
 

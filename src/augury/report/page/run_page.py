@@ -8,19 +8,19 @@ import msgspec
 
 from augury.core.files import new_file
 from augury.core.run_page import RunPage
-from augury.report.page.breakdowns import (
-    collective_section,
-    layer_section,
-    link_section,
-    rank_section,
-)
-from augury.report.page.choices import policy_section, what_if_section
 from augury.report.page.document import render_document
-from augury.report.page.findings import findings_section
-from augury.report.page.measurement import measurement_section, warning_section
-from augury.report.page.memory import memory_section
-from augury.report.page.summary import summary_section
-from augury.report.page.timeline_section import TimelineContent, timeline_section
+from augury.report.page.sections.collectives import collective_section
+from augury.report.page.sections.findings import findings_section
+from augury.report.page.sections.layers import layer_section
+from augury.report.page.sections.links import link_section
+from augury.report.page.sections.measurement import measurement_section
+from augury.report.page.sections.memory import memory_section
+from augury.report.page.sections.policies import policy_section
+from augury.report.page.sections.ranks import rank_section
+from augury.report.page.sections.summary import summary_section
+from augury.report.page.sections.timeline import TimelineContent, timeline_section
+from augury.report.page.sections.warnings import warning_section
+from augury.report.page.sections.what_ifs import what_if_section
 
 
 class WrittenPage(msgspec.Struct, frozen=True, kw_only=True):

@@ -85,9 +85,35 @@ class Section:
     """Base64 for the script."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class TableContent:
+    """A table with words before it, a key of its colours, and a chart."""
+
+    about: str
+    table: TableView
+    key: list[tuple[str, str]] = field(default_factory=list)
+    chart: str = ""
+    more: list[TableView] = field(default_factory=list)
+
+
+def table_section(section_id: str, title: str, content: TableContent, **charts: Any) -> Section:
+    return Section(
+        id=section_id,
+        title=title,
+        template="table_section.html",
+        content=content,
+        tables=[content.table, *content.more],
+        charts=charts,
+    )
+
+
 def name_cell(text: str) -> Cell:
     """A name of unknown origin."""
     return Cell(safe(text, max_chars=MAX_NAME_CHARS))
+
+
+def rank_cell(rank: int | None) -> Cell:
+    return Cell("shared", -1) if rank is None else Cell(str(rank), rank)
 
 
 def count_cell(value: float) -> Cell:
@@ -126,3 +152,13 @@ def stacked(parts: Sequence[tuple[str, float]], whole: float) -> Cell:
             bars.append(Bar(look, round(at_pct, 3), round(width, 3)))
         at_pct += width
     return Cell("", sum(value for _, value in parts), tuple(bars))
+
+
+def longest_of(number: int, whole: int, noun: str) -> str:
+    """Note of a table that does not have all rows."""
+    return f"The {number:,} longest of {whole:,} {noun}." if number < whole else ""
+
+
+def single_bar(value: float, whole: float, look: str = "total") -> Cell:
+    """A bar from the left edge, as a share of ``whole``."""
+    return Cell("", value, (Bar(look, 0, round(100 * value / max(1, whole), 3)),))

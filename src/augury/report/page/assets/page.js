@@ -1,28 +1,31 @@
 // Starts the parts of a page that it has: tables, charts, the timeline, theme and links.
 
+// The system's theme until the reader chooses one.
 function startTheme(onChange) {
   const button = document.getElementById("theme");
   const root = document.documentElement;
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  const isDarkNow = () => (root.dataset.theme ? root.dataset.theme === "dark" : dark.matches);
-  const show = () => {
-    button.textContent = isDarkNow() ? "Light" : "Dark";
+  let isChosen = false;
+  const show = (theme) => {
+    root.dataset.theme = theme;
+    button.textContent = theme === "dark" ? "Light" : "Dark";
     onChange();
   };
   button.addEventListener("click", () => {
-    root.dataset.theme = isDarkNow() ? "light" : "dark";
-    show();
+    isChosen = true;
+    show(root.dataset.theme === "dark" ? "light" : "dark");
   });
-  dark.addEventListener("change", show);
+  dark.addEventListener("change", () => {
+    if (!isChosen) show(dark.matches ? "dark" : "light");
+  });
   // Paper is white.
-  let before;
-  window.addEventListener("beforeprint", () => { before = root.dataset.theme; root.dataset.theme = "light"; onChange(); });
-  window.addEventListener("afterprint", () => {
-    if (before) root.dataset.theme = before;
-    else delete root.dataset.theme;
-    onChange();
+  let before = "light";
+  window.addEventListener("beforeprint", () => {
+    before = root.dataset.theme;
+    show("light");
   });
-  show();
+  window.addEventListener("afterprint", () => show(before));
+  show(dark.matches ? "dark" : "light");
 }
 
 function startContents() {

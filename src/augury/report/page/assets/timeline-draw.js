@@ -211,12 +211,14 @@ function drawSteps({ pen, data, colours, stepsOf, width, gutter, x }, row, y) {
   const marks = stepsOf.get(`${row.source} ${twin}`);
   if (!marks) return;
   pen.fillStyle = colours.soft;
+  pen.globalAlpha = 0.5;
   for (const [, , , start, end] of marks) {
     for (const at of [start, end]) {
       const left = x(at);
       if (left >= gutter && left <= width) pen.fillRect(left, y, 1, row.height);
     }
   }
+  pen.globalAlpha = 1;
 }
 
 // Curves to and from the selected slice and, if wanted, between all critical slices in view.

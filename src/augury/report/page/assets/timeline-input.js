@@ -1,489 +1,126 @@
-// The timeline's state, and what mouse, keyboard, search and links do to it.
+// What keyboard and mouse do to the timeline.
 
-const SHORTEST_VIEW_NS = 20;
+function pressKey(widget, event) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const keys = {
+    w: () => widget.zoom(0.6), "+": () => widget.zoom(0.6), "=": () => widget.zoom(0.6),
+    s: () => widget.zoom(1 / 0.6), "-": () => widget.zoom(1 / 0.6),
+    a: () => widget.pan(-0.2), d: () => widget.pan(0.2), 0: () => widget.do("fit"),
+    ArrowLeft: () => widget.moveSlice(-1), ArrowRight: () => widget.moveSlice(1),
+    ArrowUp: () => widget.moveRow(-1), ArrowDown: () => widget.moveRow(1),
+    "[": () => widget.do("step-back"), "]": () => widget.do("step-on"),
+    c: () => widget.do("path"), f: () => widget.do("flows"), e: () => widget.do("expand"), "?": () => widget.do("help"),
+    "/": () => widget.searchBox.focus(), n: () => widget.nextMatch(1), N: () => widget.nextMatch(-1),
+    Enter: () => { if (widget.selected >= 0) widget.select(widget.selected, { zoom: true }); },
+    " ": () => { const row = widget.rows[widget.focusRow]; if (row && row.rank >= 0) widget.toggle(row.rank); },
+    Escape: () => widget.select(-1),
+  };
+  if (!Object.hasOwn(keys, event.key)) return;
+  event.preventDefault();
+  keys[event.key]();
+}
 
-class TimelineWidget {
-  constructor(data) {
-    const byId = (id) => document.getElementById(id);
-    this.data = data;
-    this.box = byId("timeline-box");
-    this.lanesBox = byId("timeline-lanes");
-    this.space = byId("timeline-space");
-    this.canvas = byId("timeline-canvas");
-    this.tip = byId("timeline-tip");
-    this.searchBox = byId("timeline-search");
-    this.lanesOf = lanesByRank(this.data);
-    this.open = openAtStart(this.data, this.lanesOf);
-    this.view = { t0: data.originNs, t1: data.windowEndNs };
-    Object.assign(this, { selected: -1, focusRow: -1, matches: null, found: [], matchAt: -1, showPath: true, showFlows: false, range: null, scroll: 0 });
-    this.hasMeasured = data.lanes.some(([source]) => source === MEASURED);
-    this.stepsOf = new Map();
-    for (const mark of data.steps) {
-      const key = `${mark[0]} ${mark[1]}`;
-      if (!this.stepsOf.has(key)) this.stepsOf.set(key, []);
-      this.stepsOf.get(key).push(mark);
+function listenToTimeline(widget) {
+  const { canvas } = widget;
+  canvas.addEventListener("keydown", (event) => pressKey(widget, event));
+  widget.lanesBox.addEventListener("scroll", () => widget.redraw());
+  new ResizeObserver(() => widget.resize()).observe(widget.lanesBox);
+  widget.box.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-do]");
+    if (button) widget.do(button.dataset.do);
+  });
+  canvas.addEventListener("wheel", (event) => {
+    if (event.ctrlKey || event.metaKey) {
+      event.preventDefault();
+      widget.zoom(Math.exp(event.deltaY * 0.002), widget.timeAt(event.offsetX));
+    } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+      event.preventDefault();
+      widget.pan((event.deltaX || event.deltaY) / 1000);
     }
-    this.steps = this.stepsOf.get(`${REPLAYED} ${data.detailed[0]}`) || [];
-    this.box.hidden = false;
-    byId("timeline-state").remove();
-    this.colours = readColours(this.data);
-    this.showKey();
-    this.layOut();
-    this.describe();
-    this.showButtons();
-    this.listen();
+  }, { passive: false });
+  listenToPointer(widget);
+  widget.searchBox.addEventListener("input", () => widget.search(widget.searchBox.value));
+  widget.searchBox.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") widget.nextMatch(event.shiftKey ? -1 : 1);
+    if (event.key === "Escape") { widget.searchBox.value = ""; widget.search(""); canvas.focus(); }
+  });
+  for (const type of ["beforeprint", "afterprint"]) {
+    window.addEventListener(type, () => { widget.resize(); widget.recolour(); });
   }
+}
 
-  showKey() {
-    const used = new Set();
-    for (let i = 0; i < this.data.number; i++) used.add(this.data.look[i] & 255);
-    const list = document.getElementById("timeline-key");
-    this.data.colours.forEach((name, i) => {
-      if (!used.has(i)) return;
-      const item = element("li");
-      const swatch = document.createElementNS(SVG, "svg");
-      swatch.setAttribute("class", "swatch");
-      swatch.setAttribute("viewBox", "0 0 10 10");
-      const rect = document.createElementNS(SVG, "rect");
-      rect.setAttribute("class", name);
-      rect.setAttribute("width", 10);
-      rect.setAttribute("height", 10);
-      swatch.append(rect);
-      item.append(swatch, name);
-      list.append(item);
-    });
-    list.append(element("li", "pale: waits for the last rank"), element("li", "underlined: critical path"));
-  }
-
-  layOut() {
-    const made = makeRows(this.data, this.lanesOf, this.open);
-    this.rows = made.rows;
-    this.rowOfLane = new Map();
-    this.rows.forEach((row, i) => {
-      if (row.type === "lane" && !this.rowOfLane.has(row.lane)) this.rowOfLane.set(row.lane, i);
-    });
-    this.space.style.height = `${made.height + RULER_HEIGHT}px`;
-    this.resize();
-  }
-
-  resize() {
-    this.gutter = Math.min(230, Math.max(110, this.canvas.clientWidth * 0.2));
-    this.height = Math.min(this.lanesBox.clientHeight, parseFloat(this.space.style.height));
-    this.canvas.style.height = `${this.height}px`;
-    this.redraw();
-  }
-
-  redraw() {
-    if (this.pending) return;
-    this.pending = requestAnimationFrame(() => {
-      this.pending = 0;
-      this.scroll = this.lanesBox.scrollTop;
-      drawTimeline(this);
-    });
-  }
-
-  recolour() {
-    this.colours = readColours(this.data);
-    drawTimeline(this);
-  }
-
-  setView(t0, t1, { isLink = false } = {}) {
-    const [low, high] = [this.data.originNs, this.data.windowEndNs];
-    const span = Math.min(high - low, Math.max(SHORTEST_VIEW_NS, t1 - t0));
-    t0 = Math.min(Math.max(low, t0), high - span);
-    this.view = { t0, t1: t0 + span };
-    this.redraw();
-    if (!isLink) this.noteInAddress();
-  }
-
-  // The address follows the view, so that it can be copied.
-  noteInAddress() {
-    clearTimeout(this.noting);
-    this.noting = setTimeout(() => {
-      const chosen = this.selected >= 0 ? `&slice=${this.selected}` : "";
-      history.replaceState(null, "", `#t=${Math.round(this.view.t0)}-${Math.round(this.view.t1)}${chosen}`);
-    }, 250);
-  }
-
-  // Around the selection if it is in view, else around the middle.
-  zoom(factor, atNs) {
-    const { t0, t1 } = this.view;
-    const chosen = this.selected >= 0 ? (this.data.startNs[this.selected] + this.data.endNs[this.selected]) / 2 : NaN;
-    atNs ??= chosen >= t0 && chosen <= t1 ? chosen : (t0 + t1) / 2;
-    this.setView(atNs - (atNs - t0) * factor, atNs + (t1 - atNs) * factor);
-  }
-
-  pan(share) {
-    const span = this.view.t1 - this.view.t0;
-    this.setView(this.view.t0 + share * span, this.view.t1 + share * span);
-  }
-
-  timeAt(x) {
-    const width = this.canvas.clientWidth - this.gutter;
-    return this.view.t0 + ((x - this.gutter) / width) * (this.view.t1 - this.view.t0);
-  }
-
-  hitAt(x, y) {
-    if (y < RULER_HEIGHT) return {};
-    const index = rowAt(this.rows, y - RULER_HEIGHT + this.lanesBox.scrollTop);
-    const row = this.rows[index];
-    if (!row || row.type !== "lane" || x < this.gutter) return { row, index };
-    const ns = this.timeAt(x);
-    const slack = (this.view.t1 - this.view.t0) / (this.canvas.clientWidth - this.gutter) * 2;
-    const slice = sliceAfter(this.data, row.lane, ns - slack);
-    const isHit = slice < this.data.firstOf[row.lane + 1] && this.data.startNs[slice] <= ns + slack;
-    return { row, index, slice: isHit ? slice : -1 };
-  }
-
-  select(slice, { zoom = false, reveal = true } = {}) {
-    this.selected = slice;
-    if (slice >= 0) {
-      if (reveal) this.reveal(slice, zoom);
-      // Identical ranks share a lane: the focus stays on the row that was clicked.
-      const lane = this.data.lane[slice];
-      const index = this.rowOfLane.get(lane);
-      if (index !== undefined && this.rows[this.focusRow]?.lane !== lane) this.focusRow = index;
-    }
-    this.describe();
-    this.redraw();
-    this.noteInAddress();
-  }
-
-  // Opens the rank of a slice and moves the view to it.
-  reveal(slice, zoom) {
-    const lane = this.data.lane[slice];
-    if (!this.rowOfLane.has(lane)) {
-      this.open.add(this.data.lanes[lane][1]);
-      this.layOut();
-    }
-    const index = this.rowOfLane.get(lane);
-    if (index !== undefined) this.scrollTo(index);
-    const [start, end] = [this.data.startNs[slice], this.data.endNs[slice]];
-    if (zoom) {
-      const margin = Math.max(SHORTEST_VIEW_NS, (end - start) * 0.6);
-      this.setView(start - margin, end + margin);
-    } else if (end < this.view.t0 || start > this.view.t1) {
-      const half = (this.view.t1 - this.view.t0) / 2;
-      this.setView((start + end) / 2 - half, (start + end) / 2 + half);
-    }
-  }
-
-  scrollTo(index) {
-    const row = this.rows[index];
-    const [top, seen] = [this.lanesBox.scrollTop, this.height - RULER_HEIGHT];
-    if (row.y < top) this.lanesBox.scrollTop = row.y;
-    else if (row.y + row.height > top + seen) this.lanesBox.scrollTop = row.y + row.height - seen;
-  }
-
-  describe() {
-    const panel = document.getElementById("timeline-selected");
-    panel.replaceChildren();
-    if (this.selected < 0) {
-      panel.append(element("p", "Nothing is selected.", "note"));
+function listenToPointer(widget) {
+  const { canvas } = widget;
+  let drag = null;
+  canvas.addEventListener("pointerdown", (event) => {
+    if (event.button) return;
+    drag = { x: event.offsetX, y: event.offsetY, view: { ...widget.view }, isRange: event.shiftKey, moved: false };
+    canvas.setPointerCapture(event.pointerId);
+  });
+  canvas.addEventListener("pointermove", (event) => {
+    if (!drag) {
+      hoverAt(widget, event);
       return;
     }
-    const data = this.data;
-    const one = describeSlice(data, this.selected);
-    const row = this.rows[this.focusRow];
-    const rank = row?.lane === data.lane[this.selected] ? row.rank : one.laneRank;
-    panel.append(element("h3", one.count > 1 ? `${one.count} short operations, from ${one.name}` : one.name));
-    const facts = [
-      ["kind", one.kind], ["layer", one.layer], ["rank", rank >= 0 ? String(rank) : ""],
-      ["lane", one.laneName], ["source", ["critical path", "measured", "replayed"][one.source]],
-      ["step", one.step >= 0 ? String(one.step) : ""], ["start", formatNs(one.startNs)],
-      ["duration", formatNs(one.durNs)], ["of this waiting", one.waitNs ? formatNs(one.waitNs) : ""],
-      ["size", one.sizeBytes ? formatBytes(one.sizeBytes) : ""], ["critical", one.isCritical && one.source === REPLAYED ? "yes" : ""],
-      ["started after", one.reason],
-    ];
-    const list = element("dl");
-    for (const [name, value] of facts) {
-      if (!value) continue;
-      const pair = element("div");
-      pair.append(element("dt", name), element("dd", value));
-      list.append(pair);
-    }
-    panel.append(list);
-    for (const flow of (data.flowsOf.get(this.selected) || []).slice(0, 8)) {
-      const isSource = data.flowFrom[flow] === this.selected;
-      const other = isSource ? data.flowTo[flow] : data.flowFrom[flow];
-      const { name, laneRank } = describeSlice(data, other);
-      const jump = element("button", `${isSource ? "then" : "after"}: ${name}${laneRank >= 0 ? ` (rank ${laneRank})` : ""}`);
-      jump.type = "button";
-      jump.addEventListener("click", () => this.select(other));
-      panel.append(jump);
-    }
-  }
-
-  toggle(rank) {
-    if (!this.open.delete(rank)) this.open.add(rank);
-    this.layOut();
-    this.showButtons();
-  }
-
-  showRanks(ranks, step) {
-    for (const rank of ranks) this.open.add(rank);
-    this.layOut();
-    const index = this.rows.findIndex((row) => row.type === "rank" && ranks.includes(row.rank));
-    if (index >= 0) this.lanesBox.scrollTop = this.rows[index].y;
-    const mark = this.steps.find((one) => one[2] === step);
-    if (mark) this.setView(mark[3], mark[4]);
-    this.focusRow = index;
-    this.box.scrollIntoView({ block: "start" });
-    this.canvas.focus({ preventScroll: true });
-    this.redraw();
-  }
-
-  goToStep(direction) {
-    if (!this.steps.length) return;
-    const middle = (this.view.t0 + this.view.t1) / 2;
-    const isWhole = this.view.t1 - this.view.t0 >= this.data.windowEndNs - this.data.originNs - 1;
-    let index = this.steps.findIndex((one) => one[4] > middle);
-    if (index < 0) index = this.steps.length - 1;
-    index = isWhole ? (direction > 0 ? 0 : this.steps.length - 1) : index + direction;
-    const mark = this.steps[Math.min(this.steps.length - 1, Math.max(0, index))];
-    this.setView(mark[3], mark[4]);
-    say(`step ${mark[2]}`);
-  }
-
-  search(text) {
-    const wanted = text.trim().toLowerCase();
-    const output = document.getElementById("timeline-found");
-    this.matchAt = -1;
-    if (!wanted) {
-      this.matches = null;
-      this.found = [];
-      output.textContent = "";
-      this.redraw();
+    const distance = event.offsetX - drag.x;
+    drag.moved ||= Math.abs(distance) > 3;
+    if (!drag.moved) return;
+    widget.tip.hidden = true;
+    if (drag.isRange) {
+      widget.range = [drag.x, event.offsetX];
+      widget.redraw();
       return;
     }
-    const rank = /^(rank|server) (\d+)$/.exec(wanted);
-    if (rank && Number(rank[2]) < this.data.ranks.length) {
-      this.matches = null;
-      this.found = [];
-      output.textContent = `rank ${rank[2]}`;
-      const index = this.rows.findIndex((row) => row.type === "rank" && row.rank === Number(rank[2]));
-      this.focusRow = index;
-      this.lanesBox.scrollTop = this.rows[index].y;
-      this.redraw();
-      return;
+    const ns = (distance / (canvas.clientWidth - widget.gutter)) * (drag.view.t1 - drag.view.t0);
+    widget.setView(drag.view.t0 - ns, drag.view.t1 - ns);
+  });
+  const end = (event) => {
+    if (!drag) return;
+    const { moved, isRange, x } = drag;
+    drag = null;
+    if (isRange && moved) {
+      const [a, b] = [widget.timeAt(x), widget.timeAt(event.offsetX)];
+      widget.range = null;
+      widget.setView(Math.min(a, b), Math.max(a, b));
+    } else if (!moved) {
+      clickAt(widget, event);
     }
-    const hits = this.data.names.map((name) => name.toLowerCase().includes(wanted));
-    this.found = [];
-    for (let i = 0; i < this.data.number; i++) {
-      const isHit = (this.data.name[i] && hits[this.data.name[i] - 1]) || (this.data.layer[i] && hits[this.data.layer[i] - 1]);
-      if (isHit) this.found.push(i);
-    }
-    this.matches = new Set(this.found);
-    output.textContent = `${this.found.length.toLocaleString("en")} found`;
-    this.redraw();
-  }
+  };
+  canvas.addEventListener("pointerup", end);
+  canvas.addEventListener("pointercancel", () => { drag = null; widget.range = null; widget.redraw(); });
+  canvas.addEventListener("pointerleave", () => { widget.tip.hidden = true; });
+  canvas.addEventListener("dblclick", (event) => {
+    const { slice } = widget.hitAt(event.offsetX, event.offsetY);
+    if (slice >= 0) widget.select(slice, { zoom: true });
+  });
+}
 
-  nextMatch(direction) {
-    if (!this.found.length) return;
-    this.matchAt = (this.matchAt + direction + this.found.length) % this.found.length;
-    document.getElementById("timeline-found").textContent = `${this.matchAt + 1} of ${this.found.length.toLocaleString("en")}`;
-    this.select(this.found[this.matchAt]);
+function clickAt(widget, event) {
+  const { row, index, slice } = widget.hitAt(event.offsetX, event.offsetY);
+  if (!row) return;
+  widget.focusRow = index;
+  if (row.type === "rank") {
+    if (row.canOpen) widget.toggle(row.rank);
+    else say(`${row.label}: only a summary is in this page`);
+    return;
   }
+  widget.select(slice ?? -1, { reveal: false });
+}
 
-  moveRow(direction) {
-    let index = this.focusRow < 0 ? (direction > 0 ? 0 : this.rows.length - 1) : this.focusRow + direction;
-    index = Math.min(this.rows.length - 1, Math.max(0, index));
-    this.focusRow = index;
-    this.scrollTo(index);
-    const row = this.rows[index];
-    if (row.type !== "lane") {
-      this.selected = -1;
-      this.describe();
-      say(`${row.label}${row.canOpen ? (this.open.has(row.rank) ? ", open" : ", closed") : ""}`);
-      this.redraw();
-      return;
-    }
-    const middle = this.selected >= 0 ? this.data.startNs[this.selected] : (this.view.t0 + this.view.t1) / 2;
-    const slice = Math.min(sliceAfter(this.data, row.lane, middle), this.data.firstOf[row.lane + 1] - 1);
-    this.select(slice >= this.data.firstOf[row.lane] ? slice : -1);
-    this.focusRow = index;
+function hoverAt(widget, event) {
+  const { row, slice } = widget.hitAt(event.offsetX, event.offsetY);
+  const canOpen = row && row.type === "rank" && row.canOpen;
+  widget.canvas.style.cursor = slice >= 0 || canOpen ? "pointer" : "default";
+  if (!(slice >= 0)) {
+    widget.tip.hidden = true;
+    return;
   }
-
-  moveSlice(direction) {
-    const row = this.rows[this.focusRow];
-    if (this.selected < 0 && (!row || row.type !== "lane")) {
-      this.pan(direction * 0.15);
-      return;
-    }
-    const lane = this.selected >= 0 ? this.data.lane[this.selected] : row.lane;
-    const from = this.selected >= 0 ? this.selected + direction : sliceAfter(this.data, lane, this.view.t0);
-    if (from >= this.data.firstOf[lane] && from < this.data.firstOf[lane + 1]) this.select(from);
-  }
-
-  do(action) {
-    const actions = {
-      "zoom-in": () => this.zoom(0.5),
-      "zoom-out": () => this.zoom(2),
-      fit: () => this.setView(this.data.originNs, this.data.windowEndNs),
-      "step-back": () => this.goToStep(-1),
-      "step-on": () => this.goToStep(1),
-      path: () => { this.showPath = !this.showPath; },
-      flows: () => { this.showFlows = !this.showFlows; },
-      expand: () => {
-        const all = this.rows.filter((row) => row.type === "rank" && row.canOpen).map((row) => row.rank);
-        this.open = this.open.size >= all.length ? new Set() : new Set(all);
-        this.layOut();
-      },
-      help: () => { const help = document.getElementById("timeline-help"); help.hidden = !help.hidden; },
-    };
-    actions[action]();
-    this.showButtons();
-    this.redraw();
-  }
-
-  showButtons() {
-    const pressed = (name, value) => this.box.querySelector(`[data-do="${name}"]`).setAttribute("aria-pressed", value);
-    pressed("path", this.showPath);
-    pressed("flows", this.showFlows);
-    const all = this.rows.filter((row) => row.type === "rank" && row.canOpen).length;
-    this.box.querySelector('[data-do="expand"]').textContent = this.open.size >= all ? "Close all" : "Open all";
-    this.box.querySelector('[data-do="help"]').setAttribute("aria-expanded", !document.getElementById("timeline-help").hidden);
-  }
-
-  key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const keys = {
-      w: () => this.zoom(0.6), "+": () => this.zoom(0.6), "=": () => this.zoom(0.6),
-      s: () => this.zoom(1 / 0.6), "-": () => this.zoom(1 / 0.6),
-      a: () => this.pan(-0.2), d: () => this.pan(0.2), 0: () => this.do("fit"),
-      ArrowLeft: () => this.moveSlice(-1), ArrowRight: () => this.moveSlice(1),
-      ArrowUp: () => this.moveRow(-1), ArrowDown: () => this.moveRow(1),
-      "[": () => this.do("step-back"), "]": () => this.do("step-on"),
-      c: () => this.do("path"), f: () => this.do("flows"), e: () => this.do("expand"), "?": () => this.do("help"),
-      "/": () => this.searchBox.focus(), n: () => this.nextMatch(1), N: () => this.nextMatch(-1),
-      Enter: () => { if (this.selected >= 0) this.select(this.selected, { zoom: true }); },
-      " ": () => { const row = this.rows[this.focusRow]; if (row && row.rank >= 0) this.toggle(row.rank); },
-      Escape: () => this.select(-1),
-    };
-    if (!Object.hasOwn(keys, event.key)) return;
-    event.preventDefault();
-    keys[event.key]();
-  }
-
-  listen() {
-    const { canvas } = this;
-    canvas.addEventListener("keydown", (event) => this.key(event));
-    this.lanesBox.addEventListener("scroll", () => this.redraw());
-    new ResizeObserver(() => this.resize()).observe(this.lanesBox);
-    this.box.addEventListener("click", (event) => {
-      const button = event.target.closest("[data-do]");
-      if (button) this.do(button.dataset.do);
-    });
-    canvas.addEventListener("wheel", (event) => {
-      if (event.ctrlKey || event.metaKey) {
-        event.preventDefault();
-        this.zoom(Math.exp(event.deltaY * 0.002), this.timeAt(event.offsetX));
-      } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-        event.preventDefault();
-        this.pan((event.deltaX || event.deltaY) / 1000);
-      }
-    }, { passive: false });
-    this.listenToPointer();
-    this.searchBox.addEventListener("input", () => this.search(this.searchBox.value));
-    this.searchBox.addEventListener("keydown", (event) => {
-      if (event.key === "Enter") this.nextMatch(event.shiftKey ? -1 : 1);
-      if (event.key === "Escape") { this.searchBox.value = ""; this.search(""); canvas.focus(); }
-    });
-    for (const type of ["beforeprint", "afterprint"]) {
-      window.addEventListener(type, () => { this.resize(); this.recolour(); });
-    }
-  }
-
-  listenToPointer() {
-    const { canvas } = this;
-    let drag = null;
-    canvas.addEventListener("pointerdown", (event) => {
-      if (event.button) return;
-      drag = { x: event.offsetX, y: event.offsetY, view: { ...this.view }, isRange: event.shiftKey, moved: false };
-      canvas.setPointerCapture(event.pointerId);
-    });
-    canvas.addEventListener("pointermove", (event) => {
-      if (!drag) {
-        this.hover(event);
-        return;
-      }
-      const distance = event.offsetX - drag.x;
-      drag.moved ||= Math.abs(distance) > 3;
-      if (!drag.moved) return;
-      this.tip.hidden = true;
-      if (drag.isRange) {
-        this.range = [drag.x, event.offsetX];
-        this.redraw();
-        return;
-      }
-      const ns = (distance / (canvas.clientWidth - this.gutter)) * (drag.view.t1 - drag.view.t0);
-      this.setView(drag.view.t0 - ns, drag.view.t1 - ns);
-    });
-    const end = (event) => {
-      if (!drag) return;
-      const { moved, isRange, x } = drag;
-      drag = null;
-      if (isRange && moved) {
-        const [a, b] = [this.timeAt(x), this.timeAt(event.offsetX)];
-        this.range = null;
-        this.setView(Math.min(a, b), Math.max(a, b));
-      } else if (!moved) {
-        this.click(event);
-      }
-    };
-    canvas.addEventListener("pointerup", end);
-    canvas.addEventListener("pointercancel", () => { drag = null; this.range = null; this.redraw(); });
-    canvas.addEventListener("pointerleave", () => { this.tip.hidden = true; });
-    canvas.addEventListener("dblclick", (event) => {
-      const { slice } = this.hitAt(event.offsetX, event.offsetY);
-      if (slice >= 0) this.select(slice, { zoom: true });
-    });
-  }
-
-  click(event) {
-    const { row, index, slice } = this.hitAt(event.offsetX, event.offsetY);
-    if (!row) return;
-    this.focusRow = index;
-    if (row.type === "rank") {
-      if (row.canOpen) this.toggle(row.rank);
-      else say(`${row.label}: only a summary is in this page`);
-      return;
-    }
-    this.select(slice ?? -1, { reveal: false });
-  }
-
-  hover(event) {
-    const { row, slice } = this.hitAt(event.offsetX, event.offsetY);
-    const canOpen = row && row.type === "rank" && row.canOpen;
-    this.canvas.style.cursor = slice >= 0 || canOpen ? "pointer" : "default";
-    if (!(slice >= 0)) {
-      this.tip.hidden = true;
-      return;
-    }
-    const one = describeSlice(this.data, slice);
-    const name = one.count > 1 ? `${one.count} short operations` : one.name;
-    this.tip.textContent = `${name}${one.layer ? ` · ${one.layer}` : ""} · ${formatNs(one.durNs)}${one.waitNs ? `, of this waiting ${formatNs(one.waitNs)}` : ""}`;
-    this.tip.hidden = false;
-    const frame = this.box.getBoundingClientRect();
-    const [x, y] = [event.clientX - frame.left, event.clientY - frame.top];
-    this.tip.style.left = `${Math.max(4, Math.min(x + 12, frame.width - this.tip.offsetWidth - 8))}px`;
-    this.tip.style.top = `${y + 16}px`;
-  }
-
-  // `#t=START-END&slice=N`, in ns.
-  follow(hash) {
-    const found = /^#t=(\d+)(?:-(\d+))?(?:&slice=(\d+))?$/.exec(hash);
-    if (!found) return false;
-    const start = Number(found[1]);
-    const span = this.data.windowEndNs - this.data.originNs;
-    const [t0, t1] = found[2] ? [start, Number(found[2])] : [start - span / 20, start + span / 20];
-    this.setView(t0, Math.max(t0 + 1, t1), { isLink: true });
-    if (found[3] && Number(found[3]) < this.data.number) {
-      this.selected = Number(found[3]);
-      this.reveal(this.selected, false);
-      this.describe();
-    }
-    this.box.scrollIntoView({ block: "start" });
-    return true;
-  }
+  const one = describeSlice(widget.data, slice);
+  const name = one.count > 1 ? `${one.count} short operations` : one.name;
+  widget.tip.textContent = `${name}${one.layer ? ` · ${one.layer}` : ""} · ${formatNs(one.durNs)}${one.waitNs ? `, of this waiting ${formatNs(one.waitNs)}` : ""}`;
+  widget.tip.hidden = false;
+  const frame = widget.box.getBoundingClientRect();
+  const [x, y] = [event.clientX - frame.left, event.clientY - frame.top];
+  widget.tip.style.left = `${Math.max(4, Math.min(x + 12, frame.width - widget.tip.offsetWidth - 8))}px`;
+  widget.tip.style.top = `${y + 16}px`;
 }

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from augury.core.columns import I8
 from augury.core.enums import StepState, StreamKind
+from augury.core.trace.collective_waits import collective_waits_ns
 from augury.core.trace.trace import Trace
 from augury.report.page.timeline.replayed_lanes import LaneSet
 from augury.report.page.timeline.slices import NONE, Lane, Slices, Source, colours_of
@@ -19,11 +20,13 @@ MAX_DEPTH = 3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MeasuredSteps:
+class ShownSteps:
     """Steps of some ranks, on the clock of the page: it starts with the first of them, and leaves
     out the time between recorded windows."""
 
-    rank: NDArray[np.int32]
+    ranks: NDArray[np.int64]
+    """Rank in the trace of each rank of the graph; ``rank`` is that of the graph."""
+    rank: NDArray[np.int64]
     step: NDArray[np.int32]
     start_ns: I8
     end_ns: I8
@@ -31,7 +34,20 @@ class MeasuredSteps:
     """By step: difference between the run's clock and the page's."""
 
 
-def measured_steps_of(trace: Trace, steps: NDArray[np.int32]) -> MeasuredSteps:
+def recorded_ranks(trace: Trace, num_ranks: int) -> NDArray[np.int64]:
+    """Returns the rank in the trace of each rank of the graph, which has only the recorded ones."""
+    timed = np.unique(trace.steps.rank[trace.steps.state == StepState.TIMED])
+    known = timed if len(timed) == num_ranks else np.arange(num_ranks)
+    return np.asarray(known, dtype=np.int64)
+
+
+def _rows_of(rank: NDArray[np.int32], ranks: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Returns the place of each rank in ``ranks``, which is sorted; NONE if it is not there."""
+    place = np.minimum(np.searchsorted(ranks, rank), max(0, len(ranks) - 1))
+    return np.where(ranks[place] == rank, place, NONE) if len(ranks) else np.full(len(rank), NONE)
+
+
+def shown_steps(trace: Trace, steps: NDArray[np.int32], ranks: NDArray[np.int64]) -> ShownSteps:
     """Timed steps among ``steps``. Those of one window keep their distance."""
     table = trace.steps
     rows = np.flatnonzero((table.state == StepState.TIMED) & np.isin(table.step, steps))
@@ -45,8 +61,9 @@ def measured_steps_of(trace: Trace, steps: NDArray[np.int32]) -> MeasuredSteps:
         at_ns = max(at_ns, int(table.end_ns[own].max()) - shift_ns[step])
         last = step
     shift = np.array([shift_ns[step] for step in table.step[rows].tolist()], dtype=np.int64)
-    return MeasuredSteps(
-        rank=table.rank[rows],
+    return ShownSteps(
+        rank=_rows_of(table.rank[rows], ranks),
+        ranks=ranks,
         step=table.step[rows],
         start_ns=table.start_ns[rows] - shift,
         end_ns=table.end_ns[rows] - shift,
@@ -54,26 +71,29 @@ def measured_steps_of(trace: Trace, steps: NDArray[np.int32]) -> MeasuredSteps:
     )
 
 
-def measured_lanes(trace: Trace, steps: MeasuredSteps, ranks: NDArray[np.int64]) -> LaneSet:
+def measured_lanes(trace: Trace, steps: ShownSteps, ranks: NDArray[np.int64]) -> LaneSet:
     events = trace.events
     wanted = np.isin(events.step, np.array(sorted(steps.shift_ns), dtype=np.int32))
     depth = _depths(events.parent)
     shown = np.flatnonzero(
-        wanted & np.isin(events.rank, ranks) & (events.dur_ns > 0) & (depth < MAX_DEPTH)
+        wanted
+        & np.isin(events.rank, steps.ranks[ranks])
+        & (events.dur_ns > 0)
+        & (depth < MAX_DEPTH)
     )
     start_ns = events.start_ns[shown] - _shifts(events.step[shown], steps)
     level = events.stream[shown].astype(np.int64) * MAX_DEPTH + depth[shown]
     # Collectives of one group overlap without enclosing each other.
     number = free_lanes(level, start_ns, start_ns + events.dur_ns[shown])
     spread = int(number.max(initial=0)) + 1
-    lane, lanes = _ordered_lanes(trace, level * spread + number, spread)
+    lane, lanes = _ordered_lanes(trace, steps.ranks, level * spread + number, spread)
     by_lane = np.lexsort((start_ns, lane))
     shown, lane, start_ns = shown[by_lane], lane[by_lane], start_ns[by_lane]
     slices = Slices.of(
         lane=lane,
         start_ns=start_ns,
         dur_ns=events.dur_ns[shown],
-        wait_ns=_waits(trace)[shown],
+        wait_ns=collective_waits_ns(trace)[shown],
         colour=colours_of(events.kind[shown]),
         name=events.name[shown],
         layer=events.layer[shown],
@@ -88,7 +108,7 @@ def measured_lanes(trace: Trace, steps: MeasuredSteps, ranks: NDArray[np.int64])
 
 
 def _ordered_lanes(
-    trace: Trace, key: NDArray[np.int64], spread: int
+    trace: Trace, ranks: NDArray[np.int64], key: NDArray[np.int64], spread: int
 ) -> tuple[NDArray[np.int64], list[Lane]]:
     """Returns the lane of each event, and the lanes. Those of one rank stand together: the main
     thread first, then other threads, devices and communication."""
@@ -100,11 +120,12 @@ def _ordered_lanes(
     order = np.lexsort((number, depth, stream, last, trace.streams.rank[stream]))
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
+    rows = _rows_of(trace.streams.rank[stream], ranks)
     names = [trace.strings[int(trace.streams.name[one])] for one in stream.tolist()]
     lanes = [
         Lane(
             Source.MEASURED,
-            int(trace.streams.rank[stream[i]]),
+            int(rows[i]),
             _lane_name(names[i], int(depth[i]), int(number[i])),
         )
         for i in order.tolist()
@@ -130,22 +151,7 @@ def _depths(parent: NDArray[np.int32]) -> NDArray[np.int64]:
     return depth
 
 
-def _shifts(step: NDArray[np.int32], steps: MeasuredSteps) -> I8:
+def _shifts(step: NDArray[np.int32], steps: ShownSteps) -> I8:
     known = np.array(sorted(steps.shift_ns), dtype=np.int64)
     shifts = np.array([steps.shift_ns[one] for one in known.tolist()], dtype=np.int64)
     return np.asarray(shifts[np.searchsorted(known, step)]) if len(known) else np.zeros(0, "<i8")
-
-
-def _waits(trace: Trace) -> I8:
-    """Time that each member of a matched collective waits for the last one."""
-    events = trace.events
-    waits = np.zeros(len(events), dtype=np.int64)
-    rows = np.flatnonzero((events.sequence != NONE) & (events.group != NONE))
-    if not len(rows):
-        return waits
-    key = (events.group[rows].astype(np.int64) << 32) | events.sequence[rows]
-    _, number, _ = np.unique(key, return_inverse=True, return_counts=True)
-    last_ns = np.zeros(int(number.max()) + 1, dtype=np.int64)
-    np.maximum.at(last_ns, number, events.start_ns[rows])
-    waits[rows] = np.clip(last_ns[number] - events.start_ns[rows], 0, events.dur_ns[rows])
-    return waits

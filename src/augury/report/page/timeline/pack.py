@@ -22,9 +22,10 @@ from augury.core.string_table import StringTable
 from augury.core.timeline import Reason
 from augury.core.units import format_count
 from augury.report.page.timeline.measured_lanes import (
-    MeasuredSteps,
+    ShownSteps,
     measured_lanes,
-    measured_steps_of,
+    recorded_ranks,
+    shown_steps,
 )
 from augury.report.page.timeline.rank_rows import RankRows, rank_rows
 from augury.report.page.timeline.replayed_lanes import (
@@ -60,7 +61,7 @@ class PackedTimeline:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Parts:
     rows: RankRows
-    steps: MeasuredSteps | None
+    steps: ShownSteps | None
     sets: list[tuple[LaneSet, StringTable]]
     end_ns: int
 
@@ -79,7 +80,8 @@ def _parts(page: RunPage) -> _Parts:
     steps = None
     end_ns = max(1, timeline.makespan_ns)
     if trace is not None:
-        steps = measured_steps_of(trace, np.unique(timeline.graph.ops.step))
+        ranks = recorded_ranks(trace, timeline.graph.num_ranks)
+        steps = shown_steps(trace, np.unique(timeline.graph.ops.step), ranks)
         end_ns = max(end_ns, int(steps.end_ns.max(initial=0)))
     rows = rank_rows(timeline, end_ns, is_measured=trace is not None)
     strings = timeline.graph.strings
@@ -99,7 +101,7 @@ def _pack(page: RunPage, parts: _Parts, budget: int) -> PackedTimeline:
     lanes: list[Lane] = []
     chosen: list[Slices] = []
     flows: list[NDArray[np.int64]] = []
-    names = _Names()
+    names = _NameNumbers()
     num_slices = num_ops = 0
     for lane_set, strings in parts.sets:
         num_ops += len(lane_set.slices)
@@ -194,7 +196,7 @@ def _new_flows(
     return np.asarray(moved[np.sort(first)[:MAX_FLOWS]])
 
 
-class _Names:
+class _NameNumbers:
     """Numbers the distinct names of several tables of strings."""
 
     def __init__(self) -> None:

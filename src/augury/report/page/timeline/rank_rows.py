@@ -9,8 +9,8 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from augury.core.enums import OpKind, ResourceKind, are_communication
-from augury.core.time_intervals import IntervalSet
+from augury.core.enums import ResourceKind, are_communication, are_work
+from augury.core.time_intervals import GroupedIntervals
 from augury.core.timeline import Timeline
 
 MIN_DETAILED = 64
@@ -20,8 +20,6 @@ MAX_DETAILED_OPS = 100_000
 MAX_ROWS = 4_096
 """Ranks that have a row."""
 STRIP_BINS = 160
-
-_NO_WORK = (OpKind.DELAY, OpKind.MARK, OpKind.STEP_END, OpKind.SYNC, OpKind.UNEXPLAINED)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -95,22 +93,22 @@ def _detailed(timeline: Timeline, classes: NDArray[np.int64]) -> NDArray[np.int6
 
 
 def _strips(timeline: Timeline, classes: NDArray[np.int64], end_ns: int) -> NDArray[np.uint8]:
-    ops = timeline.graph.ops
-    is_communication = are_communication(ops.kind)
-    kinds = np.append(timeline.graph.resources.kind, ResourceKind.OTHER)
+    graph, ops = timeline.graph, timeline.graph.ops
+    kinds = np.append(graph.resources.kind, ResourceKind.OTHER)
     is_host = kinds[ops.resource] == ResourceKind.HOST
-    works = ~is_communication & ~is_host & ~np.isin(ops.kind, _NO_WORK)
-    place = np.full(len(timeline.graph.ranks), -1)
+    place = np.full(len(graph.ranks), -1)
     place[classes] = np.arange(len(classes))
     edges = np.linspace(0, end_ns, STRIP_BINS + 1).astype(np.int64)
-    # All classes lie on one line, one after the other, so that one union serves them all.
-    shift = np.arange(len(classes))[:, None] * (end_ns + 1)
     found = []
-    for chosen in (works, is_communication):
+    for chosen in (are_work(ops.kind) & ~is_host, are_communication(ops.kind)):
         rows = np.flatnonzero(chosen & (place[ops.rank] >= 0))
-        times = np.stack([timeline.progress_start_ns[rows], timeline.end_ns[rows]], axis=1)
-        own = np.clip(times, 0, end_ns) + place[ops.rank[rows]][:, None] * (end_ns + 1)
-        spent = IntervalSet(own).until((edges[None, :] + shift).ravel()).reshape(-1, STRIP_BINS + 1)
-        share = np.diff(spent, axis=1) / np.maximum(1, np.diff(edges))
+        union = GroupedIntervals(
+            place[ops.rank[rows]],
+            timeline.progress_start_ns[rows],
+            timeline.end_ns[rows],
+            num_groups=len(classes),
+            until_ns=end_ns,
+        )
+        share = np.diff(union.until(edges), axis=1) / np.maximum(1, np.diff(edges))
         found.append(np.rint(100 * np.clip(share, 0, 1)).astype(np.uint8))
     return np.stack(found, axis=1)

@@ -1,4 +1,4 @@
-"""Choices for a faster step: the what-if table, and communication policies with their curves."""
+"""Communication policies, with the gradients released and arrived under each of them."""
 
 from __future__ import annotations
 
@@ -9,89 +9,23 @@ import numpy as np
 from augury.core.results.schedule import Curve, PolicyResult, ScheduleResult
 from augury.core.run_page import RunPage
 from augury.core.units import format_ns, format_percent
-from augury.report.page.breakdowns import TableContent, table_section
 from augury.report.page.tables import (
-    Bar,
     Cell,
     Column,
     Section,
+    TableContent,
     TableView,
     count_cell,
     name_cell,
     ns_cell,
     percent_cell,
+    single_bar,
+    table_section,
 )
 from augury.report.phrases import gain_words
 from augury.report.safe_text import safe
 
 MAX_POINTS = 300
-
-
-def what_if_section(page: RunPage) -> Section | None:
-    if not page.what_ifs:
-        return None
-    now_ns = page.replay.predicted_step_ns
-    longest = max([now_ns, *(one.predicted_step_ns or 0 for one in page.what_ifs)], default=1)
-    rows = [
-        [
-            Cell("as recorded"),
-            ns_cell(now_ns),
-            Cell(""),
-            Cell(""),
-            _bar(now_ns, longest, "total"),
-            Cell(""),
-        ]
-    ]
-    for one in page.what_ifs:
-        if one.predicted_step_ns is None:
-            trouble = Cell(f"cannot be predicted: {safe(one.trouble or '')}")
-            rows.append(
-                [
-                    Cell(one.change),
-                    Cell("", -1),
-                    Cell("", -1e9),
-                    trouble,
-                    Cell(""),
-                    Cell(one.option),
-                ]
-            )
-            continue
-        gain = one.gain_pct or 0.0
-        interval = ""
-        if one.interval_ns is not None:
-            low, high = one.interval_ns
-            interval = f"{format_ns(low)} to {format_ns(high)}"
-        rows.append(
-            [
-                Cell(one.change),
-                ns_cell(one.predicted_step_ns),
-                Cell(gain_words(gain), gain),
-                Cell(interval),
-                _bar(one.predicted_step_ns, longest, "after" if gain >= 0 else "added"),
-                Cell(one.option),
-            ]
-        )
-    table = TableView(
-        id="what-if-table",
-        caption="Predicted step after usual changes",
-        columns=[
-            Column("change"),
-            Column("step", is_number=True),
-            Column("gain", is_number=True),
-            Column("90 % interval", is_short=True),
-            Column("", is_bar=True),
-            Column("option of augury whatif"),
-        ],
-        rows=rows,
-    )
-    about = "Each change alone, predicted by replay. `augury whatif` predicts others."
-    return table_section(
-        "what-if", "What if", TableContent(about=about.replace("`", ""), table=table)
-    )
-
-
-def _bar(value: float, whole: float, look: str) -> Cell:
-    return Cell("", value, (Bar(look, 0, round(100 * value / max(1, whole), 3)),))
 
 
 def policy_section(page: RunPage) -> Section | None:
@@ -144,7 +78,7 @@ def _policy(one: PolicyResult, schedule: ScheduleResult, longest: int) -> list[C
         percent_cell(one.link_use_pct),
         percent_cell(one.gap_pct),
         count_cell(one.num_pieces),
-        _bar(one.step_ns, longest, "after" if one.gain_pct >= 0 else "added"),
+        single_bar(one.step_ns, longest, "after" if one.gain_pct >= 0 else "added"),
         Cell("; ".join(notes)),
     ]
 

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from augury.core.results.diagnosis import Diagnosis, Figure, Finding, Place
 from augury.core.run_page import RunPage
 from augury.core.units import format_bytes, format_ns, format_percent
-from augury.report.page.tables import Bar, Cell, Column, Section, TableView, ns_cell
+from augury.report.page.tables import (
+    Bar,
+    Cell,
+    Column,
+    Section,
+    TableView,
+    ns_cell,
+)
 from augury.report.phrases import gain_words, interval_words
 from augury.report.safe_text import safe
 from augury.report.selection import spans

@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from augury.core.run_page import RunPage
-from augury.report.page.summary import look_of_kind
+from augury.report.page.sections.summary import look_of_kind
 from augury.report.page.tables import (
     Cell,
     Column,
     Section,
     TableView,
+    longest_of,
     name_cell,
     ns_cell,
     percent_cell,
+    rank_cell,
     stacked,
 )
 from augury.report.page.timeline.pack import PackedTimeline, pack_timeline
@@ -59,16 +61,13 @@ def _segments(page: RunPage) -> TableView:
                 ns_cell(one.dur_ns),
                 percent_cell(100 * one.dur_ns / whole),
                 stacked([(look_of_kind(first.kind), one.dur_ns)], top),
-                Cell(str(first.rank), first.rank),
+                rank_cell(first.rank),
                 name_cell(first.resource),
                 Cell(first.kind.replace("_", "-")),
                 name_cell(names),
                 Cell(str(one.num_ops), one.num_ops),
             ]
         )
-    note = (
-        f"The {len(rows):,} longest of {len(merged):,} segments." if len(rows) < len(merged) else ""
-    )
     return TableView(
         id="segment-table",
         caption="The critical path: its longest segments",
@@ -85,5 +84,5 @@ def _segments(page: RunPage) -> TableView:
         ],
         rows=rows,
         shown=12,
-        note=note,
+        note=longest_of(len(rows), len(merged), "segments"),
     )

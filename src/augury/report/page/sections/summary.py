@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from augury.core.results.diagnosis import Diagnosis
-from augury.core.results.replay import ReplayResult
+from augury.core.results.replay import ReplayResult, Share
 from augury.core.run_page import RunPage
 from augury.core.units import format_bytes, format_count, format_ns, format_percent
 from augury.report.page.tables import (
@@ -17,7 +17,7 @@ from augury.report.page.tables import (
     name_cell,
     ns_cell,
     percent_cell,
-    stacked,
+    single_bar,
 )
 from augury.report.phrases import interval_words
 from augury.report.safe_text import safe
@@ -175,51 +175,38 @@ def _waterfall(diagnosis: Diagnosis) -> TableView:
 
 
 def _path_kinds(replay: ReplayResult) -> TableView:
-    summary = replay.critical_path_summary
     before = 0.0
     rows = []
-    for share in summary.by_kind:
+    for share in replay.critical_path_summary.by_kind:
+        if not share.dur_ns:
+            continue
         bar = Bar(look_of_kind(share.name), round(before, 3), round(share.share_pct, 3))
-        rows.append(
-            [
-                name_cell(share.name.replace("_", "-")),
-                ns_cell(share.dur_ns),
-                percent_cell(share.share_pct),
-                Cell("", share.dur_ns, (bar,)),
-            ]
-        )
+        rows.append(_share_row(share.name.replace("_", "-"), share, Cell("", 0, (bar,))))
         before += share.share_pct
-    return TableView(
-        id="where-time-goes",
-        caption="Where the time goes: the critical path of the replayed window by kind of work",
-        columns=[
-            Column("kind of work"),
-            Column("time", is_number=True),
-            Column("share", is_number=True),
-            Column("", is_bar=True),
-        ],
-        rows=rows,
-        can_sort=False,
-    )
+    caption = "Where the time goes: the critical path of the replayed window by kind of work"
+    return _share_table("where-time-goes", caption, "kind of work", rows)
 
 
 def _path_reasons(replay: ReplayResult) -> TableView:
-    summary = replay.critical_path_summary
     rows = [
-        [
-            Cell(_REASONS.get(share.name, share.name)),
-            ns_cell(share.dur_ns),
-            percent_cell(share.share_pct),
-            stacked([("total", share.share_pct)], 100),
-        ]
-        for share in summary.by_reason
+        _share_row(_REASONS.get(share.name, share.name), share, single_bar(share.share_pct, 100))
+        for share in replay.critical_path_summary.by_reason
         if share.dur_ns
     ]
+    caption = "What operations of the critical path waited for before they started"
+    return _share_table("path-reasons", caption, "waited for", rows)
+
+
+def _share_row(words: str, share: Share, bar: Cell) -> list[Cell]:
+    return [Cell(words), ns_cell(share.dur_ns), percent_cell(share.share_pct), bar]
+
+
+def _share_table(table_id: str, caption: str, head: str, rows: list[list[Cell]]) -> TableView:
     return TableView(
-        id="path-reasons",
-        caption="What operations of the critical path waited for before they started",
+        id=table_id,
+        caption=caption,
         columns=[
-            Column("waited for"),
+            Column(head),
             Column("time", is_number=True),
             Column("share", is_number=True),
             Column("", is_bar=True),

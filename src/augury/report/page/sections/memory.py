@@ -9,17 +9,19 @@ import numpy as np
 from augury.core.memory_curve import MemoryCurve, memory_curve
 from augury.core.results.replay import RankResult
 from augury.core.run_page import RunPage
-from augury.report.page.breakdowns import TableContent, table_section
 from augury.report.page.tables import (
     Cell,
     Column,
     Section,
+    TableContent,
     TableView,
     bytes_cell,
     name_cell,
     ns_cell,
     percent_cell,
-    stacked,
+    rank_cell,
+    single_bar,
+    table_section,
 )
 
 MAX_CHARTED_RANKS = 6
@@ -49,14 +51,14 @@ def _holders(fullest: RankResult) -> TableView:
             name_cell(one.layer),
             bytes_cell(one.size_bytes),
             percent_cell(100 * one.size_bytes / peak),
-            stacked([("total", one.size_bytes)], peak),
+            single_bar(one.size_bytes, peak),
         ]
         for one in fullest.peak_memory_holders
     ]
     other = fullest.peak_memory_other_bytes
     if other:
         share = percent_cell(100 * other / peak)
-        bar = stacked([("total", other)], peak)
+        bar = single_bar(other, peak)
         rows.append([Cell("all others"), Cell(""), bytes_cell(other), share, bar])
     return TableView(
         id="holder-table",
@@ -86,11 +88,11 @@ def _peaks(known: list[RankResult]) -> TableView:
         ],
         rows=[
             [
-                Cell(str(one.rank), one.rank),
+                rank_cell(one.rank),
                 bytes_cell(one.peak_memory_bytes),
                 ns_cell(one.peak_memory_at_ns),
                 Cell(next(iter(one.peak_memory_by_kind), "")),
-                stacked([("total", one.peak_memory_bytes or 0)], largest),
+                single_bar(one.peak_memory_bytes or 0, largest),
             ]
             for one in known[:4_096]
         ],

@@ -1,10 +1,9 @@
-"""Warnings of a run, and how the run was measured."""
+"""How a run was measured: ranks, hosts, clocks, steps, and the time that is not explained."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from augury.core.ledger import Anomaly, Severity
 from augury.core.run_page import RunPage
 from augury.core.trace.trace import Trace
 from augury.core.units import format_count, format_ns, format_percent
@@ -22,38 +21,10 @@ from augury.report.safe_text import safe
 from augury.report.selection import spans
 
 
-@dataclass(frozen=True, slots=True)
-class WarningView:
-    severity: str
-    name: str
-    meaning: str
-    count: str
-    example: str
-    remedy: str
-
-
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
     facts: list[tuple[str, str]]
     clocks: TableView | None
-
-
-def warning_section(page: RunPage) -> Section:
-    order = [Severity.ERROR, Severity.WARNING, Severity.INFO]
-    ledger = list(page.diagnosis.ledger) if page.diagnosis else list(page.replay.ledger)
-    found = [_warning(one) for one in sorted(ledger, key=lambda one: order.index(one.severity))]
-    return Section(id="warnings", title="Warnings", template="warnings.html", content=found)
-
-
-def _warning(one: Anomaly) -> WarningView:
-    return WarningView(
-        severity=one.severity.value,
-        name=safe(one.name),
-        meaning=safe(one.meaning),
-        count=f"{one.count:,} times" if one.count > 1 else "",
-        example=safe(one.example),
-        remedy=safe(one.remedy),
-    )
 
 
 def measurement_section(page: RunPage) -> Section:
@@ -80,6 +51,9 @@ def _trace_facts(trace: Trace) -> list[tuple[str, str]]:
         ("Hosts", format_count(len(hosts), "host")),
         ("Events", f"{len(trace.events):,}"),
     ]
+    numbers = [one.rank for one in trace.ranks]
+    if numbers != list(range(len(numbers))):
+        facts.append(("Recorded ranks", f"{spans(numbers)}; this page numbers them from 0"))
     if frameworks:
         facts.append(("Framework", safe(", ".join(frameworks))))
     if command:
