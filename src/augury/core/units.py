@@ -44,6 +44,7 @@ def format_bytes(value_bytes: float) -> str:
 
 
 def format_percent(value: float, *, signed: bool = False) -> str:
+    value = round(value, 1) + 0.0  # no minus before a zero
     return f"{value:+.1f} %" if signed else f"{value:.1f} %"
 
 
