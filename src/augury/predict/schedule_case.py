@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from augury.build.problem.layer_problem import layer_problem
 from augury.build.problem.recorded_problem import recorded_order, recorded_problem
+from augury.build.problem.step_parts import NO_GRADIENTS, NO_GRADIENTS_REMEDY
 from augury.build.recorded.forward_needs import forward_needs
 from augury.build.recorded.without_plan import build_unplanned, has_pieces
+from augury.core.errors import InputError
 from augury.core.ledger import Ledger
 from augury.core.measured_step import measured_step_ns
 from augury.core.plan.plan import is_swapped
@@ -198,6 +200,8 @@ def bare_case(problem: Problem, num_ranks: int) -> ScheduleCase:
 def _recorded(run: OpenedRun, changes: Sequence[Change]) -> ScheduleCase:
     recorded, trace = run.graph, run.trace
     graph = build_unplanned(trace) if has_pieces(trace) else recorded
+    if not len(graph.gradients) and (reasons := _refusals(trace)):
+        raise InputError(f"{NO_GRADIENTS}: {'; '.join(reasons)}", remedy=NO_GRADIENTS_REMEDY)
     case = graph_case(
         graph,
         trace.calibration,
@@ -210,11 +214,14 @@ def _recorded(run: OpenedRun, changes: Sequence[Change]) -> ScheduleCase:
 
 
 def _warnings(trace: Trace) -> list[str]:
-    reasons = dict.fromkeys(reason for facts in trace.ranks for reason in facts.refusals)
     return [
         f"`augury run --plan` will not follow a plan in this job, but keep stock DDP: {reason}"
-        for reason in reasons
+        for reason in _refusals(trace)
     ]
+
+
+def _refusals(trace: Trace) -> list[str]:
+    return list(dict.fromkeys(reason for facts in trace.ranks for reason in facts.refusals))
 
 
 def graph_case(
