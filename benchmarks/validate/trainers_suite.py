@@ -56,9 +56,11 @@ def _of_followed(case: TrainerCase, folder: Path) -> Iterator[Check]:
         different = set(printed_results(folder, STOCK)) ^ set(printed_results(folder, PLANNED))
         yield _check(f"{case.name}/results-that-differ", "equal", float(len(different) / 2))
     if reason is not None or _exposed_pct(folder) >= EXPOSED_PCT:
-        missing = None if tried is None else max(0.0, -tried.gain_pct)
+        slower = None if tried is None else -tried.gain_pct
         noise = None if tried is None else round(tried.noise_pct, 2)
-        yield _check(f"{case.name}/gain-missing", "gain", missing, reason, noise=noise, unit="%")
+        yield _check(
+            f"{case.name}/slower-than-stock", "harm", slower, reason, noise=noise, unit="%"
+        )
 
 
 def _of_refused(case: TrainerCase, folder: Path, setting: str) -> Iterator[Check]:

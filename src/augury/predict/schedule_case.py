@@ -10,9 +10,10 @@ from augury.build.problem.layer_problem import layer_problem
 from augury.build.problem.recorded_problem import recorded_order, recorded_problem
 from augury.build.problem.step_parts import NO_GRADIENTS, NO_GRADIENTS_REMEDY
 from augury.build.recorded.forward_needs import forward_needs
+from augury.build.recorded.gradient_reads import reads_gradients
 from augury.build.recorded.without_plan import build_unplanned, has_pieces
 from augury.core.errors import InputError
-from augury.core.ledger import Ledger
+from augury.core.ledger import Ledger, Severity
 from augury.core.measured_step import measured_step_ns
 from augury.core.plan.plan import is_swapped
 from augury.core.plan.problem import Problem, Scheme
@@ -121,6 +122,12 @@ class ScheduleCase:
     ledger: Ledger = field(default_factory=Ledger)
     warnings: list[str] = field(default_factory=list)
     """Reasons why the runtime will refuse a plan, as far as the run shows them."""
+    needs_barrier: bool = False
+    """Whether the program itself waits for all gradients before it updates parameters."""
+
+    def as_followed(self, order: Order) -> Order:
+        """The order as this program can follow it."""
+        return replace(order, has_barrier=True) if self.needs_barrier else order
 
     def problem_of(self, order: Order) -> Problem:
         """The problem with the costs of the transport that the order uses."""
@@ -210,7 +217,17 @@ def _recorded(run: OpenedRun, changes: Sequence[Change]) -> ScheduleCase:
         recorded=recorded,
         progress=run.progress,
     )
-    return replace(case, run_digest=run.digest, warnings=_warnings(trace))
+    needs_barrier = reads_gradients(trace)
+    if needs_barrier:
+        case.ledger.note(
+            "gradients-read",
+            "the program reads gradients between backward and the update, as clipping does: it"
+            " waits for all of them, in every order",
+            severity=Severity.INFO,
+        )
+    return replace(
+        case, run_digest=run.digest, warnings=_warnings(trace), needs_barrier=needs_barrier
+    )
 
 
 def _warnings(trace: Trace) -> list[str]:
