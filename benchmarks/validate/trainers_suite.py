@@ -55,7 +55,8 @@ def _of_followed(case: TrainerCase, folder: Path) -> Iterator[Check]:
         yield _check(f"{case.name}/plan-refused", "rightness", float(tried is None), reason)
         different = set(printed_results(folder, STOCK)) ^ set(printed_results(folder, PLANNED))
         yield _check(f"{case.name}/results-that-differ", "equal", float(len(different) / 2))
-    if reason is not None or _exposed_pct(folder) >= EXPOSED_PCT:
+    # Where no plan pays off beyond the noise of the run, there is none to follow.
+    if reason is not None or (status is not None and _exposed_pct(folder) >= EXPOSED_PCT):
         slower = None if tried is None else -tried.gain_pct
         noise = None if tried is None else round(tried.noise_pct, 2)
         yield _check(
