@@ -53,8 +53,10 @@ def _of_followed(case: TrainerCase, folder: Path) -> Iterator[Check]:
     reason = scheduled(folder)["trouble"] or (status.reason if status is not None else None)
     if status is not None:
         yield _check(f"{case.name}/plan-refused", "rightness", float(tried is None), reason)
-        different = set(printed_results(folder, STOCK)) ^ set(printed_results(folder, PLANNED))
-        yield _check(f"{case.name}/results-that-differ", "equal", float(len(different) / 2))
+        stock, planned = (printed_results(folder, name) for name in (STOCK, PLANNED))
+        is_complete = len(stock) == len(planned) == case.setting.num_ranks
+        different = len(set(stock) - set(planned)) if is_complete else None
+        yield _check(f"{case.name}/results-that-differ", "equal", different)
     # Where no plan pays off beyond the noise of the run, there is none to follow.
     if reason is not None or (status is not None and _exposed_pct(folder) >= EXPOSED_PCT):
         slower = None if tried is None else -tried.gain_pct
