@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from benchmarks.validate.checks import Check
 from benchmarks.validate.rows import Row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PooledGates:
+    """Bounds over the rows of all kinds together."""
+
+    within: float
+    """Smallest share of the decided rows that are within the tolerance."""
+    covered: float
+    """Smallest share of the rows whose interval covers the measured step."""
+    half_width_pct: float
+    """Bound on the median half width of the intervals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,16 +40,24 @@ class Gates:
     """Smallest share of the decided policies that are within the tolerance."""
     policies_undecided: float = 0.2
     """Largest share of the policies whose noise exceeds the tolerance."""
+    pooled: PooledGates | None = None
+    """Bounds that replace those of single kinds."""
 
 
 def broken(
     rows: Sequence[Row], checks: Sequence[Check], summary: dict[str, Any], gates: Gates
 ) -> list[str]:
     """Returns the violated gates in words; empty if all pass."""
+    if gates.pooled is not None:
+        of_rows = list(_of_pooled(rows, gates.pooled))
+    else:
+        of_rows = [
+            *_of_replay(rows, summary.get("replay"), gates),
+            *_of_whatif(summary.get("whatif"), gates),
+            *_of_policies(summary.get("policy"), gates),
+        ]
     return [
-        *_of_replay(rows, summary.get("replay"), gates),
-        *_of_whatif(summary.get("whatif"), gates),
-        *_of_policies(summary.get("policy"), gates),
+        *of_rows,
         *(f"check {check.case} does not hold" for check in checks if check.holds is False),
     ]
 
@@ -83,6 +104,27 @@ def _of_policies(found: dict[str, Any] | None, gates: Gates) -> Iterator[str]:
         "within_10_pct": found["decided_within_10_pct"],
     }
     yield from _of_errors(of_decided, gates.policies_within, "policies")
+
+
+def _of_pooled(rows: Sequence[Row], gates: PooledGates) -> Iterator[str]:
+    if not rows:
+        return
+    decided = [row for row in rows if not row.is_undecided]
+    num_within = sum(row.is_within for row in decided)
+    if num_within < gates.within * len(decided):
+        yield (
+            f"fewer than {100 * gates.within:g} % of the rows are within max(5 %, 2 x noise):"
+            f" {num_within} of {len(decided)}"
+        )
+    num_covered = sum(row.is_covered is True for row in rows)
+    if num_covered < gates.covered * len(rows):
+        yield (
+            f"fewer than {100 * gates.covered:g} % of the intervals cover what was measured:"
+            f" {num_covered} of {len(rows)}"
+        )
+    widths = [row.half_width_pct for row in rows if row.half_width_pct is not None]
+    if widths and median(widths) > gates.half_width_pct:
+        yield f"the intervals' median half width is above {gates.half_width_pct:g} %"
 
 
 def _of_errors(found: dict[str, Any], within: float, what: str) -> Iterator[str]:

@@ -48,11 +48,21 @@ def of_halves(halves: tuple[list[int], list[int]]) -> Measured:
 def of_record(run: Path) -> RecordedRun:
     """Reads rank 0: steps outside of every window that the recorder did not delay."""
     record = json.loads((run / "rank-00000.json").read_text())
+    plain, recorded = plain_and_recorded(record)
+    return RecordedRun(
+        plain=of_halves(interleaved(list(plain.values()))),
+        recorded_ns=round(median(recorded)) if recorded else None,
+    )
+
+
+def plain_and_recorded(record: dict[str, Any]) -> tuple[dict[int, int], list[int]]:
+    """Returns the durations of a rank's plain steps by number, and those of the steps in light
+    windows, without steps that the recorder delayed."""
     ends = record["step_end_ns"]
     windows = record["windows"]
     held = {step for step, _ in record["resumed"]}
     held |= {window[edge] for window in windows for edge in ("first", "last")}
-    plain: list[int] = []
+    plain: dict[int, int] = {}
     recorded: list[int] = []
     for step in range(WARM_UP + 1, len(ends) + 1):
         if step - 1 in held:
@@ -60,13 +70,10 @@ def of_record(run: Path) -> RecordedRun:
         dur_ns = ends[step - 1] - ends[step - 2]
         around = [window for window in windows if window["first"] < step <= window["last"]]
         if not around:
-            plain.append(dur_ns)
+            plain[step] = dur_ns
         elif around[0]["mode"] == "light":
             recorded.append(dur_ns)
-    return RecordedRun(
-        plain=of_halves(interleaved(plain)),
-        recorded_ns=round(median(recorded)) if recorded else None,
-    )
+    return plain, recorded
 
 
 def interleaved(durations: list[int]) -> tuple[list[int], list[int]]:

@@ -7,6 +7,7 @@ from benchmarks.validate.oracle_suite import ORACLE
 from benchmarks.validate.policy_suite import SCHEDULE
 from benchmarks.validate.suite import Suite
 from benchmarks.validate.torch_suite import TORCH
+from benchmarks.validate.trainers_suite import TRAINERS
 from benchmarks.validate.wire_suite import WIRE
 
 SUITES: tuple[Suite, ...] = (
@@ -15,4 +16,5 @@ SUITES: tuple[Suite, ...] = (
     SCHEDULE,
     ORACLE,
     COVERAGE,
+    TRAINERS,
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -346,3 +348,39 @@ def test_the_graph_keeps_the_ledger_of_the_trace() -> None:
     trace.ledger.note("missing-rank", "rank 7 left no trace", remedy="look at its host")
     graph = build_recorded(trace)
     assert [anomaly.name for anomaly in graph.ledger] == ["missing-rank"]
+
+
+def with_map_of_used_parameters(run: DdpRun, size_bytes: int = 292) -> DdpRun:
+    """Adds the all-reduce that DDP sends after its buckets if parameters may be unused."""
+    transfers = dict(run.job.transfers)
+    programs: list[list[list[Any]]] = []
+    for steps in run.job.programs:
+        programs.append([])
+        for number, items in enumerate(steps):
+            key = 1_000 + number
+            transfers[key] = Transfer(100_000, size_bytes)
+            last = max(i for i, item in enumerate(items) if isinstance(item, Send))
+            programs[-1].append([*items[: last + 1], Send(key), *items[last + 1 :]])
+            programs[-1][-1].insert(-1, Wait(key))
+    return replace(run, job=replace(run.job, programs=programs, transfers=transfers))
+
+
+@pytest.mark.parametrize("buckets", [((0, 1, 2, 3),), ((0,), (1, 2, 3))])
+def test_buckets_are_found_beside_the_map_of_used_parameters(
+    buckets: tuple[tuple[int, ...], ...],
+) -> None:
+    graph = build_recorded(with_map_of_used_parameters(ddp_run(buckets=buckets)).trace())
+    carried = graph.ops.size_bytes[graph.gradients.carried_by]
+    sizes = [sum((4_000_000, 1_000_000, 2_000_000, 3_000_000)[i] for i in own) for own in buckets]
+    assert set(carried.tolist()) == set(sizes)
+
+
+def test_a_small_transfer_behind_a_bucket_takes_no_share_of_the_link() -> None:
+    """A bucket's work is its own time on the link, so half the rate doubles it."""
+    plain = ddp_run(buckets=((0, 1, 2, 3),), copies=(0, 0, 0, 0))
+    works = []
+    for run in (plain, with_map_of_used_parameters(plain)):
+        graph = build_recorded(run.trace())
+        works.append(graph.ops.work_ns[graph.gradients.carried_by[0]])
+    assert works[1] == pytest.approx(works[0], abs=120_000)
+    assert works[1] >= works[0]

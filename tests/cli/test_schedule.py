@@ -24,7 +24,7 @@ from augury.passes.pieces.piece_exchange import OrderedPieces
 from augury.passes.protocol import Changed, Scene
 from augury.schedule.policies.registry import POLICIES
 from augury.schedule.problem_file import load_problem
-from tests.build.recorded_runs import ddp_run
+from tests.build.recorded_runs import Run, ddp_run
 from tests.cli.conftest import Outcome, Runner
 from tests.cli.test_main import one_message
 from tests.replay.test_deadlock import crossed
@@ -188,6 +188,37 @@ def test_programs_that_the_runtime_refuses_are_reported(run: Runner, tmp_path: P
     shown = " ".join(run("schedule", folder, "--policy", "ddp,augury").out.split())
     assert "warning `augury run --plan` will not follow a plan" in shown
     assert "it is compiled" in shown
+
+
+def test_a_run_without_ddp_states_why_no_plan_is_possible(run: Runner, tmp_path: Path) -> None:
+    folder = tmp_path / "sharded"
+    folder.mkdir()
+    ranks = [changed(facts, refusals=["the parameters are sharded"]) for facts in RUN.ranks]
+    bare = type(RUN.gradients)(**{name: [] for name, _ in RUN.gradients.schema()})
+    write_trace(RUN.evolve(ranks=ranks, gradients=bare), folder)
+    outcome = run("schedule", folder)
+    refused(outcome, 3)
+    assert "in which bucket: the parameters are sharded" in " ".join(outcome.err.split())
+
+
+@pytest.mark.parametrize("clips", [False, True])
+def test_a_program_that_clips_gradients_waits_for_all_of_them(
+    run: Runner, tmp_path: Path, clips: bool
+) -> None:
+    """No order lets forward begin earlier, so none without a barrier is planned."""
+    job = ddp_run(num_steps=5, ns_per_byte=3.0, detailed=[4])
+    if clips:
+        norm = Run(50_000, "aten::_foreach_norm")
+        programs = [
+            [[*items[:-1], norm, items[-1]] for items in steps] for steps in job.job.programs
+        ]
+        job = replace(job, job=replace(job.job, programs=programs))
+    folder = tmp_path / "clipping"
+    folder.mkdir()
+    write_trace(job.trace(), folder)
+    document = asked(run, folder, "--policy", "p3,prophet,augury")
+    assert {policy["has_barrier"] for policy in document["policies"]} == {clips}
+    assert ("gradients-read" in {one["name"] for one in document["ledger"]}) == clips
 
 
 def test_plots_are_written(run: Runner, folder: Path, tmp_path: Path) -> None:

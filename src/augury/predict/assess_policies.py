@@ -58,7 +58,7 @@ def assess_policies(
             if policy.name == OURS and case.scheduled is not None:
                 families = _families(case, policy)
             else:
-                families = {compiled(case, policy): [policy.name]}
+                families = {case.as_followed(compiled(case, policy)): [policy.name]}
         every = [_assess(case, order, progress) for order in families]
         ratios = {
             family: round(one.result.step_ns / max(1, one.outcome.step_ns), 4)
@@ -78,7 +78,7 @@ def _families(case: ScheduleCase, ours: Policy) -> dict[Order, list[str]]:
         *piece_candidates(case.problem, case.num_ranks, ours),
         *stock_candidates(case.stock, ours),
     ):
-        found.setdefault(one.order, []).append(one.family)
+        found.setdefault(case.as_followed(one.order), []).append(one.family)
     return found
 
 

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 
 from augury.build.problem.layer_problem import layer_problem
 from augury.build.problem.recorded_problem import recorded_order, recorded_problem
+from augury.build.problem.step_parts import NO_GRADIENTS, NO_GRADIENTS_REMEDY
 from augury.build.recorded.forward_needs import forward_needs
+from augury.build.recorded.gradient_reads import reads_gradients
 from augury.build.recorded.without_plan import build_unplanned, has_pieces
-from augury.core.ledger import Ledger
+from augury.core.errors import InputError
+from augury.core.ledger import Ledger, Severity
 from augury.core.measured_step import measured_step_ns
 from augury.core.plan.plan import is_swapped
 from augury.core.plan.problem import Problem, Scheme
@@ -119,6 +122,12 @@ class ScheduleCase:
     ledger: Ledger = field(default_factory=Ledger)
     warnings: list[str] = field(default_factory=list)
     """Reasons why the runtime will refuse a plan, as far as the run shows them."""
+    needs_barrier: bool = False
+    """Whether the program itself waits for all gradients before it updates parameters."""
+
+    def as_followed(self, order: Order) -> Order:
+        """The order as this program can follow it."""
+        return replace(order, has_barrier=True) if self.needs_barrier else order
 
     def problem_of(self, order: Order) -> Problem:
         """The problem with the costs of the transport that the order uses."""
@@ -198,6 +207,8 @@ def bare_case(problem: Problem, num_ranks: int) -> ScheduleCase:
 def _recorded(run: OpenedRun, changes: Sequence[Change]) -> ScheduleCase:
     recorded, trace = run.graph, run.trace
     graph = build_unplanned(trace) if has_pieces(trace) else recorded
+    if not len(graph.gradients) and (reasons := _refusals(trace)):
+        raise InputError(f"{NO_GRADIENTS}: {'; '.join(reasons)}", remedy=NO_GRADIENTS_REMEDY)
     case = graph_case(
         graph,
         trace.calibration,
@@ -206,15 +217,28 @@ def _recorded(run: OpenedRun, changes: Sequence[Change]) -> ScheduleCase:
         recorded=recorded,
         progress=run.progress,
     )
-    return replace(case, run_digest=run.digest, warnings=_warnings(trace))
+    needs_barrier = reads_gradients(trace)
+    if needs_barrier:
+        case.ledger.note(
+            "gradients-read",
+            "the program reads gradients between backward and the update, as clipping does: it"
+            " waits for all of them, in every order",
+            severity=Severity.INFO,
+        )
+    return replace(
+        case, run_digest=run.digest, warnings=_warnings(trace), needs_barrier=needs_barrier
+    )
 
 
 def _warnings(trace: Trace) -> list[str]:
-    reasons = dict.fromkeys(reason for facts in trace.ranks for reason in facts.refusals)
     return [
         f"`augury run --plan` will not follow a plan in this job, but keep stock DDP: {reason}"
-        for reason in reasons
+        for reason in _refusals(trace)
     ]
+
+
+def _refusals(trace: Trace) -> list[str]:
+    return list(dict.fromkeys(reason for facts in trace.ranks for reason in facts.refusals))
 
 
 def graph_case(

@@ -9,12 +9,14 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from augury.core.plan.plan_status import TrainingMode
 from tests.runtime.trainings import (
     STEPS,
     Training,
     checksum,
     compare,
     train,
+    variant,
 )
 
 
@@ -179,6 +181,30 @@ def a_step_with_a_closure() -> None:
             training.notes.append(training.optimizer.step(closure).item())
 
     compare(steps)
+
+
+def updates_are_deferred_under_closures() -> None:
+    """Lightning passes closures, accelerate passes its closure on even where it is None."""
+
+    def steps(training: Training, *, is_none: bool) -> None:
+        def closure():
+            training.optimizer.zero_grad()
+            loss = training.loss()
+            loss.backward()
+            return loss
+
+        for n in range(2 * STEPS):
+            if is_none:
+                closure()
+            training.optimizer.step(closure=None if is_none else closure)
+            scheduled = training.scheduled
+            is_planned = scheduled is not None and scheduled.mode is TrainingMode.PLANNED
+            # The first step under a plan creates the optimizer's state and waits.
+            if n and is_planned and not variant.has_trial:
+                assert scheduled._exchange.left
+
+    compare(lambda training: steps(training, is_none=False))
+    compare(lambda training: steps(training, is_none=True))
 
 
 # --- edits that stock DDP takes as they are

@@ -20,6 +20,7 @@ parser.add_argument("--model", choices=workload.MODELS, default="mlp")
 parser.add_argument("--steps", type=int, default=40)
 parser.add_argument("--batch", type=int, default=64)
 parser.add_argument("--ranks", type=int, default=2)
+parser.add_argument("--nodes", type=int, default=1, help="hosts, of which each has some ranks")
 parser.add_argument("--accumulate", type=int, default=1)
 parser.add_argument("--clip", action="store_true")
 parser.add_argument("--bf16", action="store_true")
@@ -55,7 +56,8 @@ module = Classifier()
 with tempfile.TemporaryDirectory() as folder:
     trainer = lightning.Trainer(
         accelerator="cpu",
-        devices=options.ranks,
+        devices=options.ranks // options.nodes,
+        num_nodes=options.nodes,
         strategy="ddp" if options.ranks > 1 else "auto",
         max_steps=options.steps,
         accumulate_grad_batches=options.accumulate,

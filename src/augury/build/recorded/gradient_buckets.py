@@ -63,17 +63,26 @@ def reductions(
         is_whole = buckets.keys() <= one.rows.keys()
         if one.kind == OpKind.ALL_REDUCE and one.group == group and is_whole:
             found[one.step].append(index)
-    last = {
-        # Reductions of the program itself precede backward.
-        step: sorted(indices, key=lambda index: collectives[index].sequence)[-num_buckets:]
+    in_order = {
+        step: sorted(indices, key=lambda index: collectives[index].sequence)
         for step, indices in found.items()
-        if len(indices) >= num_buckets
     }
     return {
-        step: indices
-        for step, indices in last.items()
-        if _are_alike([collectives[index].size_bytes for index in indices], sizes)
+        step: indices[at : at + num_buckets]
+        for step, indices in in_order.items()
+        if (at := _place_of(sizes, [collectives[i].size_bytes for i in indices])) is not None
     }
+
+
+def _place_of(buckets: list[int], exchanged: list[int]) -> int | None:
+    """Returns the place at which the buckets begin among the sizes that a step exchanged: the last
+    one that fits. The program's own reductions precede backward; DDP sends a map of the used
+    parameters after the buckets if some may be unused."""
+    num_buckets = len(buckets)
+    places = range(len(exchanged) - num_buckets, -1, -1)
+    exact = (at for at in places if exchanged[at : at + num_buckets] == buckets)
+    alike = (at for at in places if _are_alike(exchanged[at : at + num_buckets], buckets))
+    return next(exact, next(alike, None))
 
 
 def _are_alike(exchanged: list[int], buckets: list[int]) -> bool:

@@ -13,6 +13,8 @@ from augury.core.trace.trace import Calibration, Trace
 
 SLOWEST_RATE = 0.25
 """Lower limit of estimated rates."""
+SMALL_BYTES = 4096
+"""Transfers of fewer bytes are a few packets: their time is latency, and waiting behind others."""
 LARGE_BYTES = 1 << 20
 """Size from which bandwidth dominates the time of a transfer."""
 
@@ -110,20 +112,32 @@ def compute_work_ns(start_ns: I8, end_ns: I8, communicating: IntervalSet, rate: 
 
 
 def transfer_work_ns(
-    spans: Sequence[Interval], computing: IntervalSet, rate: float, *, at_once: int
+    spans: Sequence[Interval],
+    computing: IntervalSet,
+    rate: float,
+    *,
+    at_once: int,
+    is_small: Sequence[bool] = (),
 ) -> list[int]:
     """Returns the work of the transfers of one group. Overlapping transfers share the link;
-    ``at_once`` of them progress at full rate together."""
+    ``at_once`` of them progress at full rate together. Small ones have too few bytes to share it
+    with others: they wait behind these."""
     times = np.unique(np.array(spans, dtype=np.int64).reshape(-1))
     middle_begin, middle_end = times[:-1], times[1:]
-    count = np.zeros(len(middle_begin))
-    for begin, end in spans:
-        count[np.searchsorted(times, begin) : np.searchsorted(times, end)] += 1
-    share = np.minimum(1.0, at_once / np.maximum(count, 1))
+    places = [(int(np.searchsorted(times, a)), int(np.searchsorted(times, b))) for a, b in spans]
+    small = list(is_small) or [False] * len(spans)
+    count, count_small = np.zeros(len(middle_begin)), np.zeros(len(middle_begin))
+    for (begin, end), is_one_small in zip(places, small, strict=True):
+        (count_small if is_one_small else count)[begin:end] += 1
     overlapped = computing.within(middle_begin, middle_end)
-    progress = ((middle_end - middle_begin) - overlapped * (1 - rate)) * share
-    spent = np.concatenate([[0.0], np.cumsum(progress)])
+    alone = (middle_end - middle_begin) - overlapped * (1 - rate)
+    share = np.minimum(1.0, at_once / np.maximum(count, 1))
+    small_share = np.minimum(1.0, at_once / np.maximum(count_small, 1)) * (count == 0)
+    spent = np.concatenate([[0.0], np.cumsum(alone * share)])
+    spent_by_small = np.concatenate([[0.0], np.cumsum(alone * small_share)])
     return [
-        max(1, round(spent[np.searchsorted(times, end)] - spent[np.searchsorted(times, begin)]))
-        for begin, end in spans
+        max(1, round(float(own[end] - own[begin])))
+        for (begin, end), own in zip(
+            places, (spent_by_small if one else spent for one in small), strict=True
+        )
     ]

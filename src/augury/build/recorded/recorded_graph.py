@@ -13,6 +13,7 @@ import numpy as np
 from augury.build.recorded.device.device_graph import build_device, has_device
 from augury.build.recorded.graph_annotations import add_measured, add_memory
 from augury.build.recorded.interference import (
+    SMALL_BYTES,
     compute_rate,
     compute_work_ns,
     overcommitment,
@@ -275,9 +276,13 @@ class _RecordedGraph:
             own = [self._collectives[key] for key in keys]
             spans = [(one.begin_ns, one.done_ns) for one in own]
             busy = IntervalSet(interval for rank in members for interval in computing[rank])
-            for key, work_ns in zip(
-                keys, transfer_work_ns(spans, busy, rate, at_once=1), strict=True
-            ):
+            is_small = [
+                0 < self._collectives[key].size_bytes < SMALL_BYTES
+                and not self._run.is_reduction(key)
+                for key in keys
+            ]
+            found = transfer_work_ns(spans, busy, rate, at_once=1, is_small=is_small)
+            for key, work_ns in zip(keys, found, strict=True):
                 works[key] = work_ns
         return works
 

@@ -17,6 +17,17 @@ COPIES_GRADIENT = "torch.distributed.ddp.reducer::copy_bucket_to_grad"
 """Event of DDP that copies a gradient out of its bucket."""
 OPTIMIZER_STEP = "Optimizer.step#"
 """Prefix of the event of an optimizer step."""
+GRADIENT_READS = frozenset(
+    (
+        "aten::_foreach_norm",
+        "aten::linalg_vector_norm",
+        "aten::norm",
+        "aten::_foreach_clamp_min_",
+        "aten::clamp_",
+        "aten::_amp_foreach_non_finite_check_and_unscale_",
+    )
+)
+"""Operations with which programs clip or unscale gradients between backward and the update."""
 COPY_BUCKET = "copy bucket to gradients"
 """Name of the operation in a graph that copies a reduced bucket back."""
 

@@ -120,7 +120,9 @@ class Follower:
         self._hook.remove()
         if self._readiness is None:
             if not models:
-                self._refuse("no model is trained by DistributedDataParallel")
+                from augury.runtime.torch.program.compatibility import why_no_ddp  # noqa: PLC0415
+
+                self._refuse(why_no_ddp([optimizer]))
             return
         try:
             reason = self._why_not(trained, optimizer)
@@ -178,11 +180,12 @@ def tell_refusals() -> None:
 def _refusals(models: Sequence[Any], optimizers: Sequence[Any]) -> list[str]:
     """Returns the reasons why no plan of pieces would be followed; ``models``: those wrapped by
     DistributedDataParallel."""
-    from augury.runtime.torch.program.compatibility import why_never  # noqa: PLC0415
+    from augury.runtime.torch.program.compatibility import why_never, why_no_ddp  # noqa: PLC0415
 
-    if len(models) != 1:
-        number = "several models are" if models else "no model is"
-        return [f"{number} trained by DistributedDataParallel"]
+    if not models:
+        return [why_no_ddp(optimizers)]
+    if len(models) > 1:
+        return ["several models are trained by DistributedDataParallel"]
     model = models[0]
     own = {id(parameter) for parameter in model.parameters()}
     training = [

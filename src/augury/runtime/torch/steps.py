@@ -7,6 +7,7 @@ the accessed parameter only. When forward ends nothing is in flight.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -203,24 +204,37 @@ class PlannedSteps:
     def on_step(
         self, previous: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
     ) -> Any:
+        # Trainers pass their closure on, also where there is none.
+        given = [value for value in (*args, *options.values()) if value is not None]
+        is_plain = not has_step_hooks(self._optimizer) and is_plain_step(self._optimizer, previous)
+        if not given:
+            return self._step(previous, is_plain=is_plain)
+        if is_plain and len(given) == 1 and callable(given[0]) and self._driver.exchange:
+            # Torch's optimizers call a closure once, before they update anything.
+            with torch.enable_grad():
+                result = given[0]()
+            self._step(previous, is_plain=is_plain)
+            return result
+        return self._step(functools.partial(previous, *args, **options), is_plain=False)
+
+    def _step(self, previous: Callable[..., Any], *, is_plain: bool) -> Any:
+        """Makes updates due, or steps at once. Without ``is_plain`` the step runs other code of the
+        program, too."""
         exchange = self._driver.exchange
         if exchange is None or self.phase not in IN_FLIGHT:
             self._guard.stop()
-            return previous(*args, **options)
+            return previous()
         if self.phase is ExchangePhase.FILLING:
             # As with stock DDP, gradients stay on this rank, and the next forward fails.
             self._driver.give_up(exchange, "backward did not compute all gradients")
-            return previous(*args, **options)
+            return previous()
         if (
             self.phase is ExchangePhase.DUE
-            or args
-            or options
-            or has_step_hooks(self._optimizer)
-            or not is_plain_step(self._optimizer, previous)
+            or not is_plain
             or exchange.meter.own(exchange.was_edited)
         ):
             self._driver.flush()
-            return previous(*args, **options)
+            return previous()
         if (
             exchange.section.order.has_barrier
             or self._accesses.barrier is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -33,6 +33,15 @@ _OTHER_STEPS = {"LBFGS", "SparseAdam"}
 def why_no_model(model: Any) -> str | None:
     """Returns the first reason that holds for every plan and optimizer."""
     return next(_against_model(model), None)
+
+
+def why_no_ddp(optimizers: Sequence[Any]) -> str:
+    """Returns the reason that holds where no model is wrapped by DistributedDataParallel."""
+    tensors = sys.modules.get("torch.distributed.tensor")
+    parameters = [p for one in optimizers for group in _groups(one) for p in group["params"]]
+    if tensors is not None and any(isinstance(p, tensors.DTensor) for p in parameters):
+        return "the parameters are sharded (DTensor), as by FSDP2's fully_shard"
+    return "no model is trained by DistributedDataParallel"
 
 
 def why_never(model: Any, optimizer: Any) -> str | None:
