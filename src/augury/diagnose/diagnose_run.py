@@ -20,7 +20,7 @@ GENERAL = {
     "host-gap": ("straggler-host", "straggler-input", "straggler-compute"),
 }  # fmt: skip
 """Kinds that also show causes of other, more specific kinds."""
-EXPLAINED = 0.6
+EXPLAINED = 0.5
 """A general finding is left out if a specific one has at least this share of its gain."""
 
 WEIGHTS: dict[Confidence, float] = {"high": 1.0, "medium": 0.6, "low": 0.3}

@@ -23,13 +23,13 @@ SMALL, LARGE, FIRST, ORDER = (
 
 _MIB = 1 << 20
 _FIRST_CAP = 1 * _MIB
-_CAPS = tuple(round(size * _MIB) for size in (0.25, 0.5, 1, 2, 5, 10, 25, 50, 100))
+_CAPS = tuple(size * _MIB for size in (1, 2, 5, 10, 25, 50, 100))
+"""Predictions for smaller buckets are too optimistic: their overhead varies most."""
 _EQUAL_PCT = 0.5
 """Gains that differ by less are equal; the candidate nearest to the default wins."""
 
 
 def _examine(run: ExaminedRun) -> list[Finding]:
-    graph = run.graph
     sizes, recorded = _recorded_buckets(run)
     baseline_ns = _replayed_as_recorded(run, sizes, recorded)
     gains: dict[tuple[tuple[int, ...], ...], tuple[BucketCaps, PredictedGain]] = {}
@@ -46,7 +46,7 @@ def _examine(run: ExaminedRun) -> list[Finding]:
     most = max(gain.gain_pct for _, gain in worth.values())
     layout = next(one for one, (_, gain) in worth.items() if gain.gain_pct >= most - _EQUAL_PCT)
     caps, gain = worth[layout]
-    return [_finding(run, gain, caps, layout, recorded, sizes, graph.gradients.name)]
+    return [_finding(run, gain, caps, layout, recorded, sizes)]
 
 
 def _finding(
@@ -56,7 +56,6 @@ def _finding(
     layout: tuple[tuple[int, ...], ...],
     recorded: tuple[tuple[int, ...], ...],
     sizes: list[int],
-    _names: np.ndarray,
 ) -> Finding:
     largest = max(sum(sizes[i] for i in bucket) for bucket in recorded)
     before, after = len(recorded), len(layout)
@@ -91,6 +90,7 @@ def _finding(
         action=f"Set DDP's bucket size to {cap_mib:g} MiB, or let Augury choose a list of sizes.",
         command=f"DistributedDataParallel(..., bucket_cap_mb={cap_mib:g})",
         applied_by="schedule",
+        at_most="medium",
     )
 
 
@@ -130,7 +130,7 @@ def _candidates(total_bytes: int) -> list[BucketCaps]:
     """Capacities to try, those near the default first."""
     near = sorted(_CAPS, key=lambda cap: abs(np.log(cap / (25 * _MIB))))
     useful = [cap for cap in near if total_bytes / cap <= 400]
-    with_first = [BucketCaps((min(_FIRST_CAP, cap), cap)) for cap in useful]
+    with_first = [BucketCaps((_FIRST_CAP, cap)) for cap in useful if cap > _FIRST_CAP]
     return with_first + [BucketCaps((cap,)) for cap in useful]
 
 
