@@ -26,3 +26,12 @@ def test_each_group_may_ask_for_times_of_its_own() -> None:
         np.array([0, 1]), np.array([0, 5]), np.array([10, 6]), num_groups=2, until_ns=10
     )
     assert union.until(np.array([[4], [6]])).tolist() == [[4.0], [1.0]]
+
+
+def test_times_of_many_groups_may_exceed_64_bits_together() -> None:
+    long_ns = 2**60
+    group = np.arange(40)
+    start, end = np.zeros(40, dtype=np.int64), np.full(40, long_ns)
+    union = GroupedIntervals(group, start, end, num_groups=40, until_ns=long_ns)
+    half = union.until(np.array([long_ns // 2]))
+    assert half.ravel().tolist() == pytest.approx([long_ns / 2] * 40)

@@ -49,16 +49,21 @@ class GroupedIntervals:
         num_groups: int,
         until_ns: int,
     ) -> None:
-        self._shift = np.arange(num_groups, dtype=np.int64)[:, None] * (until_ns + 1)
-        times = np.clip(np.stack([start_ns, end_ns], axis=1), 0, until_ns)
+        # Very long times are counted in larger units, so that all groups fit on the line.
+        self._unit_ns = 1 + ((until_ns + 1) * num_groups >> 61)
+        length = until_ns // self._unit_ns + 1
+        self._shift = np.arange(num_groups, dtype=np.int64)[:, None] * length
+        times = np.clip(np.stack([start_ns, end_ns], axis=1), 0, until_ns) // self._unit_ns
         self._union = IntervalSet(times + self._shift[group])
 
     def until(self, at_ns: NDArray[np.int64]) -> NDArray[np.float64]:
         """Returns the time that each group covers before each of ``at_ns``, which has a row per
         group, or one row for all."""
-        times = np.broadcast_to(at_ns, (len(self._shift), np.shape(at_ns)[-1])) + self._shift
-        before = self._union.until(self._shift.ravel())
-        return self._union.until(times.ravel()).reshape(times.shape) - before[:, None]
+        shape = (len(self._shift), np.shape(at_ns)[-1])
+        times = np.broadcast_to(at_ns, shape) // self._unit_ns + self._shift
+        covered = self._union.until(np.concatenate([self._shift, times], axis=1).ravel())
+        covered = covered.reshape(len(self._shift), -1)
+        return (covered[:, 1:] - covered[:, :1]) * self._unit_ns
 
 
 def _union(start_ns: I8, end_ns: I8) -> tuple[I8, I8]:

@@ -290,3 +290,15 @@ def test_a_graph_without_steps_or_names_has_a_page(tmp_path: Path) -> None:
     builder.op("", rank=builder.rank(), work_ns=5)
     write_page(builder.build(), tmp_path / "page.html")
     assert "Replayed step" in " ".join(read(tmp_path / "page.html").text)
+
+
+def test_very_long_times_have_a_page(tmp_path: Path) -> None:
+    builder = GraphBuilder()
+    for _ in range(20):
+        rank = builder.rank()
+        stream = builder.resource("compute", rank=rank)
+        builder.op("long", rank=rank, resource=stream, work_ns=2**42, step=0)
+    write_page(builder.build(), tmp_path / "page.html")
+    header, columns = unpack(tmp_path / "page.html")
+    assert header["windowEndNs"] == 2**42
+    assert int(columns["dur"].max()) * header["unitNs"] == pytest.approx(2**42, rel=1e-6)

@@ -287,7 +287,7 @@ class TimelineWidget {
 
   // `#t=START-END&slice=N`, in ns.
   follow(hash) {
-    const found = /^#t=(\d+)(?:-(\d+))?(?:&slice=(\d+))?$/.exec(hash);
+    const found = /^#t=(-?\d+)(?:-(-?\d+))?(?:&slice=(\d+))?$/.exec(hash);
     if (!found) return false;
     const start = Number(found[1]);
     const span = this.data.windowEndNs - this.data.originNs;
