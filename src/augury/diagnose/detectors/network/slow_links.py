@@ -23,6 +23,9 @@ from augury.passes.removals.level_links import LEVEL_LINKS
 
 SLOW_LINK = "slow-link"
 _SLOW = 1.25
+_SLOW_IF_FAST = 3.0
+"""The same for links above FAST_BYTES_PER_S: there processors vary the times of messages."""
+FAST_BYTES_PER_S = 250e6
 """A link is slow if its time per byte is this many times that of a typical link."""
 
 
@@ -47,6 +50,8 @@ def _examine(run: ExaminedRun) -> list[Finding]:
     assert not isinstance(fine, str)
     found = slowest_path(fine.links)
     if found is None:
+        return []
+    if found.rate_bytes_per_s > FAST_BYTES_PER_S and found.ratio < _SLOW_IF_FAST:
         return []
     baseline_ns = run.replay(fine.expanded).step_ns
     if run.recorded is not None and run.recorded.is_unrepresentative:
