@@ -97,24 +97,22 @@ def _parts(
     next_step: int,
     next_op: int,
 ) -> StepParts:
-    kind = graph.ops.kind
+    kind = graph.ops.kind[chain]
     made_by = graph.gradients.made_by[rows].tolist()
     last_made = chain.index(max(made_by))
-    forwards = [i for i, op in enumerate(chain[:last_made]) if kind[op] == OpKind.FORWARD]
-    backwards = [i for i, op in enumerate(chain[: last_made + 1]) if kind[op] == OpKind.BACKWARD]
+    forwards = np.flatnonzero(kind[:last_made] == OpKind.FORWARD).tolist()
+    backwards = np.flatnonzero(kind[: last_made + 1] == OpKind.BACKWARD).tolist()
     first_backward = min(
         (i for i in backwards if not forwards or i > forwards[-1]),
         default=chain.index(min(made_by)),
     )
     first_forward = min(forwards[0], first_backward) if forwards else 0
-    end = last_made + 1
-    while end < len(chain) and kind[chain[end]] not in _AFTER_BACKWARD:
-        end += 1
-    if end == len(chain):
-        end = last_made + 1
+    later = np.flatnonzero(np.isin(kind[last_made + 1 :], _AFTER_BACKWARD))
+    end = last_made + 1 + (int(later[0]) if len(later) else 0)
     after = chain[end:]
+    is_update = (kind[end:] == OpKind.UPDATE).tolist()
     copies = set(graph.gradients.used_by[rows].tolist())
-    updates = [op for op in after if kind[op] == OpKind.UPDATE]
+    updates = [op for op, updates_it in zip(after, is_update, strict=True) if updates_it]
     return StepParts(
         rank=place[0],
         step=place[1],
@@ -124,7 +122,11 @@ def _parts(
         backward=chain[first_backward:end],
         copies=[op for op in after if op in copies],
         updates=updates,
-        rest=[op for op in after if op not in copies and kind[op] != OpKind.UPDATE],
+        rest=[
+            op
+            for op, updates_it in zip(after, is_update, strict=True)
+            if op not in copies and not updates_it
+        ],
         thread=int(graph.ops.resource[made_by].max()),
         next_step=next_step,
         next_op=next_op,

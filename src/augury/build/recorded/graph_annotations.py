@@ -21,6 +21,10 @@ def add_memory(
     """Adds the recorded memory of each rank. ``ops`` are the operations of the segments.
     Activations live from the first forward to the last backward of a step."""
     memory = run.trace.memory
+    lives = {
+        place: _life_of_activations(run, place, ops[place])
+        for place in ((rank, step) for rank in row_of for step in run.steps)
+    }
     for row in range(len(memory)):
         rank = int(memory.rank[row])
         if rank not in row_of:
@@ -31,7 +35,7 @@ def add_memory(
             builder.buffer(size, rank=row_of[rank], kind=kind, layer=layer)
             continue
         for step in run.steps:
-            taken, given = _life_of_activations(run, rank, step, ops[rank, step])
+            taken, given = lives[rank, step]
             if taken is not None and given is not None:
                 builder.buffer(
                     size,
@@ -44,9 +48,9 @@ def add_memory(
 
 
 def _life_of_activations(
-    run: RecordedRun, rank: int, step: int, ops: list[int]
+    run: RecordedRun, place: Place, ops: list[int]
 ) -> tuple[int | None, int | None]:
-    kinds = [segment.kind for segment in run.segments[rank, step]]
+    kinds = [segment.kind for segment in run.segments[place]]
     first = kinds.index(OpKind.FORWARD) if OpKind.FORWARD in kinds else None
     backward = [i for i, kind in enumerate(kinds) if kind == OpKind.BACKWARD]
     if first is None or not backward or backward[-1] < first:
