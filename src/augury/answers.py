@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from augury.core.plan.plan import Plan
     from augury.core.progress import Progress
     from augury.core.results.comparison import Comparison
+    from augury.core.results.diagnosis import Diagnosis
     from augury.core.results.imported_run import ImportResult
     from augury.core.results.oracle import OracleResult, ValidationResult
     from augury.core.results.replay import ReplayResult, WhatIfResult
@@ -67,6 +68,21 @@ class WhatIfAnswer(TimelineAnswer):
         from augury.report.whatif import render_change
 
         render_change(self.result, file, name=self.name)
+
+
+class DiagnoseAnswer(RunAnswer):
+    """What makes a run slow, and what to do about it."""
+
+    result: Diagnosis
+
+    def __init__(self, result: Diagnosis, name: str) -> None:
+        self.result = result
+        self.name = name
+
+    def render(self, file: TextIO) -> None:
+        from augury.report.diagnosis import render_diagnosis
+
+        render_diagnosis(self.result, file, name=self.name)
 
 
 class ScheduleAnswer(RunAnswer):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack
 
 from augury.answers import (
+    DiagnoseAnswer,
     DiffAnswer,
     ImportAnswer,
     OracleAnswer,
@@ -248,6 +249,12 @@ class Run:
         )
         found = predict_change(self._source, wanted, engine=engine)
         return WhatIfAnswer(found.result, self.path.name, found.after, self._source.progress)
+
+    def diagnose(self) -> DiagnoseAnswer:
+        """Says what makes the run slow: a verdict, a waterfall, and findings with their gains."""
+        from augury.diagnose.diagnose_run import diagnose
+
+        return DiagnoseAnswer(diagnose(self._source), self.path.name)
 
     def schedule(
         self,

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from augury.cli.numpy_threads import import_numpy
-from augury.cli.options import Bandwidth, Engine, Json, Latency, MaxBytes
+from augury.cli.options import Bandwidth, Engine, GraphPath, Json, Latency, MaxBytes
 from augury.cli.progress import working
 from augury.cli.say import next_command
 
 
 def whatif(
-    run: Annotated[
-        Path,
-        typer.Argument(metavar="RUN|GRAPH", help="A recorded run's folder, or a graph (.augury)."),
-    ],
+    run: GraphPath,
     *,
     bandwidth: Bandwidth = None,
     latency: Latency = None,

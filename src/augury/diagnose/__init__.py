@@ -1,1 +1,1 @@
-"""Comparison of runs with each other and with predictions; detectors are to come."""
+"""Detectors of causes of slow training, and comparison of runs and predictions."""

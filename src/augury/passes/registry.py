@@ -15,6 +15,15 @@ from augury.passes.no_stragglers import NO_STRAGGLERS
 from augury.passes.perfect_overlap import PERFECT_OVERLAP
 from augury.passes.protocol import Pass
 from augury.passes.ranks import CHANGE_RANKS
+from augury.passes.removals.balanced_ranks import BALANCED_RANKS
+from augury.passes.removals.fast_host import FAST_HOST
+from augury.passes.removals.free_communication import FREE_COMMUNICATION
+from augury.passes.removals.independent_ranks import INDEPENDENT_RANKS
+from augury.passes.removals.level_ranks import LEVEL_RANKS
+from augury.passes.removals.no_gaps import NO_GAPS
+from augury.passes.removals.no_input_wait import NO_INPUT_WAIT
+from augury.passes.removals.no_pauses import NO_PAUSES
+from augury.passes.removals.no_synchronization import NO_SYNCHRONIZATION
 
 PASSES: tuple[Pass[Any], ...] = (
     CHANGE_RANKS,
@@ -23,9 +32,18 @@ PASSES: tuple[Pass[Any], ...] = (
     BANDWIDTH,
     LINK_BANDWIDTH,
     LATENCY,
+    NO_PAUSES,
+    NO_INPUT_WAIT,
+    NO_GAPS,
     NO_STRAGGLERS,
+    LEVEL_RANKS,
+    BALANCED_RANKS,
     COMPUTE_SCALE,
     PERFECT_OVERLAP,
+    FREE_COMMUNICATION,
+    INDEPENDENT_RANKS,
+    NO_SYNCHRONIZATION,
+    FAST_HOST,
     EXPAND_COLLECTIVES,
 )
 """In the order in which they are applied together: ranks before the buckets chosen for them,

@@ -1,0 +1,1 @@
+"""Detectors of causes of slow training, one file each."""

@@ -1,0 +1,1 @@
+"""Detectors of causes on devices and on their hosts."""

@@ -1,0 +1,1 @@
+"""Detectors that compare ranks with each other."""

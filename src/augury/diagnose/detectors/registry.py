@@ -1,0 +1,34 @@
+"""The registry of all detectors."""
+
+from __future__ import annotations
+
+from augury.diagnose.detectors.detector import Detector
+from augury.diagnose.detectors.devices.launches import LAUNCH_BOUND
+from augury.diagnose.detectors.devices.synchronization import DEVICE_WAITS
+from augury.diagnose.detectors.network.bucket_sizes import BUCKET_SIZES
+from augury.diagnose.detectors.network.exposed_communication import EXPOSED_COMMUNICATION
+from augury.diagnose.detectors.network.slow_links import SLOW_LINKS
+from augury.diagnose.detectors.ranks.pipeline_stages import PIPELINE_STAGES
+from augury.diagnose.detectors.ranks.slow_ranks import SLOW_RANKS
+from augury.diagnose.detectors.ranks.uneven_batches import UNEVEN_BATCHES
+from augury.diagnose.detectors.steps.drift import DRIFTING_STEPS
+from augury.diagnose.detectors.steps.host_gaps import HOST_GAPS
+from augury.diagnose.detectors.steps.input import INPUT_WAIT
+from augury.diagnose.detectors.steps.pauses import PAUSES
+
+DETECTORS: tuple[Detector, ...] = (
+    SLOW_RANKS,
+    UNEVEN_BATCHES,
+    PIPELINE_STAGES,
+    INPUT_WAIT,
+    HOST_GAPS,
+    PAUSES,
+    DRIFTING_STEPS,
+    SLOW_LINKS,
+    BUCKET_SIZES,
+    EXPOSED_COMMUNICATION,
+    LAUNCH_BOUND,
+    DEVICE_WAITS,
+)
+"""Specific causes before general ones: of two findings with the same gain, the first is reported
+first."""

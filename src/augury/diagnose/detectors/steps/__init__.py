@@ -1,0 +1,1 @@
+"""Detectors of time that passes within steps or in some of them."""

@@ -1,0 +1,65 @@
+"""Detects steps that wait for input."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from augury.core.enums import OpKind
+from augury.core.results.diagnosis import Finding, Place
+from augury.core.units import format_ns, format_percent
+from augury.diagnose.detectors.detector import Detector, always
+from augury.diagnose.examined_run import ExaminedRun
+from augury.diagnose.findings import (
+    is_worth_reporting,
+    predicted_finding,
+    share_figure,
+    time_figure,
+)
+from augury.passes.removals.no_input_wait import NO_INPUT_WAIT, gaps_before_forward, input_ops
+
+INPUT = "input"
+_LEAST_SHARE = 0.03
+
+
+def _examine(run: ExaminedRun) -> list[Finding]:
+    graph, ops = run.graph, run.graph.ops
+    chosen = input_ops(graph)
+    per_rank = np.bincount(
+        ops.rank[chosen], weights=ops.work_ns[chosen], minlength=len(graph.ranks)
+    ) / max(1, graph.num_steps)
+    slowest = int(np.argmax(per_rank))
+    input_ns = float(per_rank[slowest])
+    share = input_ns / max(1, run.step_ns)
+    if share < _LEAST_SHARE:
+        return []
+    gain = run.predict((NO_INPUT_WAIT, None))
+    if gain is None or not is_worth_reporting(run, gain):
+        return []
+    unknown = gaps_before_forward(graph) & (ops.rank == slowest)
+    loads = (ops.kind == OpKind.DATA) & (ops.rank == slowest)
+    unknown_ns = float(ops.work_ns[unknown].sum()) / max(1, graph.num_steps)
+    load_ns = float(ops.work_ns[loads].sum()) / max(1, graph.num_steps)
+    is_known = load_ns > unknown_ns
+    title = f"steps wait {format_ns(round(input_ns))} for input"
+    if not is_known:
+        title = f"{format_ns(round(input_ns))} pass before forward in no recorded operation:"
+        title += " probably input"
+    return [
+        predicted_finding(
+            gain,
+            kind=INPUT,
+            title=f"{title} ({format_percent(100 * share)} of the step)",
+            where=Place(),
+            evidence=[
+                time_figure("loading per step", load_ns),
+                time_figure("unexplained time before forward", unknown_ns),
+                share_figure("share of the step", share),
+            ],
+            action="Load and transform data in worker processes, several batches ahead.",
+            command="DataLoader(..., num_workers=4, prefetch_factor=4, persistent_workers=True)",
+            at_most="high" if is_known else "medium",
+        )
+    ]
+
+
+INPUT_WAIT = Detector(kinds=(INPUT,), reason_against=always, examine=_examine)

@@ -1,0 +1,203 @@
+"""The run that detectors examine: graph, replay, Trace, noise, and predictions of changes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from augury.core.columns import I8
+from augury.core.enums import StepState
+from augury.core.errors import AuguryError
+from augury.core.graph.graph import Graph
+from augury.core.ledger import Ledger, Severity
+from augury.core.measured_step import counted_rows, over_ranks
+from augury.core.results.prediction import Prediction
+from augury.core.timeline import Timeline
+from augury.core.trace.trace import Trace
+from augury.costs.prediction_interval import SIGMAS_OF_90_PCT, Representation
+from augury.diagnose.pipelines import has_pipeline
+from augury.passes.protocol import ErrorModel, Scene, Step, compose
+from augury.predict.opened_run import FineRun, OpenedRun
+from augury.predict.prediction import predict_step, representation_of
+from augury.predict.replays import replay_changed, replay_graph
+from augury.predict.schedule_case import QUIET_NOISE, noise_of
+from augury.replay.utilization import step_durations_ns
+
+Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
+
+_FEWEST_STEPS = 5
+"""Number of replayed steps whose variation shows the noise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictedGain:
+    """The replayed step after a change, against the replayed step without it."""
+
+    step_ns: int
+    interval_ns: tuple[int, int] | None
+    gain_pct: float
+    interval_pct: tuple[float, float]
+    """90 % interval of the gain."""
+
+
+@dataclass(frozen=True, eq=False)
+class ExaminedRun:
+    """``ledger`` collects what went wrong during the examination."""
+
+    opened: OpenedRun
+    ledger: Ledger = field(default_factory=Ledger)
+
+    @property
+    def graph(self) -> Graph:
+        return self.opened.graph
+
+    @cached_property
+    def scene(self) -> Scene:
+        return Scene.recorded(self.graph, self.opened.calibration)
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """The replay of the unchanged graph."""
+        return replay_graph(self.graph, progress=self.opened.progress)
+
+    @cached_property
+    def recorded(self) -> Representation | None:
+        return representation_of(self.timeline)
+
+    @cached_property
+    def baseline(self) -> Prediction:
+        return predict_step(self.timeline, self.recorded)
+
+    @property
+    def step_ns(self) -> int:
+        """The replayed step, from which gains are counted."""
+        return self.timeline.step_ns
+
+    @cached_property
+    def noise(self) -> float:
+        """The smallest gain that can be told from noise, as a share of the step: the error of the
+        median of the replayed steps. Levels of windows that differ, as on a machine with other
+        load, move both sides of a gain."""
+        of_levels = noise_of(self.recorded)
+        dur_ns = self._replayed_steps_ns
+        if self.recorded is None or len(dur_ns) < _FEWEST_STEPS:
+            return of_levels
+        logs = np.log(np.maximum(1.0, dur_ns))
+        spread = 1.4826 * float(np.median(np.abs(logs - np.median(logs))))
+        of_steps = SIGMAS_OF_90_PCT * 1.2533 * spread / math.sqrt(len(logs))
+        return min(of_levels, max(QUIET_NOISE, of_steps))
+
+    @property
+    def _replayed_steps_ns(self) -> Floats:
+        slowest = int(np.argmax(self.timeline.rank_step_ns))
+        steps = self.timeline.rank_steps.of_rank(slowest)
+        return step_durations_ns(steps).astype(np.float64)
+
+    @property
+    def trace(self) -> Trace | None:
+        return self.opened.trace if self.opened.is_recorded else None
+
+    @cached_property
+    def is_pipeline(self) -> bool:
+        """Whether forward or backward of a rank waits for a message of the same step: ranks pass
+        activations to each other."""
+        trace = self.trace
+        if trace is not None and any(facts.piece_groups for facts in trace.ranks):
+            return False  # two ranks exchange the pieces of a plan by messages
+        return has_pipeline(self.graph)
+
+    @cached_property
+    def is_on_devices(self) -> bool:
+        return self.graph.meta.get("source") == "recorded on devices"
+
+    @cached_property
+    def fine(self) -> FineRun | str:
+        """The run with its links; or the reason why it has none."""
+        try:
+            return self.opened.fine
+        except AuguryError as error:
+            return error.cause
+
+    @cached_property
+    def step_series(self) -> tuple[I8, Floats]:
+        """Numbers and durations of the steps of the whole job: as measured outside of windows; of
+        a run without them, as replayed."""
+        trace = self.trace
+        if trace is not None:
+            rows, steps = np.flatnonzero(counted_rows(trace)), trace.steps
+            own = steps.end_ns[rows] - steps.start_ns[rows]
+            number, dur_ns = over_ranks(steps.rank[rows], steps.step[rows], own)
+            return number.astype(np.int64), dur_ns
+        if len(self.graph.carries):
+            return np.zeros(0, dtype=np.int64), np.zeros(0)
+        dur_ns = self._replayed_steps_ns
+        return np.arange(len(dur_ns)), dur_ns
+
+    @property
+    def num_timed_steps(self) -> int:
+        if self.trace is None:
+            return self.graph.num_steps
+        state = self.trace.steps.state
+        return len(np.unique(self.trace.steps.step[state == StepState.TIMED]))
+
+    def predict(self, *changes: Step, of: Scene | None = None) -> PredictedGain | None:
+        """Predicts the step after these changes; None if they cannot be applied or replayed, which
+        the ledger notes. ``of`` is the scene to change if it is not the recorded one."""
+        model = ErrorModel.combined(one.error_model(parameters) for one, parameters in changes)
+        try:
+            scene = compose(of or self.scene, changes).scene
+            after = self.replay(scene.graph)
+        except AuguryError as error:
+            self.note_failure(changes, error)
+            return None
+        return self.gain_of(after, model_error=model.relative)
+
+    def replay(self, graph: Graph) -> Timeline:
+        """Replays a changed graph. Recorded steps measure the unchanged one."""
+        unmeasured = graph.evolve(measured=graph.measured.empty())
+        return replay_changed(unmeasured, progress=self.opened.progress)
+
+    def gain_of(
+        self, after: Timeline, *, model_error: float = 0.0, baseline_ns: int | None = None
+    ) -> PredictedGain:
+        """Both sides of a gain replay the same windows: only noise and the error of the change's
+        model remain."""
+        before_ns = baseline_ns or self.step_ns
+        predicted = predict_step(
+            after, self.recorded, baseline_ns=before_ns, model_error=model_error
+        )
+        return self.gain(
+            predicted.predicted_step_ns,
+            predicted.interval_ns,
+            model_error=predicted.model_error,
+            baseline_ns=before_ns,
+        )
+
+    def gain(
+        self,
+        step_ns: int,
+        interval_ns: tuple[int, int] | None,
+        *,
+        model_error: float,
+        baseline_ns: int | None = None,
+    ) -> PredictedGain:
+        ratio = step_ns / max(1, baseline_ns or self.step_ns)
+        reach = math.exp(math.hypot(self.noise, SIGMAS_OF_90_PCT * model_error))
+        return PredictedGain(
+            step_ns=step_ns,
+            interval_ns=interval_ns,
+            gain_pct=100 * (1 - ratio),
+            interval_pct=(100 * (1 - ratio * reach), 100 * (1 - ratio / reach)),
+        )
+
+    def note_failure(self, changes: Sequence[Step], error: AuguryError) -> None:
+        self.ledger.note(
+            "change-not-replayed",
+            "a change that the diagnosis needs could not be replayed; its cause is left out",
+            severity=Severity.INFO,
+            example=f"{', '.join(one.name for one, _ in changes)}: {error.cause}",
+        )

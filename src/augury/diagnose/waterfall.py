@@ -1,0 +1,83 @@
+"""The waterfall of a run: the step that remains as one cause of lost time after the other is
+removed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from augury.core.errors import AuguryError
+from augury.core.results.diagnosis import WaterfallPart
+from augury.diagnose.examined_run import ExaminedRun
+from augury.passes.protocol import Pass
+from augury.passes.removals.balanced_ranks import BALANCED_RANKS
+from augury.passes.removals.fast_host import FAST_HOST
+from augury.passes.removals.free_communication import FREE_COMMUNICATION
+from augury.passes.removals.independent_ranks import INDEPENDENT_RANKS
+from augury.passes.removals.level_ranks import LEVEL_RANKS
+from augury.passes.removals.no_input_wait import NO_INPUT_WAIT
+from augury.passes.removals.no_pauses import NO_PAUSES
+from augury.passes.removals.no_synchronization import NO_SYNCHRONIZATION
+
+REPLAY_ERROR = "difference to the replay"
+PAUSES = "pauses"
+INPUT = "input"
+SLOW_RANKS = "slow ranks"
+STAGES = "uneven stages"
+COMMUNICATION = "exposed communication"
+BUBBLES = "pipeline bubbles"
+WAITING = "waiting for each other"
+SYNCHRONIZATION = "synchronization with devices"
+LAUNCHES = "launches by the host"
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A cause, and the pass that removes it."""
+
+    name: str
+    made_by: Pass[Any]
+
+
+def removals_of(run: ExaminedRun) -> list[Removal]:
+    """Returns the removals in their order. Causes within ranks come first: their removal also
+    shortens the waits of other ranks, which would otherwise count as communication."""
+    found = [Removal(PAUSES, NO_PAUSES)]
+    if run.graph.num_ranks > 1:
+        level = (STAGES, BALANCED_RANKS) if run.is_pipeline else (SLOW_RANKS, LEVEL_RANKS)
+        found.append(Removal(*level))
+    # What is left of input is the same on all ranks.
+    found.append(Removal(INPUT, NO_INPUT_WAIT))
+    found.append(Removal(COMMUNICATION, FREE_COMMUNICATION))
+    found.append(Removal(BUBBLES if run.is_pipeline else WAITING, INDEPENDENT_RANKS))
+    if run.is_on_devices:
+        found += [Removal(SYNCHRONIZATION, NO_SYNCHRONIZATION), Removal(LAUNCHES, FAST_HOST)]
+    return found
+
+
+def make_waterfall(run: ExaminedRun) -> list[WaterfallPart]:
+    """Removes one cause after the other. A removal that does not shorten the step is left out, so
+    that every part is positive, apart from the difference between measured and replayed step."""
+    measured_ns = run.baseline.measured_step_ns
+    left_ns, scene = run.step_ns, run.scene
+    parts = []
+    if measured_ns is not None and measured_ns != left_ns:
+        parts.append(_part(REPLAY_ERROR, measured_ns, left_ns))
+    for removal in removals_of(run):
+        one = removal.made_by
+        if one.applies(scene):
+            continue
+        try:
+            changed = one.apply(scene, None).scene
+            step_ns = run.replay(changed.graph).step_ns
+        except AuguryError as error:
+            run.note_failure([(one, None)], error)
+            continue
+        if step_ns < left_ns:
+            parts.append(_part(removal.name, left_ns, step_ns))
+            scene, left_ns = changed, step_ns
+    return parts
+
+
+def _part(name: str, before_ns: int, after_ns: int) -> WaterfallPart:
+    return WaterfallPart(name=name, removed_ns=before_ns - after_ns, step_ns=after_ns)

@@ -1,0 +1,1 @@
+"""Passes that remove one cause of lost time each; diagnosis counts their gains."""

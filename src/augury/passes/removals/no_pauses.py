@@ -1,0 +1,76 @@
+"""Pass for operations that take no longer than in other steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from augury.core.columns import I8
+from augury.core.enums import are_communication
+from augury.core.graph.graph import Graph
+from augury.passes.protocol import Changed, ErrorModel, Scene, changed
+
+LONG = 3.0
+"""Operations that take this many times their median are paused."""
+LONG_SHARE = 0.05
+"""Smallest pause, as a share of a rank's work in a step."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoPauses:
+    """Shortens compute that takes several times as long as the same operation in other steps to its
+    median there."""
+
+    name = "no-pauses"
+    plan_section = None
+    advice = "Find what interrupts the process: garbage collection, checkpoints, other load."
+
+    def applies(self, scene: Scene) -> list[str]:
+        few = scene.graph.num_steps < 3
+        return ["the run has less than three recorded steps to compare"] if few else []
+
+    def apply(self, scene: Scene, _parameters: None = None) -> Changed:
+        graph = scene.graph
+        work_ns = graph.ops.work_ns - pauses_ns(graph)
+        return changed(scene, replace(scene, graph=graph.with_work_ns(work_ns)))
+
+    def error_model(self, _parameters: None = None) -> ErrorModel:
+        return ErrorModel(0.01)
+
+
+NO_PAUSES = NoPauses()
+
+
+def pauses_ns(graph: Graph) -> I8:
+    """Returns by how much each operation exceeds its median over the steps; 0 for most. Operations
+    are compared by rank, name, layer and position among those of the same name in the step."""
+    ops = graph.ops
+    found = np.zeros(graph.num_ops, dtype=np.int64)
+    rows = np.flatnonzero(~are_communication(ops.kind) & (ops.step >= 0) & (ops.gang < 0))
+    if graph.num_steps < 3 or not len(rows):
+        return found
+    same = np.stack([ops.rank[rows], ops.kind[rows].astype(np.int32), ops.name[rows],
+                     ops.layer[rows]])  # fmt: skip
+    _, which = np.unique(same, axis=1, return_inverse=True)
+    which = which.reshape(-1)
+    # The position among operations of the same name in the step.
+    order = np.lexsort((rows, ops.step[rows], which))
+    key = np.stack([which[order], ops.step[rows][order]])
+    begins = np.flatnonzero(np.append(True, np.any(np.diff(key, axis=1), axis=0)))
+    position = np.arange(len(order)) - np.repeat(begins, np.diff(np.append(begins, len(order))))
+    _, peers = np.unique(np.stack([which[order], position]), axis=1, return_inverse=True)
+    peers = peers.reshape(-1)
+    by_peers = np.lexsort((ops.work_ns[rows][order], peers))
+    counts = np.bincount(peers)
+    last = np.cumsum(counts)
+    sorted_work = ops.work_ns[rows][order][by_peers]
+    median = sorted_work[last - counts + counts // 2]
+    least = np.where(counts >= 3, median, np.iinfo(np.int64).max // 8)[peers]
+    per_step = np.bincount(ops.rank[rows], weights=ops.work_ns[rows]) / graph.num_steps
+    own = ops.work_ns[rows][order]
+    excess = own - least
+    smallest = LONG_SHARE * per_step[ops.rank[rows][order]]
+    is_long = (own > LONG * least) & (excess > smallest)
+    found[rows[order]] = np.where(is_long, excess, 0)
+    return found
