@@ -16,6 +16,7 @@ MBIT = 1000
 MODELS = ("conv", "transformer")
 HEALTHY = "healthy"
 NUM_HEALTHY = 10
+NUM_ROUNDS = 4
 PAUSE = "pause"
 USUAL_CAP = {"conv": "5", "transformer": "5"}
 
@@ -36,7 +37,7 @@ class FaultKind:
 FAULTS: tuple[FaultKind, ...] = (
     FaultKind(name="slow-host", finding=("straggler-compute",), bed=BedFault(slow=2.0)),
     FaultKind(name="slow-link", finding=("slow-link",), bed=BedFault(rate=0.25)),
-    FaultKind(name="other-flow", finding=("slow-link",), bed=BedFault(flow_mbit=750)),
+    FaultKind(name="other-flow", finding=("slow-link",), bed=BedFault(flow_mbit=900)),
     FaultKind(
         name="lossy-link", finding=("retransmissions", "slow-link"), bed=BedFault(lossy=True)
     ),
@@ -72,6 +73,7 @@ def _settings() -> Iterator[Setting]:
                 ),
                 wire=True,
                 fault=fault.bed,
+                num_rounds=NUM_ROUNDS,
             )
     for number in range(NUM_HEALTHY):
         model = ("conv", "transformer", "last", "first")[number % 4]
@@ -81,6 +83,7 @@ def _settings() -> Iterator[Setting]:
             mbit=MBIT,
             cap=("5", "25", "1")[number % 3],
             wire=number % 2 == 0,
+            num_rounds=NUM_ROUNDS,
         )
 
 

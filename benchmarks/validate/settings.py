@@ -63,11 +63,15 @@ class Setting:
     ordinary: bool = False
     """Whether hosts are set up as Linux distributions do it."""
     fault: BedFault | None = None
+    num_rounds: int | None = None
+    """Number of rounds, where it is not the usual one."""
 
     @property
     def rounds(self) -> int:
         """Number of rounds: even, for two interleaved halves; more where steps are short and
         unsteady."""
+        if self.num_rounds is not None:
+            return self.num_rounds
         return 32 if self.mbit is None else 8 if self.mbit >= 1000 else 4
 
 
