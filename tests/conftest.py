@@ -35,6 +35,7 @@ _PROCESSES_IN = (
     "test_real_strategies.py",
     "test_demo.py",
     "test_full_disk.py",
+    "test_real_diagnoses.py",
 )
 """Folders and modules whose tests start processes that train: one at a time, by one worker of
 xdist, or they would keep each other from the cores."""

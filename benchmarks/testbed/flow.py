@@ -10,8 +10,9 @@ import sys
 import time
 
 PORT = 9
-DATAGRAM_BYTES = 1400
-BURST = 32
+DATAGRAM_BYTES = 32_000
+"""Large, so that few calls fill a link; the kernel sends it as fragments."""
+BURST = 2
 """Datagrams between two pauses."""
 
 

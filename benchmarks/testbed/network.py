@@ -22,7 +22,7 @@ from benchmarks.testbed.cpu import PERIOD_US, ControlGroup, can_control, remove_
 BURST = "256kb"
 """A smaller burst loses a fifth of 1 Gbit/s to retransmits."""
 LIMIT = "8mb"
-LOSSY = ("64kb", "96kb")
+LOSSY = ("16kb", "24kb")
 """Burst and limit of a queue that drops packets of every message."""
 ORDINARY = {"tcp_congestion_control": "reno", "tcp_limit_output_bytes": 262_144}
 

@@ -18,7 +18,9 @@ HEALTHY = "healthy"
 NUM_HEALTHY = 10
 NUM_ROUNDS = 4
 PAUSE = "pause"
-USUAL_CAP = {"conv": "5", "transformer": "5"}
+USUAL_CAP = "1"
+BATCH_SCALE = "2"
+"""More compute than communication: the faults cost more than exposed communication does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,21 +34,25 @@ class FaultKind:
     """Value of the training script's ``--fault``."""
     cap: str | None = None
     """Capacity of DDP's buckets instead of the usual one."""
+    models: tuple[str, ...] = ()
+    """Models instead of the usual ones, where those do not suffer from the fault."""
 
 
 FAULTS: tuple[FaultKind, ...] = (
-    FaultKind(name="slow-host", finding=("straggler-compute",), bed=BedFault(slow=2.0)),
+    FaultKind(name="slow-host", finding=("straggler-compute",), bed=BedFault(slow=2.5)),
     FaultKind(name="slow-link", finding=("slow-link",), bed=BedFault(rate=0.25)),
-    FaultKind(name="other-flow", finding=("slow-link",), bed=BedFault(flow_mbit=900)),
+    FaultKind(name="other-flow", finding=("slow-link",), bed=BedFault(flow_mbit=700)),
     FaultKind(
         name="lossy-link", finding=("retransmissions", "slow-link"), bed=BedFault(lossy=True)
     ),
-    FaultKind(name="small-buckets", finding=("buckets-too-small",), cap="0.02"),
+    FaultKind(
+        name="small-buckets", finding=("buckets-too-small",), cap="0.001", models=("deep", "narrow")
+    ),
     FaultKind(name="large-bucket", finding=("bucket-too-large",), cap="1000"),
-    FaultKind(name="slow-loader", finding=("input",), training="loader-120"),
-    FaultKind(name="pause", finding=(PAUSE,), training="pause-400"),
+    FaultKind(name="slow-loader", finding=("input",), training="loader-150"),
+    FaultKind(name="pause", finding=(PAUSE,), training="pause-500"),
     FaultKind(name="uneven-batches", finding=("batch-imbalance",), training="uneven-0.7"),
-    FaultKind(name="late-rank", finding=("straggler-host", "straggler-input"), training="late-120"),
+    FaultKind(name="late-rank", finding=("straggler-host", "straggler-input"), training="late-150"),
 )
 
 
@@ -55,17 +61,20 @@ def _fixed(block: str) -> Change:
 
 
 def _settings() -> Iterator[Setting]:
-    for model in MODELS:
+    for number, model in enumerate(MODELS):
         for fault in FAULTS:
-            usual = USUAL_CAP[model]
-            words = [f"cap={usual}"] if fault.cap else []
+            model = fault.models[number] if fault.models else model  # noqa: PLW2901
+            words = [f"cap={USUAL_CAP}"] if fault.cap else []
             words += ["fault=none"] if fault.training else []
             yield Setting(
                 name=f"{model}-{fault.name}",
                 model=model,
                 mbit=MBIT,
-                cap=fault.cap or usual,
-                options=("--fault", fault.training) if fault.training else (),
+                cap=fault.cap or USUAL_CAP,
+                options=(
+                    *("--batch-scale", BATCH_SCALE),
+                    *(("--fault", fault.training) if fault.training else ()),
+                ),
                 changes=(
                     Change(
                         name="fixed", whatif=(), block="+".join(words) or "base", is_healed=True
@@ -82,6 +91,7 @@ def _settings() -> Iterator[Setting]:
             model=model,
             mbit=MBIT,
             cap=("5", "25", "1")[number % 3],
+            options=("--batch-scale", BATCH_SCALE),
             wire=number % 2 == 0,
             num_rounds=NUM_ROUNDS,
         )

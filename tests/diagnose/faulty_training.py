@@ -1,4 +1,7 @@
-"""A training with one injected fault: ``torchrun ... faulty_training.py FAULT STEPS``."""
+"""A training with one injected fault: ``torchrun ... faulty_training.py FAULT STEPS [SIZE]``.
+
+The batch is SIZE times as large as by default.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
 WIDTH, BATCH = 384, 192
-LATE_S, LOAD_S, PAUSE_S = 0.02, 0.02, 0.25
+LATE_S, LOAD_S, PAUSE_S = 0.1, 0.1, 0.25
 PAUSE_EVERY = 7
 
 
@@ -33,6 +36,7 @@ class Samples(Dataset):
 
 def main() -> None:
     fault, num_steps = sys.argv[1], int(sys.argv[2])
+    size = int(sys.argv[3]) if len(sys.argv) > 3 else 1
     torch.set_num_threads(1)
     torch.manual_seed(0)
     dist.init_process_group("gloo")
@@ -41,6 +45,8 @@ def main() -> None:
     for _ in range(5):
         layers += [nn.Linear(WIDTH, WIDTH), nn.ReLU()]
     cap_mb = 0.1 if fault == "small-buckets" else 25
+    if fault.startswith("bucket-"):
+        cap_mb = float(fault.removeprefix("bucket-"))
     model = DistributedDataParallel(
         nn.Sequential(*layers, nn.Linear(WIDTH, 10)), bucket_cap_mb=cap_mb
     )
@@ -56,9 +62,9 @@ def main() -> None:
             time.sleep(LATE_S)
         if fault == "pause" and step % PAUSE_EVERY == PAUSE_EVERY - 1:
             time.sleep(PAUSE_S)
-        share = 3 if fault == "large-batch" and rank == 1 else 1
+        share = 3 * size if fault == "large-batch" and rank == 1 else size
         if fault == "uneven":
-            share = 1 + 2 * ((step // 2 + rank) % 2)
+            share = size + 2 * size * ((step // 2 + rank) % 2)
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(model(inputs.repeat(share, 1)), targets.repeat(share))
         loss.backward()

@@ -18,8 +18,10 @@ from augury.core.measured_step import counted_rows, over_ranks
 from augury.core.results.prediction import Prediction
 from augury.core.timeline import Timeline
 from augury.core.trace.trace import Trace
+from augury.core.wire import Wire
 from augury.costs.prediction_interval import SIGMAS_OF_90_PCT, Representation
 from augury.diagnose.pipelines import has_pipeline
+from augury.ingest.wire.read_wire import read_wire
 from augury.passes.protocol import ErrorModel, Scene, Step, compose
 from augury.predict.opened_run import FineRun, OpenedRun
 from augury.predict.prediction import predict_step, representation_of
@@ -123,6 +125,11 @@ class ExaminedRun:
             return error.cause
 
     @cached_property
+    def wire(self) -> Wire | None:
+        """The recorded traffic; None without a wire record."""
+        return None if isinstance(self.fine, str) else read_wire(self.opened.path, self.trace)
+
+    @cached_property
     def step_series(self) -> tuple[I8, Floats]:
         """Numbers and durations of the steps of the whole job: as measured outside of windows; of
         a run without them, as replayed."""
@@ -144,9 +151,12 @@ class ExaminedRun:
         state = self.trace.steps.state
         return len(np.unique(self.trace.steps.step[state == StepState.TIMED]))
 
-    def predict(self, *changes: Step, of: Scene | None = None) -> PredictedGain | None:
+    def predict(
+        self, *changes: Step, of: Scene | None = None, baseline_ns: int | None = None
+    ) -> PredictedGain | None:
         """Predicts the step after these changes; None if they cannot be applied or replayed, which
-        the ledger notes. ``of`` is the scene to change if it is not the recorded one."""
+        the ledger notes. ``of`` is the scene to change if it is not the recorded one, and
+        ``baseline_ns`` its replayed step."""
         model = ErrorModel.combined(one.error_model(parameters) for one, parameters in changes)
         try:
             scene = compose(of or self.scene, changes).scene
@@ -154,7 +164,7 @@ class ExaminedRun:
         except AuguryError as error:
             self.note_failure(changes, error)
             return None
-        return self.gain_of(after, model_error=model.relative)
+        return self.gain_of(after, model_error=model.relative, baseline_ns=baseline_ns)
 
     def replay(self, graph: Graph) -> Timeline:
         """Replays a changed graph. Recorded steps measure the unchanged one."""

@@ -16,9 +16,11 @@ from augury.passes.perfect_overlap import PERFECT_OVERLAP
 from augury.passes.protocol import Pass
 from augury.passes.ranks import CHANGE_RANKS
 from augury.passes.removals.balanced_ranks import BALANCED_RANKS
+from augury.passes.removals.even_servers import EVEN_SERVERS, FREE_SERVERS
 from augury.passes.removals.fast_host import FAST_HOST
 from augury.passes.removals.free_communication import FREE_COMMUNICATION
 from augury.passes.removals.independent_ranks import INDEPENDENT_RANKS
+from augury.passes.removals.level_links import LEVEL_LINKS
 from augury.passes.removals.level_ranks import LEVEL_RANKS
 from augury.passes.removals.no_gaps import NO_GAPS
 from augury.passes.removals.no_input_wait import NO_INPUT_WAIT
@@ -31,6 +33,7 @@ PASSES: tuple[Pass[Any], ...] = (
     COMMUNICATION_ORDER,
     BANDWIDTH,
     LINK_BANDWIDTH,
+    LEVEL_LINKS,
     LATENCY,
     NO_PAUSES,
     NO_INPUT_WAIT,
@@ -38,6 +41,8 @@ PASSES: tuple[Pass[Any], ...] = (
     NO_STRAGGLERS,
     LEVEL_RANKS,
     BALANCED_RANKS,
+    EVEN_SERVERS,
+    FREE_SERVERS,
     COMPUTE_SCALE,
     PERFECT_OVERLAP,
     FREE_COMMUNICATION,

@@ -7,8 +7,11 @@ from augury.diagnose.detectors.devices.launches import LAUNCH_BOUND
 from augury.diagnose.detectors.devices.synchronization import DEVICE_WAITS
 from augury.diagnose.detectors.network.bucket_sizes import BUCKET_SIZES
 from augury.diagnose.detectors.network.exposed_communication import EXPOSED_COMMUNICATION
+from augury.diagnose.detectors.network.retransmissions import LOSSY_LINKS
 from augury.diagnose.detectors.network.slow_links import SLOW_LINKS
+from augury.diagnose.detectors.network.slow_network import SLOW_NETWORK
 from augury.diagnose.detectors.ranks.pipeline_stages import PIPELINE_STAGES
+from augury.diagnose.detectors.ranks.servers import BUSY_SERVERS
 from augury.diagnose.detectors.ranks.slow_ranks import SLOW_RANKS
 from augury.diagnose.detectors.ranks.uneven_batches import UNEVEN_BATCHES
 from augury.diagnose.detectors.steps.drift import DRIFTING_STEPS
@@ -20,11 +23,14 @@ DETECTORS: tuple[Detector, ...] = (
     SLOW_RANKS,
     UNEVEN_BATCHES,
     PIPELINE_STAGES,
+    BUSY_SERVERS,
     INPUT_WAIT,
     HOST_GAPS,
     PAUSES,
     DRIFTING_STEPS,
     SLOW_LINKS,
+    LOSSY_LINKS,
+    SLOW_NETWORK,
     BUCKET_SIZES,
     EXPOSED_COMMUNICATION,
     LAUNCH_BOUND,
