@@ -23,7 +23,7 @@ export AUGURY_TRACES
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-more soak lint bench validate env-jax env-hta clean
+.PHONY: help install demo test test-more browser soak lint bench validate env-jax env-hta clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
@@ -38,7 +38,7 @@ demo: $(TORCH) ## record a real training of two processes, replay it, plan, foll
 test: lint $(TORCH) ## lint, then the fast tests, with coverage of core/ and replay/
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --max-worker-restart 0 -m "not more" --cov --cov-fail-under 90
 
-test-more: $(TORCH) $(ENGINES) $(TRAINERS) ## slow tests: many real processes, browsers, trainers
+test-more: $(TORCH) $(ENGINES) $(TRAINERS) browser ## slow tests: many real processes, browsers, trainers
 	@$(BIN)/python -m pytest -m more
 
 # Arguments of `python` for each part; ARGS='...' is appended.
@@ -112,6 +112,12 @@ $(TRAINERS): constraints.txt | $(TORCH)
 	  $$pip accelerate lightning pillow transformers && \
 	  $$pip --upgrade --no-deps --target $(VENV)/timm timm torchvision
 	@touch $@
+
+# A browser for the tests of pages; without one, they are skipped.
+browser:
+	@command -v chromium > /dev/null && command -v chromedriver > /dev/null || { \
+	  [ "$$(id -u)" = 0 ] && apt-get install -y -qq chromium chromium-driver > /dev/null 2>&1; } || \
+	  echo "Chromium cannot be installed: tests of pages are skipped" >&2
 
 $(JAX): benchmarks/testbed/jax-requirements.txt
 	@echo "installing JAX into $(JAX_VENV), once ..." >&2

@@ -21,6 +21,7 @@ from benchmarks.validate.suite import (
     recorded,
     replayed,
 )
+from benchmarks.validate.watch_cost import cost_of_watch
 
 NAME = "torch"
 SKEWED = ("last-1gbit", "transformer-200mbit")
@@ -50,12 +51,23 @@ def checks(rows: list[Row], only: str | None, progress: Progress) -> Iterator[Ch
             )
     if is_wanted("recording", only):
         yield from progress.checks("recording", lambda: _recording(folder))
+    if is_wanted("watch", only):
+        yield from progress.checks("watch", lambda: _watch(folder))
 
 
 def _recording(folder: Path) -> Iterator[Check]:
-    (setting,) = (setting for setting in SETTINGS if setting.name == RERUN)
     print(f"{RERUN} with and without recording", file=sys.stderr, flush=True)
-    yield from recording_changes_nothing(setting, folder)
+    yield from recording_changes_nothing(_rerun(), folder)
+
+
+def _watch(folder: Path) -> Iterator[Check]:
+    print(f"{RERUN} with and without --watch", file=sys.stderr, flush=True)
+    yield from cost_of_watch(_rerun(), folder / "watch")
+
+
+def _rerun() -> Setting:
+    (setting,) = (setting for setting in SETTINGS if setting.name == RERUN)
+    return setting
 
 
 def words_of(setting: Setting, change: Change, folder: Path) -> list[str]:

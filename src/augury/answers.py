@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 from augury.report.answer import RunAnswer
 
 if TYPE_CHECKING:
+    from augury.core.errors import GateError
     from augury.core.plan.plan import Plan
     from augury.core.progress import Progress
     from augury.core.results.comparison import Comparison
@@ -145,6 +146,30 @@ class DiffAnswer(RunAnswer):
 
         before, after = self.names
         render_diff(self.result, file, before=before, after=after)
+
+    def failed_gate(
+        self, *, least_gain_pct: float | None = None, largest_loss_pct: float | None = None
+    ) -> GateError | None:
+        """The gate that the comparison fails, as an error that contains the comparison; None if it
+        passes both. A gain fails as measured, a loss only beyond doubt (``is_slower_by``)."""
+        from augury.core.errors import GateError
+
+        found, failure = self.result, None
+        low, high = found.gain_interval_pct
+        if least_gain_pct is not None and found.gain_pct < least_gain_pct:
+            failure = GateError(
+                f"the gain is {found.gain_pct:+.1f} %, less than {least_gain_pct:+.1f} %",
+                remedy="compare the replays of both runs: augury replay",
+            )
+        elif largest_loss_pct is not None and found.is_slower_by(largest_loss_pct):
+            failure = GateError(
+                f"the second run is slower by {-high:.1f} to {-low:.1f} % (90 % interval), which is"
+                f" more than {largest_loss_pct:g} %",
+                remedy="see where the time changed: augury diff lists phases, layers, operations",
+            )
+        if failure is not None:
+            failure.result = {"result": found}
+        return failure
 
     def to_json(self) -> str:
         from augury.report.as_json import encode_document

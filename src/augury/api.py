@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from augury.executor import EngineName
     from augury.job import FinishedJob
     from augury.predict.opened_run import OpenedRun
+    from augury.report.page.run_page import WrittenPage
     from augury.report.perfetto import Written
 
 PathLike = str | os.PathLike[str]
@@ -303,18 +304,32 @@ class Run:
         max_events: int | None = None,
         engine: Engine = "auto",
         fold: bool = True,
-    ) -> Written | None:
-        """Writes the replayed timeline (.json, .json.gz for ui.perfetto.dev) or a table
-        (.parquet); returns the number of events of a timeline."""
+        quick: bool = False,
+    ) -> Written | WrittenPage | None:
+        """Writes a page about the run (.html), the replayed timeline (.json, .json.gz for
+        ui.perfetto.dev) or a table (.parquet); returns the counts of a page or a timeline.
+        ``quick`` leaves out the page's what-ifs and policies."""
         from augury.predict.replays import replay_graph
-        from augury.report.exports import check_export
+        from augury.report.exports import check_report, is_page
 
-        check_export(Path(path), force=force)
+        check_report(Path(path), force=force)
+        if is_page(Path(path)):
+            return self._write_page(Path(path), force=force, engine=engine, fold=fold, quick=quick)
         progress = self._source.progress
         timeline = replay_graph(self.graph, engine=engine, fold=fold, progress=progress)
         return write_timeline(
             timeline, path, self.path.name, progress, force=force, max_events=max_events
         )
+
+    def _write_page(
+        self, path: Path, *, force: bool, engine: Engine, fold: bool, quick: bool
+    ) -> WrittenPage:
+        from augury.predict.run_page import gather_run_page
+        from augury.report.page.run_page import write_run_page
+
+        content = gather_run_page(self._source, engine=engine, fold=fold, quick=quick)
+        with self._source.progress(f"writing {path}"):
+            return write_run_page(content, path, force=force)
 
     def __repr__(self) -> str:
         return f"augury.open({os.fspath(self.path)!r})"

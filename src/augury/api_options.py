@@ -99,5 +99,6 @@ class RunOptions(TypedDict, total=False):
     calibrate: bool
     wire: bool
     wire_events: int
+    watch: int | None
     has_trial: bool
     force: bool

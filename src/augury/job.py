@@ -22,7 +22,7 @@ from augury.capture.launcher.launch import as_program, launch
 from augury.capture.launcher.run_folder import prepare_folder
 from augury.capture.launcher.run_summary import summarize_run
 from augury.capture.process_identity import own_rank
-from augury.capture.settings import Settings, parse_windows
+from augury.capture.settings import Settings, checked_distance, parse_windows
 from augury.capture.wire.pack import pack_left
 from augury.capture.wire.preload import become_wired, wire_environment
 from augury.core.errors import UsageError
@@ -84,6 +84,7 @@ def make_job(
     calibrate: bool = False,
     wire: bool = False,
     wire_events: int = 1 << 20,
+    watch: int | None = None,
     plan: Path | None = None,
     has_trial: bool = True,
     force: bool = False,
@@ -106,6 +107,7 @@ def make_job(
         ranks=chosen,
         wire=wire,
         wire_events=wire_events,
+        watch=checked_distance(watch),
     )
     return Job(
         words=words,
@@ -237,7 +239,10 @@ def _become_rank(job: Job, folder: Path, report: Report) -> int:
 
 def _finished(job: Job, folder: Path, exit_code: int) -> FinishedJob:
     # Rank 0 ends last, so its summary is of all ranks.
-    summary = summarize_run(folder, rank=job.rank or None, wire=job.settings.wire)
+    settings = job.settings
+    summary = summarize_run(
+        folder, rank=job.rank or None, wire=settings.wire, watch=bool(settings.watch)
+    )
     return FinishedJob(out=job.out, rank=job.rank, exit_code=exit_code, summary=summary)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from augury.capture.framework import FrameworkFacts
+from augury.capture.framework import FrameworkFacts, PhaseTimes
 from augury.capture.window_schedule import Mode
 from augury.core.trace.rank_record import CalibrationRecord, Group, RecordedCall, RecordedMemory
 
@@ -40,6 +40,17 @@ class FakeWindow:
         return [RecordedMemory(kind="activation", layer="a", size_bytes=8)]
 
 
+class FakePhases:
+    """Parts of steps that take no time."""
+
+    def start(self) -> None: ...
+
+    def end_step(self) -> PhaseTimes:
+        return PhaseTimes()
+
+    def stop(self) -> None: ...
+
+
 class FakeFramework:
     """Implements ``FrameworkRecorder``."""
 
@@ -62,6 +73,9 @@ class FakeFramework:
         self.events.append(mode)
         self.on_rival = on_rival
         return FakeWindow(self, mode)
+
+    def phases(self) -> FakePhases:
+        return FakePhases()
 
     def facts(self) -> FrameworkFacts:
         memory = [RecordedMemory(kind="parameter", layer="a", size_bytes=4)]

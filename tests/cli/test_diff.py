@@ -151,3 +151,36 @@ def test_bad_input_is_refused(run: Runner, runs: tuple[Path, Path], tmp_path: Pa
     assert no_folder.code == 3
     assert "not a run's folder" in no_folder.err
     assert run("diff", *runs, "--plan", tmp_path / "plan.json").code == 3
+
+
+@pytest.mark.parametrize(
+    ("factors", "limit", "code"),
+    [
+        ((1.0, 1.25), "3%", 5),
+        ((1.0, 1.25), "24", 0),  # slower by 25 %, but not beyond doubt
+        ((1.0, 1.25), "40 %", 0),
+        ((1.0, 1.0), "3%", 0),
+        ((1.0, 0.8), "0%", 0),
+    ],
+)
+def test_a_run_that_is_slower_beyond_doubt_fails(
+    run: Runner, tmp_path: Path, factors: tuple[float, float], limit: str, code: int
+) -> None:
+    before, after = (
+        Run(tmp_path / f"run-{i}", change=faster(factor)).write()
+        for i, factor in enumerate(factors)
+    )
+    outcome = run("diff", before, after, "--fail-above", limit)
+    assert outcome.code == code, outcome.err
+    assert "measured after" in outcome.out
+    assert ("the second run is slower by" in outcome.err) == (code == 5)
+    document = json.loads(run("diff", before, after, "--fail-above", limit, "--json").out)
+    assert ("error" in document) == (code == 5)
+    high = document["result"]["gain_interval_pct"][1]
+    assert (high < -float(limit.rstrip(" %"))) == (code == 5)
+
+
+def test_a_limit_that_is_no_percentage_is_refused(run: Runner, runs: tuple[Path, Path]) -> None:
+    outcome = run("diff", *runs, "--fail-above", "3 ms")
+    assert outcome.code == 2
+    assert "'3 ms' is not a percentage" in outcome.err

@@ -51,7 +51,7 @@ def test_the_step_and_the_next_command_are_printed(run: Runner, graph_path: Path
     assert outcome.code == 0
     assert "predicted 2.5 ms" in outcome.out
     assert "measured 2.6 ms" in outcome.out
-    assert f"next: augury report {graph_path} -o timeline.json" in outcome.out
+    assert f"next: augury report {graph_path} -o report.html" in outcome.out
     assert outcome.err == ""
 
 

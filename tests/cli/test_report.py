@@ -31,6 +31,24 @@ def test_table(run: Runner, graph_path: Path, tmp_path: Path) -> None:
 
 
 def test_format_must_be_known(run: Runner, graph_path: Path) -> None:
-    outcome = run("report", graph_path, "-o", "t.html")
+    outcome = run("report", graph_path, "-o", "t.txt")
     assert outcome.code == 2
     assert ".parquet" in outcome.err
+
+
+def test_page(run: Runner, graph_path: Path, tmp_path: Path) -> None:
+    outcome = run("report", graph_path, "-o", "t.html")
+    assert outcome.code == 0
+    assert "open it in a browser" in outcome.out
+    text = (tmp_path / "t.html").read_text()
+    assert "<title>run.augury - Augury</title>" in text
+    assert 'id="what-if-table"' in text
+    again = run("report", graph_path, "-o", "t.html", "--quick", "--json", "--force")
+    assert json.loads(again.out)["size_bytes"] == (tmp_path / "t.html").stat().st_size
+    assert 'id="what-if-table"' not in (tmp_path / "t.html").read_text()
+
+
+def test_an_existing_page_is_kept(run: Runner, graph_path: Path, tmp_path: Path) -> None:
+    (tmp_path / "t.html").write_text("mine")
+    assert run("report", graph_path, "-o", "t.html").code == 2
+    assert (tmp_path / "t.html").read_text() == "mine"

@@ -13,7 +13,7 @@ from augury.capture.bootstrap import has_trained
 from augury.capture.launcher.in_process import arrange_here, is_rank
 from augury.capture.launcher.run_folder import prepare_folder
 from augury.capture.process_identity import own_rank
-from augury.capture.settings import Settings, parse_windows
+from augury.capture.settings import Settings, checked_distance, parse_windows
 from augury.core.errors import UsageError
 from augury.core.units import parse_ranks
 
@@ -26,6 +26,7 @@ def record(
     steps: str = "auto",
     ranks: str | None = None,
     calibrate: bool = False,
+    watch: int | None = None,
     force: bool = False,
 ) -> None:
     """Records this process as ``augury run`` does. Every rank calls it at the start of its script.
@@ -36,6 +37,7 @@ def record(
     if Settings.VARIABLE in os.environ:
         return
     windows, chosen = parse_windows(steps), parse_ranks(ranks)
+    distance = checked_distance(watch)
     if _is_arranged:
         raise UsageError("augury.record was called twice", remedy="call it once")
     if has_trained():
@@ -52,7 +54,11 @@ def record(
     else:
         # A child process imports the script again: its parent has checked the folder.
         folder = Path(out).resolve()
-    arrange_here(Settings(out=str(folder), windows=windows, calibrate=calibrate, ranks=chosen))
+    arrange_here(
+        Settings(
+            out=str(folder), windows=windows, calibrate=calibrate, ranks=chosen, watch=distance
+        )
+    )
     _is_arranged = True
 
 

@@ -80,6 +80,29 @@ class FrameworkWindow(Protocol):
         """Returns memory that the probes saw in use during the window."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseTimes:
+    """Parts of one step that can be timed without a profiler; 0 where unknown."""
+
+    input_ns: int = 0
+    """Time before the first forward."""
+    forward_ns: int = 0
+    communication_ns: int = 0
+    """Time for which the training thread waited in collectives."""
+    update_ns: int = 0
+
+
+class FrameworkPhases(Protocol):
+    """Times the parts of steps by hooks, without a profiler, between ``start`` and ``stop``."""
+
+    def start(self) -> None: ...
+
+    def end_step(self) -> PhaseTimes:
+        """Called at the end of each step; returns the parts of the step."""
+
+    def stop(self) -> None: ...
+
+
 class FrameworkRecorder(Protocol):
     """The recorder's view of one framework in this process."""
 
@@ -92,6 +115,9 @@ class FrameworkRecorder(Protocol):
     def open_window(self, mode: Mode, on_rival: Callable[[], None]) -> FrameworkWindow:
         """Starts the profiler. ``on_rival`` is called when the program starts a profiler itself,
         before that profiler starts."""
+
+    def phases(self) -> FrameworkPhases:
+        """Returns timers of the parts of steps, for watch windows."""
 
     def facts(self) -> FrameworkFacts: ...
 

@@ -29,6 +29,8 @@ from augury.capture.rendezvous.gather import FileGatherer
 from augury.capture.rendezvous.rendezvous import PATIENCE_S, Rendezvous
 from augury.capture.settings import Settings
 from augury.capture.step_log import StepTimeLog
+from augury.capture.watch.job_watcher import JobWatcher
+from augury.capture.watch.window import WatchedSteps
 from augury.capture.window_schedule import StepWindow, WindowSchedule, stride_for
 from augury.capture.wire.pack import drop_former, pack_own
 from augury.capture.wire.preload import keep_wire
@@ -69,6 +71,10 @@ class StepRecorder:
         self._open: _OpenWindow | None = None
         """Present exactly in the state IN_WINDOW."""
         self._window_cost_ns = 0
+        self._watcher: JobWatcher | None = None
+        if settings.watch:
+            steps = WatchedSteps(settings.watch, framework.phases(), lambda: self._steps.speed)
+            self._watcher = JobWatcher(steps, self._rendezvous, self._folder)
 
     def end_step(self, now_ns: int) -> None:
         self.attempt(lambda: self._end_step(now_ns))
@@ -84,6 +90,7 @@ class StepRecorder:
         if self._state is RecorderState.WAITING:
             self._begin()
         if self._steps.is_full:
+            self._watch(is_next_plain=True)
             return
         step = self._steps.end_step(now_ns)
         self._notes.note_training_mode(step)
@@ -97,6 +104,7 @@ class StepRecorder:
         if self._open is not None:
             self.attempt(self._open.profiled.end_step)
         is_edge = self._schedule.is_edge(step)
+        self._watch(is_next_plain=not (is_edge or board.is_recording or board.is_trial_due))
         if is_edge:
             self._steps.read_machine()
             self._between_steps(step)
@@ -108,6 +116,11 @@ class StepRecorder:
             self._read_cpu(step)
         elif not board.is_recording:
             self._steps.probe_speed(step)
+
+    def _watch(self, *, is_next_plain: bool) -> None:
+        """Before a profiled window opens: hooks of the watcher must be gone by then."""
+        if self._watcher is not None:
+            self._watcher.end_step(self._rank, self._world_size, is_next_plain=is_next_plain)
 
     def _begin(self) -> None:
         """Learns the rank, which the framework may know only now."""
@@ -259,6 +272,8 @@ class StepRecorder:
 
     def _at_exit(self) -> None:
         self.attempt(self._steps.read_machine)
+        if self._watcher is not None:
+            self.attempt(self._watcher.finish)
         self._note_missed_windows()
         self.attempt(self._close_at_exit)
         self.attempt(self._stop_window)

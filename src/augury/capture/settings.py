@@ -13,6 +13,9 @@ AUTO = "auto"
 """Value of ``--steps`` for windows spread over the whole job."""
 DEFAULT_WIRE_EVENTS = 1 << 20
 
+MIN_WATCH_DISTANCE = 10
+"""Smallest distance of watch windows, in steps."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -31,6 +34,8 @@ class Settings:
     """Whether the TCP traffic of every process is recorded."""
     wire_events: int = DEFAULT_WIRE_EVENTS
     """Number of calls that a process keeps: the newest."""
+    watch: int = 0
+    """Steps between watch windows; 0 means none."""
 
     def to_environment(self) -> str:
         return json.dumps(asdict(self))
@@ -49,6 +54,7 @@ class Settings:
             ranks=None if ranks is None else tuple(ranks),
             wire=values["wire"],
             wire_events=values["wire_events"],
+            watch=values["watch"],
         )
 
 
@@ -69,3 +75,15 @@ def parse_windows(steps: str) -> tuple[tuple[int, int], ...]:
         after = int(last)
         windows.append((int(first), after))
     return tuple(windows)
+
+
+def checked_distance(watch: int | None) -> int:
+    """Returns the distance of watch windows, 0 for none."""
+    if watch is None:
+        return 0
+    if watch < MIN_WATCH_DISTANCE:
+        raise UsageError(
+            f"watch windows cannot be {watch} steps apart",
+            remedy=f"give {MIN_WATCH_DISTANCE} steps or more, such as --watch 500",
+        )
+    return watch

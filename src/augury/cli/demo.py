@@ -13,6 +13,7 @@ from augury.cli.numpy_threads import import_numpy
 from augury.cli.options import Force, Json
 from augury.cli.progress import working
 from augury.cli.say import next_command, say
+from augury.core.files import make_folder
 from augury.core.tested_versions import TESTED
 from augury.report.exports import describe
 
@@ -39,10 +40,8 @@ def demo(
             f" 'torch=={TESTED['torch'][-1]}.*'",
             file=sys.stderr,
         )
+    make_folder(out, force=force)
     import_numpy()
-    from augury.demo.demo_folder import prepare_folder
-
-    prepare_folder(out, force=force)
     if synthetic:
         _show_synthetic(out, force=force, json=json)
     else:

@@ -11,7 +11,7 @@ import typer
 from augury.cli.numpy_threads import import_numpy
 from augury.cli.options import Json
 from augury.cli.progress import working
-from augury.core.errors import GateError
+from augury.core.units import parse_percent
 
 
 def diff(
@@ -31,22 +31,19 @@ def diff(
         float | None,
         typer.Option(metavar="PCT", help="Exit with code 5 if the gain is smaller."),
     ] = None,
+    fail_above: Annotated[
+        str | None,
+        typer.Option(metavar="PCT", help="Exit with code 5 if AFTER is slower beyond doubt."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Compare two runs with each other, and with the prediction of a plan."""
     import_numpy()
     from augury import api
 
+    largest_loss_pct = None if fail_above is None else parse_percent(fail_above)
     answer = api.open(before, progress=working).diff(after, plan)
-    gain_pct = answer.result.gain_pct
-    failure = None
-    if require_gain is not None and gain_pct < require_gain:
-        failure = GateError(
-            f"the gain is {gain_pct:+.1f} %, less than {require_gain:+.1f} %",
-            remedy="compare the replays of both runs: augury replay",
-        )
-        # With --json, the document that reports the failure contains the comparison too.
-        failure.result = {"result": answer.result}
+    failure = answer.failed_gate(least_gain_pct=require_gain, largest_loss_pct=largest_loss_pct)
     if not json:
         answer.render(sys.stdout)
     elif failure is None:

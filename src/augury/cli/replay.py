@@ -57,4 +57,4 @@ def replay(
     answer.render(sys.stdout, top=top)
     say(*notes)
     if not timeline:
-        next_command("report", graph, "-o", "timeline.json")
+        next_command("report", graph, "-o", "report.html")

@@ -1,4 +1,4 @@
-"""``augury report`` writes a replayed run as a file for other tools."""
+"""``augury report`` writes a run as a page of HTML, or its replay as a file for other tools."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from augury.cli.numpy_threads import import_numpy
 from augury.cli.options import Engine, Force, GraphPath, Json, MaxBytes, MaxEvents, NoFold
 from augury.cli.progress import working
 from augury.cli.say import say
-from augury.report.exports import check_export, describe
+from augury.report.exports import check_report, describe
 from augury.report.formats import DEFAULT_MAX_EVENTS
 
 
@@ -24,27 +24,29 @@ def report(
             "-o",
             "--out",
             metavar="FILE",
-            help="Timeline for ui.perfetto.dev (.json, .json.gz) or table (.parquet).",
+            help="Page (.html), timeline for ui.perfetto.dev (.json, .json.gz), table (.parquet).",
         ),
     ],
     max_events: MaxEvents = DEFAULT_MAX_EVENTS,
     engine: Engine = "auto",
     no_fold: NoFold = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Page: no what-ifs, policies.")] = False,
     max_bytes: MaxBytes = None,
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Write the replayed timeline to a file."""
-    check_export(out, force=force)
+    """Write a page about a run, or its replayed timeline."""
+    check_report(out, force=force)
     import_numpy()
     from augury import api
 
     run = api.open(graph, max_bytes=max_bytes, progress=working)
-    written = run.report(out, force=force, max_events=max_events, engine=engine, fold=not no_fold)
-    num_ops = run.graph.num_ops
+    written = run.report(
+        out, force=force, max_events=max_events, engine=engine, fold=not no_fold, quick=quick
+    )
     if json:
         from augury.report.as_json import encode_document, fields_of
 
-        print(encode_document(path=str(out), num_ops=num_ops, **fields_of(written)))
-        return
-    say(*describe(out, num_ops, written))
+        print(encode_document(path=str(out), num_ops=run.graph.num_ops, **fields_of(written)))
+    else:
+        say(*describe(out, run.graph.num_ops, written))

@@ -62,6 +62,14 @@ def run(
             help="With --wire: keep at most this many calls per process, 64 bytes each.",
         ),
     ] = 1 << 20,
+    watch: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=10,
+            help="Every N steps, check for stragglers and slower parts; print a line on change.",
+        ),
+    ] = None,
     plan: Annotated[
         Path | None,
         typer.Option(
@@ -103,6 +111,7 @@ def run(
         calibrate=calibrate,
         wire=wire,
         wire_events=wire_events,
+        watch=watch,
         plan=plan,
         has_trial=not no_trial,
         force=force,
@@ -125,14 +134,12 @@ def _report_json(finished: FinishedJob) -> None:
 
 
 def _report(finished: FinishedJob) -> None:
-    from augury.report.run_summary import run_summary_lines
-    from augury.report.safe_text import safe
+    from augury.report.run_summary import write_run_summary
 
-    lines = run_summary_lines(
+    write_run_summary(
         finished.summary,
+        sys.stderr,  # stdout belongs to the job
         out=finished.out,
         exit_code=finished.exit_code,
         is_part=bool(finished.rank),
     )
-    for line in lines:  # on stderr, because stdout belongs to the job
-        print(safe(line, max_chars=2000), file=sys.stderr)

@@ -60,6 +60,16 @@ def are_communication(kind: NDArray[np.uint8]) -> NDArray[np.bool_]:
     return found
 
 
+def are_work(kind: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Marks operations that compute, load or copy in a column of OpKinds: neither communication nor
+    waits, marks and unexplained time."""
+    idle = (OpKind.SYNC, OpKind.DELAY, OpKind.MARK, OpKind.UNEXPLAINED, OpKind.STEP_END)
+    found = ~are_communication(kind)
+    for one in idle:
+        found &= kind != one
+    return found
+
+
 class ResourceKind(IntEnum):
     """Kind of a resource, which an operation occupies while it runs."""
 

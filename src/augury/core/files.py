@@ -102,3 +102,20 @@ def load_whole(
         return decode(content)
     except InputError as error:
         raise type(error)(f"{path}: {error.cause}", remedy=error.remedy) from error
+
+
+def make_folder(path: Path, *, force: bool) -> None:
+    """Creates a folder for the files of a verb. Refuses one that is not empty, unless ``force``."""
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"{path} is not a folder", remedy="choose another folder with --out")
+    if path.is_dir() and any(path.iterdir()) and not force:
+        raise UsageError(
+            f"{path} is not empty",
+            remedy="choose another folder with --out, or add --force to replace files",
+        )
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise AuguryError(
+            f"cannot create {path}: {error.strerror}", remedy="choose another folder with --out"
+        ) from error

@@ -35,6 +35,32 @@ class IntervalSet:
         return self.until(end_ns) - self.until(start_ns)
 
 
+class GroupedIntervals:
+    """A union of intervals for each of several groups, such as ranks. Groups lie on one line, one
+    after the other, so that one union serves them all. Times are cut to 0 ...
+    ``until_ns``."""
+
+    def __init__(
+        self,
+        group: NDArray[np.integer],
+        start_ns: I8,
+        end_ns: I8,
+        *,
+        num_groups: int,
+        until_ns: int,
+    ) -> None:
+        self._shift = np.arange(num_groups, dtype=np.int64)[:, None] * (until_ns + 1)
+        times = np.clip(np.stack([start_ns, end_ns], axis=1), 0, until_ns)
+        self._union = IntervalSet(times + self._shift[group])
+
+    def until(self, at_ns: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Returns the time that each group covers before each of ``at_ns``, which has a row per
+        group, or one row for all."""
+        times = np.broadcast_to(at_ns, (len(self._shift), np.shape(at_ns)[-1])) + self._shift
+        before = self._union.until(self._shift.ravel())
+        return self._union.until(times.ravel()).reshape(times.shape) - before[:, None]
+
+
 def _union(start_ns: I8, end_ns: I8) -> tuple[I8, I8]:
     kept = np.flatnonzero(end_ns > start_ns)
     kept = kept[np.argsort(start_ns[kept], kind="stable")]

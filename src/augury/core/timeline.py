@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
+
+import numpy as np
 
 from augury.core.columns import I4, I8, U1, Table, column
 from augury.core.enums import MemoryKind
@@ -110,3 +113,14 @@ class Timeline:
     @property
     def makespan_ns(self) -> int:
         return int(self.end_ns.max(initial=0))
+
+    @cached_property
+    def progress_start_ns(self) -> I8:
+        """Times at which operations begin to progress. Members of a gang hold their places from
+        their own start, and progress from the start of the last one."""
+        members, begin = self.graph.gang_members, self.start_ns.copy()
+        if len(members.dst):
+            sizes = np.diff(members.first)
+            last = np.maximum.reduceat(self.start_ns[members.dst], members.first[:-1][sizes > 0])
+            begin[members.dst] = np.repeat(last, sizes[sizes > 0])
+        return begin

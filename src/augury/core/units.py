@@ -44,6 +44,7 @@ def format_bytes(value_bytes: float) -> str:
 
 
 def format_percent(value: float, *, signed: bool = False) -> str:
+    value = round(value, 1) + 0.0  # no minus before a zero
     return f"{value:+.1f} %" if signed else f"{value:.1f} %"
 
 
@@ -79,6 +80,14 @@ def parse_bandwidth(text: str) -> int:
     if value < 1:
         raise UsageError(f"a bandwidth of {text!r} is zero", remedy="give at least 8bit/s")
     return _whole(value, text)
+
+
+def parse_percent(text: str) -> float:
+    """Parses a share such as ``3%`` or ``2.5``, in percent."""
+    match = _QUANTITY.fullmatch(text.rstrip().removesuffix("%"))
+    if match is None or match.group(2):
+        raise UsageError(f"{text!r} is not a percentage", remedy="write it as 3% or 2.5")
+    return float(match.group(1))
 
 
 def parse_ranks(ranks: str | None) -> tuple[int, ...] | None:

@@ -26,7 +26,9 @@ from augury.core.results.comparison import Comparison, ComputeChange
 from augury.core.trace.trace import Trace
 from augury.costs.prediction_interval import BETWEEN_RUNS, combine_errors
 from augury.diagnose.machine_speed import TimedSteps, at_equal_speed
+from augury.diagnose.part_changes import level_change, with_part_changes
 from augury.diagnose.run_levels import RunLevels, run_levels
+from augury.diagnose.run_parts import run_parts
 from augury.predict.judge_plan import followed_from, judged_by, trial_of
 
 OTHER_LOAD = 0.1
@@ -35,9 +37,6 @@ OTHER_LOAD = 0.1
 MOVED_BY_PLANS = (OpKind.FORWARD.label, OpKind.UPDATE.label)
 """Kinds of operations that a plan in pieces moves: updates happen within the next forward, which
 also waits for gradients. Their change says nothing about the machine."""
-
-COMPUTE_CHANGED = 0.03
-"""Relative changes of compute below this are not reported."""
 
 
 def compare_runs(before: Trace, after: Trace, plan: Plan | None = None) -> Comparison:
@@ -77,6 +76,7 @@ def compare_runs(before: Trace, after: Trace, plan: Plan | None = None) -> Compa
         trial=trial,
         followed_from_step=followed_from(after) if plan is not None else None,
     )
+    found = with_part_changes(found, run_parts(before), run_parts(after))
     return found if plan is None else judged_by(found, plan)
 
 
@@ -135,15 +135,14 @@ def _compute_changes(before: RunLevels, after: RunLevels) -> list[ComputeChange]
     found = []
     for kind in before.compute.keys() & after.compute.keys():
         was, now = before.compute[kind], after.compute[kind]
-        error, freedom = combine_errors((was.error, was.freedom), (now.error, now.freedom))
-        change = math.log(now.value_ns / was.value_ns)
-        if abs(change) > max(COMPUTE_CHANGED, student(freedom) * error):
+        change = level_change(was, now)
+        if change.is_certain:
             found.append(
                 ComputeChange(
                     kind=kind,
                     before_ns=round(was.value_ns),
                     after_ns=round(now.value_ns),
-                    change_pct=round(100 * math.expm1(change), 4),
+                    change_pct=round(100 * math.expm1(change.log_ratio), 4),
                 )
             )
     return sorted(found, key=lambda one: -abs(one.after_ns - one.before_ns))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from augury.core.results.diagnosis import Diagnosis, Finding
+from augury.core.results.diagnosis import Confidence, Diagnosis, Finding
 from augury.diagnose.detectors.registry import DETECTORS
 from augury.diagnose.examined_run import ExaminedRun
 from augury.diagnose.verdict import judge
@@ -15,12 +15,16 @@ GENERAL = {
         "buckets-too-small", "bucket-too-large", "first-bucket", "parameter-order", "slow-link",
         "slow-network",
     ),
+    "core-contention": ("straggler-compute",),
     "input": ("straggler-input", "straggler-host", "straggler-compute"),
     "host-gap": ("straggler-host", "straggler-input", "straggler-compute"),
 }  # fmt: skip
 """Kinds that also show causes of other, more specific kinds."""
 EXPLAINED = 0.6
 """A general finding is left out if a specific one has at least this share of its gain."""
+
+WEIGHTS: dict[Confidence, float] = {"high": 1.0, "medium": 0.6, "low": 0.3}
+"""Share of a gain that counts for the order of findings."""
 
 
 def diagnose(opened: OpenedRun) -> Diagnosis:
@@ -57,7 +61,8 @@ def diagnose(opened: OpenedRun) -> Diagnosis:
 
 
 def _ranked(found: list[Finding]) -> list[Finding]:
-    """Largest gains first; findings without a predicted gain come last."""
+    """Largest gains first, those of less sure findings counted in part; findings without a
+    predicted gain come last."""
     gains = {one.kind: one.gain_pct or 0.0 for one in found}
     kept = [
         one
@@ -67,4 +72,8 @@ def _ranked(found: list[Finding]) -> list[Finding]:
             for kind in GENERAL.get(one.kind, ())
         )
     ]
-    return sorted(kept, key=lambda one: -(one.gain_pct if one.gain_pct is not None else -1.0))
+    return sorted(kept, key=lambda one: -_weighted_gain(one))
+
+
+def _weighted_gain(one: Finding) -> float:
+    return -1.0 if one.gain_pct is None else one.gain_pct * WEIGHTS[one.confidence]

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from augury.core.columns import I8
+from augury.core.columns import I4, I8
 from augury.core.enums import StepState
 from augury.core.errors import AuguryError
 from augury.core.graph.graph import Graph
@@ -31,6 +31,8 @@ from augury.replay.utilization import step_durations_ns
 
 Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 
+MOST_NOISE = 0.05
+"""Larger gains are reported if their own interval excludes zero, however noisy the steps are."""
 _FEWEST_STEPS = 5
 """Number of replayed steps whose variation shows the noise."""
 
@@ -81,23 +83,38 @@ class ExaminedRun:
 
     @cached_property
     def noise(self) -> float:
-        """The smallest gain that can be told from noise, as a share of the step: the error of the
-        median of the replayed steps. Levels of windows that differ, as on a machine with other
-        load, move both sides of a gain."""
+        """The smallest gain that is reported, as a share of the step: the error of the median of
+        the replayed steps, within limits. Levels of windows that differ, as on a machine with other
+        load, move both sides of a gain, and so does most of a step's own variation: the interval of
+        each gain has the noise of the gain itself."""
+        return min(self._level_noise, MOST_NOISE)
+
+    @cached_property
+    def _level_noise(self) -> float:
+        """The error of the median of the replayed steps, as a share of it."""
         of_levels = noise_of(self.recorded)
-        dur_ns = self._replayed_steps_ns
+        dur_ns = self._steps_of(self.timeline)[1]
         if self.recorded is None or len(dur_ns) < _FEWEST_STEPS:
             return of_levels
-        logs = np.log(np.maximum(1.0, dur_ns))
-        spread = 1.4826 * float(np.median(np.abs(logs - np.median(logs))))
-        of_steps = SIGMAS_OF_90_PCT * 1.2533 * spread / math.sqrt(len(logs))
-        return min(of_levels, max(QUIET_NOISE, of_steps))
+        return min(of_levels, max(QUIET_NOISE, _error_of_median(np.log(np.maximum(1, dur_ns)))))
 
-    @property
-    def _replayed_steps_ns(self) -> Floats:
-        slowest = int(np.argmax(self.timeline.rank_step_ns))
-        steps = self.timeline.rank_steps.of_rank(slowest)
-        return step_durations_ns(steps).astype(np.float64)
+    def _gain_noise(self, after: Timeline) -> float:
+        """The error of a gain, from the gains of single steps."""
+        if self.recorded is None:
+            return self._level_noise
+        number, before_ns = self._steps_of(self.timeline)
+        number_after, after_ns = self._steps_of(after)
+        if len(number) < _FEWEST_STEPS or not np.array_equal(number, number_after):
+            return self._level_noise
+        ratios = np.log(np.maximum(1, after_ns)) - np.log(np.maximum(1, before_ns))
+        return max(QUIET_NOISE, _error_of_median(ratios))
+
+    @staticmethod
+    def _steps_of(timeline: Timeline) -> tuple[I4, Floats]:
+        """Returns numbers and durations of the steps of the slowest rank."""
+        slowest = int(np.argmax(timeline.rank_step_ns))
+        steps = timeline.rank_steps.of_rank(slowest)
+        return steps.step, step_durations_ns(steps).astype(np.float64)
 
     @property
     def trace(self) -> Trace | None:
@@ -141,8 +158,8 @@ class ExaminedRun:
             return number.astype(np.int64), dur_ns
         if len(self.graph.carries):
             return np.zeros(0, dtype=np.int64), np.zeros(0)
-        dur_ns = self._replayed_steps_ns
-        return np.arange(len(dur_ns)), dur_ns
+        replayed, dur_ns = self._steps_of(self.timeline)
+        return replayed.astype(np.int64), dur_ns
 
     @property
     def num_timed_steps(self) -> int:
@@ -185,6 +202,7 @@ class ExaminedRun:
             predicted.interval_ns,
             model_error=predicted.model_error,
             baseline_ns=before_ns,
+            noise=self._gain_noise(after),
         )
 
     def gain(
@@ -194,9 +212,13 @@ class ExaminedRun:
         *,
         model_error: float,
         baseline_ns: int | None = None,
+        noise: float | None = None,
     ) -> PredictedGain:
+        """``noise`` is half the width of the gain's interval without the error of the model; by
+        default that of the run's level."""
+        noise = self._level_noise if noise is None else noise
         ratio = step_ns / max(1, baseline_ns or self.step_ns)
-        reach = math.exp(math.hypot(self.noise, SIGMAS_OF_90_PCT * model_error))
+        reach = math.exp(math.hypot(noise, SIGMAS_OF_90_PCT * model_error))
         return PredictedGain(
             step_ns=step_ns,
             interval_ns=interval_ns,
@@ -211,3 +233,9 @@ class ExaminedRun:
             severity=Severity.INFO,
             example=f"{', '.join(one.name for one, _ in changes)}: {error.cause}",
         )
+
+
+def _error_of_median(values: Floats) -> float:
+    """Returns half the width of the 90 % interval of the median, robust against outliers."""
+    spread = 1.4826 * float(np.median(np.abs(values - np.median(values))))
+    return SIGMAS_OF_90_PCT * 1.2533 * spread / math.sqrt(len(values))

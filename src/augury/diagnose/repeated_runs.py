@@ -19,6 +19,7 @@ from augury.core.results.comparison import Comparison, ComputeChange
 from augury.core.trace.trace import Trace
 from augury.costs.prediction_interval import BETWEEN_RUNS, SIGMAS_OF_90_PCT
 from augury.diagnose.compare_runs import compare_runs
+from augury.diagnose.part_changes import mean_changes
 from augury.predict.judge_plan import judged_by
 
 
@@ -41,6 +42,10 @@ def compare_repeats(pairs: Sequence[tuple[Trace, Trace]], plan: Plan | None = No
         machine_change_pct=_machine_change_pct(each),
         num_pairs=len(each),
         compute_changes=_compute_changes(each),
+        phase_changes=mean_changes([one.phase_changes for one in each]),
+        kind_changes=mean_changes([one.kind_changes for one in each]),
+        layer_changes=mean_changes([one.layer_changes for one in each]),
+        operation_changes=mean_changes([one.operation_changes for one in each]),
     )
     return found if plan is None else judged_by(found, plan)
 

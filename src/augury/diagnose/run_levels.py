@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from augury.core.enums import OpKind, StepState, StreamKind
 from augury.core.graph.graph import NONE
-from augury.core.measured_step import StepLevel, counted_rows, level_of_windows, over_ranks
+from augury.core.measured_step import StepLevel, counted_rows, over_ranks
 from augury.core.trace.trace import Trace
 from augury.diagnose.machine_speed import TimedSteps
+from augury.diagnose.run_parts import levels_of
 
 COMPUTE_KINDS = (OpKind.DATA, OpKind.FORWARD, OpKind.BACKWARD, OpKind.UPDATE)
 """Kinds of operations that a change of communication does not affect."""
@@ -49,30 +49,23 @@ def run_levels(trace: Trace) -> RunLevels:
     return RunLevels(
         step=TimedSteps(number=number, dur_ns=dur_ns),
         undelayed=undelayed,
-        compute=dict(_compute_levels(trace)),
+        compute=_compute_levels(trace),
     )
 
 
-def _compute_levels(trace: Trace) -> list[tuple[str, StepLevel]]:
+def _compute_levels(trace: Trace) -> dict[str, StepLevel]:
     """Sums over the outermost events of each kind, in the steps inside of timing windows."""
     events, steps = trace.events, trace.steps
     timed = np.unique(steps.step[steps.state == StepState.TIMED])
     is_main = trace.streams.kind[events.stream] == StreamKind.MAIN_THREAD
-    outermost = is_main & (events.parent == NONE) & np.isin(events.step, timed)
-    found = []
-    for kind in COMPUTE_KINDS:
-        rows = np.flatnonzero(outermost & (events.kind == kind))
-        number, sums = _per_step(events.step[rows], events.dur_ns[rows])
-        if len(timed) and len(number) == len(timed) and sums.all():
-            ranks = max(1, len(np.unique(events.rank[rows])))
-            found.append((kind.label, level_of_windows(number, sums / ranks)))
-    return found
-
-
-def _per_step(
-    step: NDArray[np.int32], dur_ns: NDArray[np.int64]
-) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    number, place = np.unique(step, return_inverse=True)
-    sums = np.zeros(len(number), dtype=np.float64)
-    np.add.at(sums, place, dur_ns)
-    return number, sums
+    is_compute = np.isin(events.kind, COMPUTE_KINDS)
+    rows = np.flatnonzero(is_main & is_compute & (events.parent == NONE))
+    found = levels_of(
+        timed,
+        events.step[rows],
+        events.kind[rows],
+        events.dur_ns[rows],
+        events.rank[rows],
+        lambda kind: OpKind(kind).label,
+    )
+    return {kind: part.level for kind, part in found.items() if part.is_in_every_step}

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 from abc import ABC, abstractmethod
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from augury.report.as_json import encode
 from augury.report.notebook import as_html
+
+if TYPE_CHECKING:
+    import polars
 
 
 class RunAnswer(ABC):
@@ -23,6 +26,19 @@ class RunAnswer(ABC):
     def to_json(self) -> str:
         """The same document as ``--json`` of the verb."""
         return encode(self.result)
+
+    @property
+    def tables(self) -> list[str]:
+        """Names of the tables that ``frame`` returns."""
+        from augury.report.frames import table_names
+
+        return table_names(self.result)
+
+    def frame(self, table: str) -> polars.DataFrame:
+        """A list of the result as a polars frame: ``answer.frame("ranks")``."""
+        from augury.report.frames import table_frame
+
+        return table_frame(self.result, table)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name == "result":

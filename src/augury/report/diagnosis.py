@@ -71,7 +71,7 @@ def _findings(console: Console, found: Diagnosis) -> None:
     if not found.findings:
         title(console, "Findings", "nothing worth doing was found")
         return
-    title(console, "Findings", "largest gains first")
+    title(console, "Findings", "ranked by gain and confidence")
     for number, finding in enumerate(found.findings, 1):
         _finding(console, number, finding)
 

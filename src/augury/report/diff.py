@@ -5,17 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TextIO
 
 from augury.core.units import format_count, format_ns
-from augury.report.console import columns, make_console
+from augury.report.console import columns, make_console, title
 from augury.report.phrases import gain_words
 from augury.report.safe_text import safe
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from augury.core.measured_step import MeasuredRun
     from augury.core.results.comparison import Comparison
 
 
 MACHINE_CHANGED_PCT = 2.0
 """Smaller changes of the machine's speed are not mentioned."""
+
+MAX_CHANGES = 5
+"""Most changes that are printed of phases, of kinds, of layers and of operations."""
+
+MIN_CHANGE_SHARE = 0.005
+"""Share of the step below which a change is not printed."""
 
 
 def render_diff(found: Comparison, file: TextIO, *, before: str, after: str) -> None:
@@ -44,7 +52,35 @@ def render_diff(found: Comparison, file: TextIO, *, before: str, after: str) -> 
         console.print(table)
         for line in _verdict(found):
             console.print(line, markup=False, highlight=False)
+        _show_changes(console, found)
     file.writelines(f"{line.rstrip(' ')}\n" for line in capture.get().splitlines())
+
+
+def _show_changes(console: Console, found: Comparison) -> None:
+    """Prints the certain changes of each kind, unless there are none."""
+    parts = (
+        ("phase", found.phase_changes),
+        ("kind", found.kind_changes),
+        ("layer", found.layer_changes),
+        ("operation", found.operation_changes),
+    )
+    least_ns = MIN_CHANGE_SHARE * found.before.step_ns
+    table = columns("", "~", ">before", ">after", ">change", ">")
+    for label, changes in parts:
+        certain = [one for one in changes if one.is_certain and abs(one.change_ns) >= least_ns]
+        for change in certain[:MAX_CHANGES]:
+            sign = "+" if change.change_ns > 0 else "-"
+            table.add_row(
+                label,
+                safe(change.name, max_chars=60),
+                format_ns(change.before_ns),
+                format_ns(change.after_ns),
+                f"{sign}{format_ns(abs(change.change_ns))}",
+                "new" if change.change_pct is None else f"{change.change_pct:+.1f} %",
+            )
+    if table.row_count:
+        title(console, "Where the time changed", "per step, beyond noise")
+        console.print(table)
 
 
 def _details(run: MeasuredRun) -> str:

@@ -7,10 +7,16 @@ from typing import TYPE_CHECKING
 
 from augury.core.errors import UsageError
 from augury.core.files import ensure_writable
-from augury.report.formats import DEFAULT_MAX_EVENTS, TABLE_SUFFIXES, TIMELINE_SUFFIXES
+from augury.report.formats import (
+    DEFAULT_MAX_EVENTS,
+    PAGE_SUFFIXES,
+    TABLE_SUFFIXES,
+    TIMELINE_SUFFIXES,
+)
 
 if TYPE_CHECKING:
     from augury.core.timeline import Timeline
+    from augury.report.page.run_page import WrittenPage
     from augury.report.perfetto import Written
 
 
@@ -26,6 +32,15 @@ def check_target(path: Path, suffixes: tuple[str, ...], *, force: bool) -> None:
 
 def check_export(path: Path, *, force: bool) -> None:
     check_target(path, TIMELINE_SUFFIXES + TABLE_SUFFIXES, force=force)
+
+
+def check_report(path: Path, *, force: bool) -> None:
+    """Checks the target of a report: a page, or what ``check_export`` accepts."""
+    check_target(path, PAGE_SUFFIXES + TIMELINE_SUFFIXES + TABLE_SUFFIXES, force=force)
+
+
+def is_page(path: Path) -> bool:
+    return path.name.endswith(PAGE_SUFFIXES)
 
 
 def write_export(
@@ -48,12 +63,16 @@ def write_export(
     return write_perfetto(timeline, path, force=force, max_events=max_events, title=title)
 
 
-def describe(path: Path, num_ops: int, written: Written | None) -> list[str]:
+def describe(path: Path, num_ops: int, written: Written | WrittenPage | None) -> list[str]:
     """Lines for the user about a written file."""
-    from augury.core.units import format_ns
+    from augury.core.units import format_bytes, format_ns
+    from augury.report.perfetto import Written
 
     if written is None:
         return [f"wrote {path}: one row for each of {num_ops:,} operations"]
+    if not isinstance(written, Written):
+        size = format_bytes(written.size_bytes)
+        return [f"wrote {path}: one page of {size}; open it in a browser"]
     lines = [f"wrote {path}: {written.num_events:,} events; open it at ui.perfetto.dev"]
     if written.cut_at_ns is not None:
         lines.append(

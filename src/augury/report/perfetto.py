@@ -48,7 +48,7 @@ def write_perfetto(
 ) -> Written:
     """Writes at most ``max_events`` events, and the names of the tracks."""
     layout = lay_out(timeline)
-    progress_ns = _progress_start(timeline)
+    progress_ns = timeline.progress_start_ns
     memory = memory_curve(timeline)
     cut_at_ns, room = _cut(timeline, progress_ns, memory, max_events)
     kept = _kept(timeline, cut_at_ns)
@@ -105,17 +105,6 @@ def _file(path: Path, *, force: bool) -> Iterator[IO[bytes]]:
         gzip_file: Any = igzip.IGzipFile
         with gzip_file(filename="", mode="wb", fileobj=file, mtime=0) as packed:
             yield packed
-
-
-def _progress_start(timeline: Timeline) -> NDArray[np.int64]:
-    """Returns when operations begin to progress. Members of a gang hold their places from their own
-    start, and progress from the start of the last one."""
-    members, begin = timeline.graph.gang_members, timeline.start_ns.copy()
-    if len(members.dst):
-        sizes = np.diff(members.first)
-        last = np.maximum.reduceat(timeline.start_ns[members.dst], members.first[:-1][sizes > 0])
-        begin[members.dst] = np.repeat(last, sizes[sizes > 0])
-    return begin
 
 
 def _cut(

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import TextIO
 
-from augury.core.results.recorded_run import RankSummary, RunSummary, WireSummary
+from augury.core.results.recorded_run import RankSummary, RunSummary, WatchSummary, WireSummary
 from augury.core.units import format_count, format_ns
+from augury.report.safe_text import safe
 
 MAX_LISTED_TRACES = 3
 """If a rank has more traces, only their number and the first one are printed."""
+
+
+def write_run_summary(
+    summary: RunSummary, file: TextIO, *, out: Path, exit_code: int, is_part: bool = False
+) -> None:
+    for line in run_summary_lines(summary, out=out, exit_code=exit_code, is_part=is_part):
+        print(safe(line, max_chars=2000), file=file)
 
 
 def run_summary_lines(
@@ -24,6 +33,8 @@ def run_summary_lines(
     lines += [f"  {_rank_line(rank)}" for rank in summary.ranks]
     if summary.wire is not None:
         lines.append(f"  {_wire_line(summary.wire)}")
+    if summary.watch is not None:
+        lines.append(f"  {_watch_line(summary.watch, out)}")
     for anomaly in summary.ledger:
         example = anomaly.example or anomaly.name
         lines.append(f"  {anomaly.severity}: {anomaly.meaning} ({example})")
@@ -55,4 +66,13 @@ def _wire_line(wire: WireSummary) -> str:
         f" {format_count(wire.num_connections, 'connection')}:"
         f" {format_count(wire.num_events, 'event')} kept, {wire.events_written_over:,} overwritten,"
         f" {format_count(wire.calls_not_kept, 'call')} outside of windows counted but not kept"
+    )
+
+
+def _watch_line(watch: WatchSummary, out: Path) -> str:
+    if not watch.num_windows:
+        return "watched: no window was complete before the end of the job"
+    return (
+        f"watched: {format_count(watch.num_windows, 'window')},"
+        f" {format_count(watch.num_changes, 'change')} of the verdict, in {out / watch.file}"
     )

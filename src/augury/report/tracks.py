@@ -51,7 +51,7 @@ def lay_out(timeline: Timeline) -> TrackLayout:
     shared_pid, path_pid = num_ranks + 1, num_ranks + 2
     # Resources are numbered first; operations without a resource form one more group per rank.
     group = np.where(graph.ops.resource >= 0, graph.ops.resource, num_resources + graph.ops.rank)
-    lane = _lanes(group, timeline.start_ns, timeline.end_ns)
+    lane = free_lanes(group, timeline.start_ns, timeline.end_ns)
     owner = np.concatenate([graph.resources.rank, np.arange(num_ranks, dtype=np.int32)])
     group_pid = np.where(owner >= 0, owner + 1, shared_pid).astype(np.int64)
 
@@ -75,7 +75,7 @@ def lay_out(timeline: Timeline) -> TrackLayout:
     )
 
 
-def _lanes(
+def free_lanes(
     group: NDArray[np.int64], start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Returns for each operation the lowest lane of its group that is free when it starts."""

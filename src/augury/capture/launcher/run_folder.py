@@ -8,6 +8,7 @@ from pathlib import Path
 
 from augury.capture.process_identity import is_restarted, num_restarts, own_rank, rank_name
 from augury.core.errors import UsageError
+from augury.core.results.watch import WATCH_FILE
 
 _LEFT_BY_RECORDERS = (
     "rank-*.json",
@@ -21,6 +22,7 @@ _LEFT_BY_RECORDERS = (
 )
 _LEFT_BY_RUNS = (
     *_LEFT_BY_RECORDERS,
+    WATCH_FILE,  # not at a restart: alerts of earlier starts of the job are kept
     "rank-*.wire-*",
     "process.wire-*",
     ".rank-*",

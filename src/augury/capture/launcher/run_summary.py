@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -16,18 +17,22 @@ from augury.core.errors import InputError
 from augury.core.files import DISK_IS_FULL, open_regular
 from augury.core.json_depth import bounded_depth
 from augury.core.ledger import Ledger, Severity
-from augury.core.results.recorded_run import RankSummary, RunPlace, RunSummary
+from augury.core.results.recorded_run import RankSummary, RunPlace, RunSummary, WatchSummary
+from augury.core.results.watch import WATCH_FILE
 from augury.core.trace.rank_record import RankHeader
 
 MAX_RECORD_BYTES = 16 << 20
 MAX_PLACE_BYTES = 1 << 16
+MAX_WATCH_BYTES = 256 << 20
 MIN_FREE_BYTES = 1 << 16
 """With less free space no record can be written."""
 
 
-def summarize_run(folder: Path, *, rank: int | None = None, wire: bool = False) -> RunSummary:
+def summarize_run(
+    folder: Path, *, rank: int | None = None, wire: bool = False, watch: bool = False
+) -> RunSummary:
     """Summarizes all ranks that left records, or only the given one; ``wire`` says whether TCP
-    traffic was to be recorded too."""
+    traffic was to be recorded too, ``watch`` whether the job was to be watched."""
     ledger = Ledger()
     pattern = "rank-*.json" if rank is None else f"{rank_name(rank)}.json"
     paths = sorted(folder.glob(pattern))
@@ -94,7 +99,26 @@ def summarize_run(folder: Path, *, rank: int | None = None, wire: bool = False) 
         ledger=list(ledger),
         gathered=gathered,
         wire=wire_summary,
+        watch=_summarize_watch(folder) if watch and not rank and gathered is None else None,
     )
+
+
+def _summarize_watch(folder: Path) -> WatchSummary:
+    """Lines that cannot be read do not count."""
+    lines: list[bytes] = []
+    with suppress(OSError, ValueError, InputError):
+        lines = _content(folder / WATCH_FILE, MAX_WATCH_BYTES).splitlines()
+    is_change = []
+    for line in lines:
+        with suppress(ValueError, RecursionError):
+            is_change.append(msgspec.json.decode(line, type=_WatchedChange).changed)
+    return WatchSummary(file=WATCH_FILE, num_windows=len(is_change), num_changes=sum(is_change))
+
+
+class _WatchedChange(msgspec.Struct):
+    """The one field of a line of the watch that the summary needs."""
+
+    changed: bool
 
 
 def _note_missing_ranks(records: list[RankHeader], ledger: Ledger) -> None:

@@ -14,13 +14,16 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
 
 from augury.capture.torch.modules import TrainedModules, find_modules, unwrapped
 from augury.core.vocabulary.torch import EVALUATION_RANGE, FORWARD_RANGE, MODULE_RANGE
 
 if TYPE_CHECKING:
     from torch.nn import Module
+    from torch.nn.parallel import DistributedDataParallel
     from torch.optim import Optimizer
 
 MAX_RANGES = 200
@@ -72,6 +75,47 @@ class ModuleRanges:
         self._hooks += _hooks_around(module, enter, leave)
 
 
+class OpenRange(Protocol):
+    """A range that has begun."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> object: ...
+
+
+class KnownModules:
+    """The trained modules of the optimizers. Searching all live objects takes long, so it is
+    repeated only if optimizers or modules have changed."""
+
+    def __init__(self) -> None:
+        self._modules: list[tuple[str, weakref.ref[Module]]] = []
+        self._ddp: list[weakref.ref[DistributedDataParallel]] = []
+        self._optimizers: list[int] = []
+        """Identifiers of the optimizers whose modules are known."""
+
+    def find(self, optimizers: Sequence[Optimizer]) -> list[tuple[str, Module]]:
+        """Returns the modules that can have hooks, with their paths."""
+        found = [(path, module()) for path, module in self._modules]
+        known = [(path, module) for path, module in found if module is not None]
+        if self._optimizers == [*map(id, optimizers)] and known and len(known) == len(found):
+            return known
+        trained = find_modules(optimizers)
+        known = list(_visible(trained))
+        self._modules = [(path, weakref.ref(module)) for path, module in known]
+        self._ddp = [weakref.ref(model) for model in trained.ddp]
+        self._optimizers = [*map(id, optimizers)]
+        return known
+
+    @property
+    def ddp(self) -> list[DistributedDataParallel]:
+        """The models under DDP that ``find`` saw and that still exist."""
+        return [model for known in self._ddp if (model := known()) is not None]
+
+
 class ForwardRanges:
     """Between ``start`` and ``stop``, every outermost forward call of a trained module is a range.
 
@@ -79,10 +123,13 @@ class ForwardRanges:
     count: a trainer may never call the whole model, only parts of it. After that step all other
     modules run without hooks."""
 
-    def __init__(self) -> None:
-        self._modules: list[tuple[str, weakref.ref[Module]]] = []
-        self._optimizers: list[int] = []
-        """Identifiers of the optimizers whose modules are known."""
+    def __init__(
+        self, modules: KnownModules, open_range: Callable[[Module, str], OpenRange] | None = None
+    ) -> None:
+        """``open_range`` begins the range of a module with this path; by default it is one of
+        torch's profiler."""
+        self._modules = modules
+        self._open_range = open_range or partial(_open_range, FORWARD_RANGE)
         self._hooks: dict[int, list[Any]] = {}
         """Hooks by ``id`` of their module."""
         self._outermost: set[int] = set()
@@ -91,7 +138,7 @@ class ForwardRanges:
         self._local = threading.local()
 
     def start(self, optimizers: Sequence[Optimizer]) -> None:
-        for path, module in self._find(optimizers):
+        for path, module in self._modules.find(optimizers):
             self._hooks[id(module)] = self._watch(module, path)
         self._outermost.clear()
         self._is_learning = True
@@ -113,18 +160,6 @@ class ForwardRanges:
         for hook in self._hooks.pop(module):
             hook.remove()
 
-    def _find(self, optimizers: Sequence[Optimizer]) -> list[tuple[str, Module]]:
-        """Returns the modules with their paths. Searching all live objects takes long, so it is
-        repeated only if optimizers or modules have changed."""
-        found = [(path, module()) for path, module in self._modules]
-        known = [(path, module) for path, module in found if module is not None]
-        if self._optimizers == [*map(id, optimizers)] and known and len(known) == len(found):
-            return known
-        known = list(_visible(find_modules(optimizers)))
-        self._modules = [(path, weakref.ref(module)) for path, module in known]
-        self._optimizers = [*map(id, optimizers)]
-        return known
-
     def _watch(self, module: Module, path: str) -> list[Any]:
         own = id(module)
 
@@ -136,7 +171,7 @@ class ForwardRanges:
             self._num_ranges += 1
             if self._num_ranges <= MAX_RANGES:
                 self._outermost.add(own)
-                self._local.call = _OutermostCall(own, _open_range(FORWARD_RANGE, module, path))
+                self._local.call = _OutermostCall(own, self._open_range(module, path))
 
         def leave(_module: Module) -> None:
             call = getattr(self._local, "call", None)

@@ -22,9 +22,10 @@ from augury.capture.torch.calibrate import calibrate
 from augury.capture.torch.closure_ranges import ClosureRanges
 from augury.capture.torch.distributed_calls import CallRecorder
 from augury.capture.torch.gradient_order import GradientOrder
-from augury.capture.torch.module_ranges import ForwardRanges
+from augury.capture.torch.module_ranges import ForwardRanges, KnownModules
 from augury.capture.torch.profiler_window import TorchProfiler
 from augury.capture.torch.rank_facts import DetailProbes, LightProbes, find_facts
+from augury.capture.torch.step_phases import TorchPhases
 from augury.capture.window_schedule import Mode
 from augury.core.trace.rank_record import CalibrationRecord, RecordedCall, RecordedMemory
 
@@ -37,6 +38,8 @@ def start_recording(settings: Settings, module: ModuleType) -> None:
     framework = TorchRecorder()
     recorder = StepRecorder(settings, framework)
     framework.closures.arrange(module)
+    if settings.watch:
+        framework.phases().arrange(module)
 
     def on_step(optimizer: Optimizer, _args: Any, _options: Any) -> None:
         now_ns = time.time_ns()
@@ -65,7 +68,9 @@ class TorchRecorder:
 
     def __init__(self) -> None:
         self.closures = ClosureRanges()
-        self._forwards = ForwardRanges()
+        self._modules = KnownModules()
+        self._forwards = ForwardRanges(self._modules)
+        self._phases = TorchPhases(self._modules, self._optimizers)
         self._order = GradientOrder()
         self._leader: weakref.ref[Optimizer] | None = None
         self._seen: dict[int, weakref.ref[Optimizer]] = {}
@@ -98,6 +103,9 @@ class TorchRecorder:
             probes=probes,
             find_optimizers=self._optimizers,
         )
+
+    def phases(self) -> TorchPhases:
+        return self._phases
 
     def facts(self) -> FrameworkFacts:
         return find_facts(self._optimizers(), self._order)

@@ -17,6 +17,24 @@ class ComputeChange(msgspec.Struct, frozen=True, kw_only=True):
     change_pct: float
 
 
+class PartChange(msgspec.Struct, frozen=True, kw_only=True):
+    """Time per step of one part of the work, before and after; 0 where a run does not have it."""
+
+    name: str
+    before_ns: int
+    after_ns: int
+    change_pct: float | None
+    """None where the part is missing before."""
+    noise_ns: int
+    """Half the width of the 90 % interval of the change."""
+    is_certain: bool
+    """Whether the change exceeds the noise and 3 %."""
+
+    @property
+    def change_ns(self) -> int:
+        return self.after_ns - self.before_ns
+
+
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """``predicted_step_ns`` is the Plan's predicted share of its own baseline, applied to the step
     measured before: the whole machine may be faster or slower on another day."""
@@ -36,6 +54,15 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     num_pairs: int = 1
     """Number of pairs of alternating runs before and after the change."""
     compute_changes: list[ComputeChange] = []
+    phase_changes: list[PartChange] = []
+    """Time on the main thread by phase, with the gaps between phases; in timing windows. As in the
+    lists below, the largest changes come first."""
+    kind_changes: list[PartChange] = []
+    """Time by kind of operation, on all streams; in timing windows."""
+    layer_changes: list[PartChange] = []
+    """Time by layer; in detailed windows, which are slower."""
+    operation_changes: list[PartChange] = []
+    """Time by name of the operation; in detailed windows."""
     trial: TrialResult | None = None
     followed_from_step: int | None = None
     """First step in which the second run followed its plan; None where it does not say."""
@@ -52,3 +79,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the interval of the gain excludes zero."""
         low, high = self.gain_interval_pct
         return low > 0 or high < 0
+
+    def is_slower_by(self, pct: float) -> bool:
+        """Whether the second run is slower by more than ``pct`` percent beyond doubt: the whole
+        90 % interval of the gain lies below the loss of that size."""
+        return self.gain_interval_pct[1] < -pct

@@ -71,7 +71,7 @@ class WaterfallPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """``findings`` are ranked by gain. ``findings`` is empty if nothing is worth doing."""
+    """``findings`` are ranked by gain and confidence; it is empty if nothing is worth doing."""
 
     schema_version: int = SCHEMA_VERSION
     bound: Bound

@@ -33,6 +33,16 @@ class WireSummary(msgspec.Struct, frozen=True, kw_only=True):
     connections_lost: int
 
 
+class WatchSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts of the lines in ``watch.jsonl``."""
+
+    file: str
+    """Name of the file in the run's folder."""
+    num_windows: int
+    num_changes: int
+    """Number of windows in which the verdict changed."""
+
+
 class RunPlace(msgspec.Struct, frozen=True, kw_only=True):
     """Host and folder of the gathered files."""
 
@@ -47,6 +57,8 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     """RunPlace of the whole run at rank 0, if this folder is only the part of another host."""
     wire: WireSummary | None = None
     """None if TCP traffic was not recorded."""
+    watch: WatchSummary | None = None
+    """None if the job was not watched, or the summary is of another rank than 0."""
 
     @property
     def is_empty(self) -> bool:

@@ -14,6 +14,7 @@ from augury.diagnose.detectors.ranks.pipeline_stages import PIPELINE_STAGES
 from augury.diagnose.detectors.ranks.servers import BUSY_SERVERS
 from augury.diagnose.detectors.ranks.slow_ranks import SLOW_RANKS
 from augury.diagnose.detectors.ranks.uneven_batches import UNEVEN_BATCHES
+from augury.diagnose.detectors.steps.cores import CORE_CONTENTION
 from augury.diagnose.detectors.steps.drift import DRIFTING_STEPS
 from augury.diagnose.detectors.steps.host_gaps import HOST_GAPS
 from augury.diagnose.detectors.steps.input import INPUT_WAIT
@@ -27,6 +28,7 @@ DETECTORS: tuple[Detector, ...] = (
     INPUT_WAIT,
     HOST_GAPS,
     PAUSES,
+    CORE_CONTENTION,
     DRIFTING_STEPS,
     SLOW_LINKS,
     LOSSY_LINKS,

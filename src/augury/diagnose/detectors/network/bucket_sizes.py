@@ -31,12 +31,13 @@ _EQUAL_PCT = 0.5
 def _examine(run: ExaminedRun) -> list[Finding]:
     graph = run.graph
     sizes, recorded = _recorded_buckets(run)
+    baseline_ns = _replayed_as_recorded(run, sizes, recorded)
     gains: dict[tuple[tuple[int, ...], ...], tuple[BucketCaps, PredictedGain]] = {}
     for caps in _candidates(sum(sizes)):
         layout = tuple(tuple(bucket) for bucket in fill_buckets(sizes, caps.caps_bytes))
         if layout in gains or layout == recorded:
             continue
-        gain = run.predict((BUCKETS, caps))
+        gain = run.predict((BUCKETS, caps), baseline_ns=baseline_ns)
         if gain is not None:
             gains[layout] = caps, gain
     worth = {layout: found for layout, found in gains.items() if is_worth_reporting(run, found[1])}
@@ -91,6 +92,18 @@ def _finding(
         command=f"DistributedDataParallel(..., bucket_cap_mb={cap_mib:g})",
         applied_by="schedule",
     )
+
+
+def _replayed_as_recorded(
+    run: ExaminedRun, sizes: list[int], recorded: tuple[tuple[int, ...], ...]
+) -> int | None:
+    """Returns the step with the recorded buckets by the model that predicts others, so that an
+    error of the model is not taken for a gain; None if no capacities lead to these buckets."""
+    caps = tuple(sum(sizes[i] for i in bucket) for bucket in recorded)
+    if tuple(tuple(bucket) for bucket in fill_buckets(sizes, caps)) != recorded:
+        return None
+    same = run.predict((BUCKETS, BucketCaps(caps)))
+    return None if same is None else same.step_ns
 
 
 def _overhead_ns(run: ExaminedRun) -> float:

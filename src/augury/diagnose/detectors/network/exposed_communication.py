@@ -21,12 +21,12 @@ from augury.diagnose.findings import (
     time_figure,
 )
 from augury.passes.bandwidth import BANDWIDTH, Rate
+from augury.passes.communication_order import order_error
 from augury.passes.removals.free_communication import FREE_COMMUNICATION
 from augury.predict.schedule_assess import assess, choose_policies
-from augury.predict.schedule_case import open_case
+from augury.predict.schedule_case import ScheduleCase, open_case
 
 EXPOSED = "exposed-communication"
-_MODEL_ERROR = 0.015
 _LEAST_UNSCHEDULED = 0.25
 """Communication that no other order of gradients hides is reported from this share of the step:
 only other hardware or other training changes it."""
@@ -102,7 +102,20 @@ def _scheduled(run: ExaminedRun, *, least_ns: int) -> PredictedGain | None:
     step_ns, interval_ns = best.result.step_ns, best.result.interval_ns
     if step_ns < least_ns:
         step_ns, interval_ns = least_ns, None
-    return run.gain(step_ns, interval_ns, model_error=_MODEL_ERROR, baseline_ns=case.baseline_ns)
+    baseline_ns = _replayed_as_recorded(run, case) or case.baseline_ns
+    model_error = order_error(best.order).relative
+    return run.gain(step_ns, interval_ns, model_error=model_error, baseline_ns=baseline_ns)
+
+
+def _replayed_as_recorded(run: ExaminedRun, case: ScheduleCase) -> int | None:
+    """Returns the step with the recorded order by the model that predicts others, so that an error
+    of the model is not taken for a gain."""
+    if case.scheduled is None:
+        return None
+    try:
+        return run.replay(case.scheduled.follow(case.baseline_order)).step_ns
+    except AuguryError:
+        return None
 
 
 def split_of_collectives(run: ExaminedRun) -> list[Figure]:

@@ -22,7 +22,7 @@ from augury.passes.expand_collectives import EXPAND_COLLECTIVES
 from augury.passes.removals.level_links import LEVEL_LINKS
 
 SLOW_LINK = "slow-link"
-_SLOW = 1.5
+_SLOW = 1.25
 """A link is slow if its time per byte is this many times that of a typical link."""
 
 
@@ -113,6 +113,9 @@ def slowest_path(links: Links) -> SlowPath | None:
 def without_wire(run: ExaminedRun) -> str:
     if run.graph.num_ranks < 2:
         return "the run has one rank"
+    hosts = set(run.graph.ranks.host[: run.graph.num_ranks].tolist())
+    if len(hosts) < 2:
+        return "all ranks are on one host: no link connects them"
     return run.fine if isinstance(run.fine, str) else ""
 
 

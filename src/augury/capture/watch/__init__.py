@@ -1,0 +1,1 @@
+"""Watches a long job: short windows without a profiler, and a line when their verdict changes."""

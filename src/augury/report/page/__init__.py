@@ -1,0 +1,1 @@
+"""Pages of HTML: self-contained documents made of templates and assets."""

@@ -1,0 +1,38 @@
+// Formats as `core/units.py` does: three significant digits and a readable unit.
+
+const threeDigits = (value) =>
+  Math.abs(value) >= 100 ? value.toFixed(0) : String(Number(value.toPrecision(3)));
+
+function formatScaled(value, units, smallest) {
+  for (const [unit, scale] of units) {
+    if (Math.abs(value) >= scale) return `${threeDigits(value / scale)} ${unit}`;
+  }
+  return `${Math.round(value)} ${smallest}`;
+}
+
+const formatNs = (ns) => formatScaled(ns, [["s", 1e9], ["ms", 1e6], ["us", 1e3]], "ns");
+const formatBytes = (bytes) =>
+  formatScaled(bytes, [["TB", 1e12], ["GB", 1e9], ["MB", 1e6], ["kB", 1e3]], "B");
+const formatUnit = (value, unit) =>
+  unit === "%" ? `${threeDigits(value)} %` : unit === "bytes" ? formatBytes(value) : threeDigits(value);
+
+// A time of an axis, precise enough to tell its ticks apart.
+function formatTick(ns, spacingNs) {
+  const units = [["s", 1e9], ["ms", 1e6], ["us", 1e3], ["ns", 1]];
+  const [unit, scale] = units.find(([, size]) => Math.max(Math.abs(ns), spacingNs) >= size) || units[3];
+  const digits = Math.max(0, Math.ceil(-Math.log10(spacingNs / scale) - 1e-9));
+  return `${(ns / scale).toFixed(Math.min(6, digits))} ${unit}`;
+}
+
+const cssColour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+
+function element(tag, text, className) {
+  const made = document.createElement(tag);
+  if (text !== undefined) made.textContent = text;
+  if (className) made.className = className;
+  return made;
+}
+
+function say(text) {
+  document.getElementById("said").textContent = text;
+}

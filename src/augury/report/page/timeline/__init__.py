@@ -1,0 +1,1 @@
+"""Data of the timeline in a page: lanes and slices, chosen, merged and packed."""
