@@ -2,7 +2,7 @@
 overlap.
 
 Each is a module, a batch and a loss, with about 50 to 100 ms of compute per step on one core and 8
-to 13 MB of gradients.
+to 13 MB of gradients; ``deep`` and ``narrow`` have many small gradients instead.
 """
 
 # The base classes are unknown where torch is not installed for linting.
@@ -140,6 +140,26 @@ class Transformer(nn.Module):
         return out.transpose(1, 2)
 
 
+def deep(num_layers: int = 200, width: int = 64) -> nn.Module:
+    """Many layers with few parameters each."""
+    layers = (
+        Residual(nn.LayerNorm(width), nn.Linear(width, width), nn.GELU()) for _ in range(num_layers)
+    )
+    return nn.Sequential(nn.Linear(3072, width), *layers, nn.Linear(width, 10))
+
+
+def narrow(num_layers: int = 60, channels: int = 16) -> nn.Module:
+    """Many convolutions with few channels."""
+    layers = (Residual(_conv(channels, channels)) for _ in range(num_layers))
+    return nn.Sequential(
+        nn.Conv2d(3, channels, 3, stride=2, padding=1),
+        *layers,
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(channels, 10),
+    )
+
+
 def _images(count: int) -> tuple[Tensor, Tensor]:
     return torch.randn(count, 3, 32, 32), torch.randint(10, (count,))
 
@@ -166,5 +186,7 @@ WORKLOADS = {
     "last": Workload(build=big_last, sample=_images, batch=12, blocks=_children),
     "first": Workload(build=BigFirst, sample=_vectors, batch=96, blocks=_children),
     "conv": Workload(build=convolutional, sample=_images, batch=6, blocks=_children),
+    "deep": Workload(build=deep, sample=_vectors, batch=64, blocks=_children),
+    "narrow": Workload(build=narrow, sample=_images, batch=2, blocks=_children),
     "transformer": Workload(build=Transformer, sample=_texts, batch=2, blocks=_layers),
 }

@@ -22,6 +22,8 @@ from benchmarks.testbed.cpu import PERIOD_US, ControlGroup, can_control, remove_
 BURST = "256kb"
 """A smaller burst loses a fifth of 1 Gbit/s to retransmits."""
 LIMIT = "8mb"
+LOSSY = ("16kb", "24kb")
+"""Burst and limit of a queue that drops packets of every message."""
 ORDINARY = {"tcp_congestion_control": "reno", "tcp_limit_output_bytes": 262_144}
 
 
@@ -49,7 +51,9 @@ class Network:
         self._sleepers: list[int] = []
         self._switch = 0
         self._names = Path("/etc/hosts")
+        self._flow: subprocess.Popen[bytes] | None = None
         self._undo = ExitStack()
+        self._undo.callback(self.set_flow, None)
 
     def __enter__(self) -> Self:
         remove_leftovers()
@@ -77,10 +81,13 @@ class Network:
     ) -> None:
         self._undo.close()
 
-    def set_rate(self, rate: str, host: int | None = None, way: Way = "both") -> None:
+    def set_rate(
+        self, rate: str, host: int | None = None, way: Way = "both", *, lossy: bool = False
+    ) -> None:
         """Sets a rate. A queue limits outgoing traffic: the host's end what the host sends, the
-        switch's end what the host receives."""
-        shape = ("root", "tbf", "rate", rate, "burst", BURST, "limit", LIMIT)
+        switch's end what the host receives. A lossy link has a queue that is too short."""
+        burst, limit = LOSSY if lossy else (BURST, LIMIT)
+        shape = ("root", "tbf", "rate", rate, "burst", burst, "limit", limit)
         for index in range(len(self.hosts)) if host is None else (host,):
             if way != "in":
                 self._in(self._sleepers[index], "tc", "qdisc", "replace", "dev", "eth0", *shape)
@@ -90,6 +97,19 @@ class Network:
     def set_quota(self, cores: float | None, host: int | None = None) -> None:
         for index in range(len(self.hosts)) if host is None else (host,):
             self._groups[index].set_quota(cores, self._period_us)
+
+    def set_flow(self, mbit: int | None, source: int = 0, target: int = 0) -> None:
+        """Starts other traffic between two hosts at this rate, or ends it. It uses no processor
+        time of the hosts' groups."""
+        if self._flow is not None:
+            self._flow.kill()
+            self._flow.wait()
+            self._flow = None
+        if mbit is None:
+            return
+        inside = ("nsenter", "-t", str(self._sleepers[source]), "-n", "--")
+        flow = (sys.executable, "-m", "benchmarks.testbed.flow", address_of(target), str(mbit))
+        self._flow = subprocess.Popen([*DIES_WITH_US, *inside, *flow], start_new_session=True)
 
     def start(
         self, host: int, command: Sequence[str], environment: Mapping[str, str], log: Path

@@ -28,11 +28,12 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, RandomSampler, TensorDataset
+from torch.utils.data import DataLoader, RandomSampler
 
 import augury
 from augury.core.plan.plan_board import board
 from augury.core.plan.plan_file import load_plan
+from benchmarks.testbed.faults import NO_FAULT, DecodedDataset, Fault
 from benchmarks.testbed.models import WORKLOADS, Workload
 from benchmarks.testbed.trial import has_trial
 
@@ -55,10 +56,11 @@ class Configuration:
     accumulate: int = 1
     plan: Path | None = None
     is_trial: bool = False
+    fault: Fault = NO_FAULT
 
     def changed(self, words: str) -> Configuration:
-        """Parses ``cap=1,4,25``, ``accumulate=2``, ``plan=FILE``, ``trial=FILE``, joined by ``+``;
-        ``default`` is stock DDP, ``base`` changes nothing."""
+        """Parses ``cap=1,4,25``, ``accumulate=2``, ``plan=FILE``, ``trial=FILE``, ``fault=none``,
+        joined by ``+``; ``default`` is stock DDP, ``base`` changes nothing."""
         new = self
         for word in words.split("+"):
             name, _, value = word.partition("=")
@@ -66,6 +68,8 @@ class Configuration:
                 new = replace(new, caps=numbers(value))
             elif name == "accumulate":
                 new = replace(new, accumulate=int(value))
+            elif name == "fault":
+                new = replace(new, fault=Fault.parse(value))
             elif name in ("plan", "trial"):
                 new = replace(new, plan=Path(value), is_trial=name == "trial")
             elif name == "default":
@@ -87,7 +91,9 @@ class Trainer:
                 fully_shard(block)
             fully_shard(self.module)
         self._optimizer = torch.optim.SGD(self.module.parameters(), lr=0.01, momentum=0.9)
-        self._batches = batches(self._workload, options.batch_scale)
+        self._data, self._batches = batches(self._workload, options.batch_scale)
+        self._fault = NO_FAULT
+        self._num_steps = 0
         self._accumulate = 1
         self._is_in_sync = False
         self.schedule: Scheduled | None = None
@@ -95,6 +101,7 @@ class Trainer:
 
     def configure(self, configuration: Configuration) -> None:
         self._accumulate = configuration.accumulate
+        self._inject(configuration.fault)
         if self._options.sharded:
             return
         # Nothing of the last configuration may remain: the runtime removes its hooks, and a deleted
@@ -113,6 +120,15 @@ class Trainer:
         self._wrapped = self._ddp(**limits(configuration.caps))
         if self._options.compile:
             self._wrapped = torch.compile(self._wrapped)
+
+    def _inject(self, fault: Fault) -> None:
+        """Trains with this fault from now on, and without the one before."""
+        share = fault.batch_share(dist.get_rank(), dist.get_world_size())
+        if share != self._fault.batch_share(dist.get_rank(), dist.get_world_size()):
+            scale = share * self._options.batch_scale
+            self._data, self._batches = batches(self._workload, scale)
+        self._data.loading_s = fault.loading_s
+        self._fault = fault
 
     def _ddp(self, **options: Any) -> DistributedDataParallel:
         """Wraps the module without the initial synchronization after the first time: all ranks have
@@ -167,6 +183,8 @@ class Trainer:
     def _step(self) -> int:
         """Runs a step; returns the duration of the last forward."""
         forward_ns = 0
+        self._num_steps += 1
+        self._fault.before_step(self._num_steps)
         self._optimizer.zero_grad()
         for micro_batch in range(1, self._accumulate + 1):
             inputs, targets = next(self._batches)
@@ -193,15 +211,17 @@ def limits(caps: tuple[float, ...]) -> dict[str, Any]:
     return {"bucket_cap_mb": caps[0]} if len(caps) == 1 else {"bucket_cap_mb_list": list(caps)}
 
 
-def batches(workload: Workload, scale: float) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yields batches without end, drawn from this rank's own data; ``scale`` times as large as
+def batches(
+    workload: Workload, scale: float
+) -> tuple[DecodedDataset, Iterator[tuple[Tensor, Tensor]]]:
+    """Returns this rank's own data and batches of it without end, ``scale`` times as large as
     usual."""
     batch = max(1, round(scale * workload.batch))
     generator = torch.Generator().manual_seed(1 + dist.get_rank())
     torch.manual_seed(1 + dist.get_rank())
-    data = TensorDataset(*workload.sample(16 * batch))
+    data = DecodedDataset(*workload.sample(16 * batch))
     forever = RandomSampler(data, replacement=True, num_samples=1 << 40, generator=generator)
-    return iter(DataLoader(data, batch_size=batch, sampler=forever))
+    return data, iter(DataLoader(data, batch_size=batch, sampler=forever))
 
 
 def pass_gate(gate: Path | None, block: int) -> None:
@@ -242,7 +262,7 @@ def main() -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     trainer = Trainer(options)
-    base = Configuration(caps=options.cap, accumulate=options.accumulate)
+    base = Configuration(caps=options.cap, accumulate=options.accumulate, fault=options.fault)
     trainer.configure(base)
     first = {"block": "base", "warm_up": 0, **trainer.train(options.steps)}
     done = [first]
@@ -285,6 +305,7 @@ def parse() -> argparse.Namespace:
         "--batch-scale", type=float, default=1.0, help="factor of the usual batch size"
     )
     parser.add_argument("--accumulate", type=int, default=1, help="micro-batches per step")
+    parser.add_argument("--fault", type=Fault.parse, default=NO_FAULT, help="such as loader-40")
     parser.add_argument("--sharded", action="store_true", help="fully_shard instead of DDP")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument(

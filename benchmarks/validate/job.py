@@ -73,12 +73,31 @@ def bed_of(setting: Setting) -> Bed:
 
 
 def bed_as_recorded(bed: Bed, setting: Setting) -> None:
+    _bed_healthy(bed, setting)
+    fault = setting.fault
+    if fault is None or setting.mbit is None:
+        return
+    assert isinstance(bed, Network)
+    if fault.rate != 1.0 or fault.lossy:
+        rate = f"{round(1000 * setting.mbit * fault.rate)}kbit"
+        bed.set_rate(rate, fault.host, "out", lossy=fault.lossy)
+    if fault.slow != 1.0:
+        bed.set_quota((setting.quota or 1.0) / fault.slow, fault.host)
+    if fault.flow_mbit is not None:
+        bed.set_flow(fault.flow_mbit, fault.host)
+
+
+def _bed_healthy(bed: Bed, setting: Setting) -> None:
     if setting.mbit is not None:
         bed.set_rate(f"{setting.mbit}mbit")
         bed.set_quota(setting.quota)
+    if isinstance(bed, Network):
+        bed.set_flow(None)
 
 
 def bed_changed(bed: Bed, setting: Setting, change: Change) -> None:
+    if change.is_healed:
+        _bed_healthy(bed, setting)
     if change.rate != 1.0 and setting.mbit is not None:
         which: tuple[int | None, Way] = change.link or (None, "both")
         bed.set_rate(f"{round(1000 * setting.mbit * change.rate)}kbit", *which)

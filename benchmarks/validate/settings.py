@@ -8,6 +8,21 @@ from benchmarks.testbed.bed import Way
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BedFault:
+    """A fault of the recorded configuration that the test bed injects on one host."""
+
+    host: int = 1
+    slow: float = 1.0
+    """The slowdown factor of the host's processor."""
+    rate: float = 1.0
+    """The factor by which the rate of the host's link outwards changes."""
+    flow_mbit: int | None = None
+    """Rate of other traffic from this host to host 0."""
+    lossy: bool = False
+    """Whether the queue of the host's link is too short."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """One change of the recorded configuration, for the training and for ``whatif``."""
 
@@ -25,6 +40,8 @@ class Change:
     """A host and the slowdown factor of its processor."""
     measured_by: str | None = None
     """The setting that measures this change, where a running job cannot make it."""
+    is_healed: bool = False
+    """Whether the fault of the bed is removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +62,16 @@ class Setting:
     """Whether the wire is recorded."""
     ordinary: bool = False
     """Whether hosts are set up as Linux distributions do it."""
+    fault: BedFault | None = None
+    num_rounds: int | None = None
+    """Number of rounds, where it is not the usual one."""
 
     @property
     def rounds(self) -> int:
         """Number of rounds: even, for two interleaved halves; more where steps are short and
         unsteady."""
+        if self.num_rounds is not None:
+            return self.num_rounds
         return 32 if self.mbit is None else 8 if self.mbit >= 1000 else 4
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.validate.coverage_suite import COVERAGE
+from benchmarks.validate.diagnose_suite import DIAGNOSE
 from benchmarks.validate.oracle_suite import ORACLE
 from benchmarks.validate.policy_suite import SCHEDULE
 from benchmarks.validate.suite import Suite
@@ -17,4 +18,5 @@ SUITES: tuple[Suite, ...] = (
     ORACLE,
     COVERAGE,
     TRAINERS,
+    DIAGNOSE,
 )
