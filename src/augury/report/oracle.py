@@ -21,7 +21,7 @@ def render_oracle(result: OracleResult, file: TextIO) -> None:
         _steps(console, result)
         _fastest(console, result)
         _infeasible(console, result)
-        for line in _verdict(result):
+        for line in ["", *verdict_lines(result)]:
             console.print(line)
         for warning in result.warnings:
             console.print(f"warning: {safe(warning, max_chars=300)}", style="yellow")
@@ -129,15 +129,15 @@ def _span(numbers: list[int], asked: list[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
-def _verdict(result: OracleResult) -> list[str]:
+def verdict_lines(result: OracleResult) -> list[str]:
+    """The recommendation in words."""
     best = result.recommended
     if best is None:
-        return ["", "No strategy is feasible."]
+        return ["No strategy is feasible."]
     row = _find(result, best.strategy, best.devices)
     assert row is not None
     low, high = row.interval_s
     return [
-        "",
         f"recommended: {_with_axes(row)} on {best.devices} devices,"
         f" {best.samples_per_s:,.0f} samples/s; {_time(best.step_s)} per step,"
         f" 90 % interval {_time(low)} to {_time(high)}",

@@ -96,6 +96,33 @@ class TableContent:
     more: list[TableView] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class KeyFigure:
+    name: str
+    value: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SummaryContent:
+    """The first section of a page: one sentence, further ones, key figures and tables."""
+
+    verdict: str
+    notes: Sequence[str] = ()
+    figures: Sequence[KeyFigure] = ()
+    tables: Sequence[TableView] = ()
+
+
+def summary_of(content: SummaryContent) -> Section:
+    return Section(
+        id="summary",
+        title="Summary",
+        template="summary.html",
+        content=content,
+        tables=content.tables,
+    )
+
+
 def table_section(section_id: str, title: str, content: TableContent, **charts: Any) -> Section:
     return Section(
         id=section_id,
@@ -122,6 +149,13 @@ def count_cell(value: float) -> Cell:
 
 def ns_cell(value_ns: float | None) -> Cell:
     return Cell("", -1.0) if value_ns is None else Cell(format_ns(value_ns), value_ns)
+
+
+def interval_cell(interval_ns: tuple[int, int] | None) -> Cell:
+    if interval_ns is None:
+        return Cell("", -1.0)
+    low, high = interval_ns
+    return Cell(f"{format_ns(low)} to {format_ns(high)}", low)
 
 
 def bytes_cell(value_bytes: float | None) -> Cell:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from augury.core.results.diagnosis import Diagnosis
 from augury.core.results.replay import ReplayResult, Share
 from augury.core.run_page import RunPage
@@ -12,14 +10,17 @@ from augury.report.page.tables import (
     Bar,
     Cell,
     Column,
+    KeyFigure,
     Section,
+    SummaryContent,
     TableView,
     name_cell,
     ns_cell,
     percent_cell,
     single_bar,
+    summary_of,
 )
-from augury.report.phrases import interval_words
+from augury.report.phrases import capitalized, interval_words
 from augury.report.safe_text import safe
 
 _LOOKS = {
@@ -44,37 +45,21 @@ _REASONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class KeyFigure:
-    name: str
-    value: str
-    detail: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Summary:
-    verdict: str
-    figures: list[KeyFigure]
-    waterfall: TableView
-    reasons: TableView | None = None
-
-
 def summary_section(page: RunPage) -> Section:
     diagnosis = page.diagnosis
-    if diagnosis is not None and diagnosis.waterfall:
-        waterfall, reasons = _waterfall(diagnosis), None
-    else:
-        waterfall, reasons = _path_kinds(page.replay), _path_reasons(page.replay)
-    content = Summary(
-        verdict=safe(diagnosis.verdict) if diagnosis else _verdict(page.replay),
+    content = SummaryContent(
+        verdict=capitalized(safe(diagnosis.verdict)) if diagnosis else _verdict(page.replay),
         figures=_figures(page),
-        waterfall=waterfall,
-        reasons=reasons,
+        tables=[_waterfall(diagnosis)]
+        if diagnosis is not None and diagnosis.waterfall
+        else path_tables(page.replay),
     )
-    tables = [waterfall, *([reasons] if reasons else [])]
-    return Section(
-        id="summary", title="Summary", template="summary.html", content=content, tables=tables
-    )
+    return summary_of(content)
+
+
+def path_tables(replay: ReplayResult) -> list[TableView]:
+    """The critical path by kind of work, and by what its operations waited for."""
+    return [_path_kinds(replay), _path_reasons(replay)]
 
 
 def look_of_kind(kind: str) -> str:
