@@ -286,8 +286,8 @@ class Run:
         if isinstance(plan, str | os.PathLike):
             plan = load_plan(Path(plan))
         after = other if isinstance(other, Run) else open(other, progress=self._source.progress)
-        comparison = compare_folders(self._source, after._source, plan)
-        return DiffAnswer(comparison, self.path.name, after.path.name)
+        comparison, steps = compare_folders(self._source, after._source, plan)
+        return DiffAnswer(comparison, self.path.name, after.path.name, steps)
 
     def wire(self) -> WireAnswer:
         """Links, collectives and gaps of a run recorded with ``--wire``, as ``augury wire``."""

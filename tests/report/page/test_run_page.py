@@ -169,8 +169,12 @@ def test_a_finding_leads_to_the_timeline_only_if_its_steps_are_there(tmp_path: P
 
 
 def test_every_picture_has_a_table(golden_page: Path) -> None:
+    assert_tables_of_pictures(golden_page)
+
+
+def assert_tables_of_pictures(path: Path) -> None:
     """Each section with a canvas or a chart also has a table with a caption and headers."""
-    text = golden_page.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8")
     sections = re.findall(r'<section id="([\w-]+)".*?</section>', text, re.S)
     for name in sections:
         section = re.search(rf'<section id="{name}".*?</section>', text, re.S)
@@ -180,7 +184,12 @@ def test_every_picture_has_a_table(golden_page: Path) -> None:
 
 
 def test_nothing_is_loaded_and_only_hashed_scripts_run(golden_page: Path) -> None:
-    reader = read(golden_page)
+    assert_self_contained(golden_page)
+
+
+def assert_self_contained(path: Path) -> None:
+    """The page loads nothing, and its policy allows only its own scripts and styles."""
+    reader = read(path)
     policy = next(
         attrs["content"] or ""
         for tag, attrs in reader.tags

@@ -151,6 +151,11 @@ def ns_cell(value_ns: float | None) -> Cell:
     return Cell("", -1.0) if value_ns is None else Cell(format_ns(value_ns), value_ns)
 
 
+def signed_ns_cell(value_ns: int) -> Cell:
+    sign = "+" if value_ns > 0 else "-" if value_ns < 0 else ""
+    return Cell(f"{sign}{format_ns(abs(value_ns))}", value_ns)
+
+
 def interval_cell(interval_ns: tuple[int, int] | None) -> Cell:
     if interval_ns is None:
         return Cell("", -1.0)
@@ -186,6 +191,18 @@ def stacked(parts: Sequence[tuple[str, float]], whole: float) -> Cell:
             bars.append(Bar(look, round(at_pct, 3), round(width, 3)))
         at_pct += width
     return Cell("", sum(value for _, value in parts), tuple(bars))
+
+
+def bar_with_interval(
+    look: str, value: float, interval: tuple[int, int] | None, scale: float
+) -> Cell:
+    """A bar from the left edge with the interval of its end; ``scale`` is per cent per unit."""
+    bars = [Bar(look, 0, round(value * scale, 3))]
+    if interval is not None:
+        low, high = interval
+        width = max(0.3, (high - low) * scale)
+        bars.append(Bar("interval", round(low * scale, 3), round(width, 3)))
+    return Cell("", value, tuple(bars))
 
 
 def longest_of(number: int, whole: int, noun: str) -> str:

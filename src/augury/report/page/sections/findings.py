@@ -10,11 +10,11 @@ from augury.core.results.diagnosis import Diagnosis, Finding, Place
 from augury.core.run_page import RunPage
 from augury.core.units import format_bytes, format_percent
 from augury.report.page.tables import (
-    Bar,
     Cell,
     Column,
     Section,
     TableView,
+    bar_with_interval,
     ns_cell,
 )
 from augury.report.phrases import (
@@ -105,10 +105,6 @@ def _before_after(number: int, one: Finding, diagnosis: Diagnosis) -> TableView 
         return None
     now_ns, then_ns = diagnosis.replayed_step_ns, one.predicted_step_ns
     scale = 100 / max(1, now_ns, then_ns, one.interval_ns[1] if one.interval_ns else 0)
-    after = [Bar("after", 0, then_ns * scale)]
-    if one.interval_ns is not None:
-        low, high = one.interval_ns
-        after.append(Bar("interval", low * scale, max(0.3, (high - low) * scale)))
     return TableView(
         id=f"finding-{number}-step",
         caption="Step before and after the fix",
@@ -121,9 +117,13 @@ def _before_after(number: int, one: Finding, diagnosis: Diagnosis) -> TableView 
             [
                 Cell("now, replayed"),
                 ns_cell(now_ns),
-                Cell("", 0, (Bar("total", 0, now_ns * scale),)),
+                bar_with_interval("total", now_ns, None, scale),
             ],
-            [Cell("with the fix"), ns_cell(then_ns), Cell("", 0, tuple(after))],
+            [
+                Cell("with the fix"),
+                ns_cell(then_ns),
+                bar_with_interval("after", then_ns, one.interval_ns, scale),
+            ],
         ],
         can_sort=False,
         note="" if one.interval_ns is None else f"With the fix: {interval_words(one.interval_ns)}.",

@@ -44,7 +44,9 @@ def policy_section(schedule: ScheduleResult) -> Section:
             Column("above the bound", is_number=True),
             Column("pieces", is_number=True),
             Column("", is_bar=True),
-            Column("note"),
+            Column(
+                "note", hint="stock DDP: it can follow this order, given a list of bucket sizes"
+            ),
         ],
         rows=[_policy(one, schedule, longest) for one in schedule.policies],
     )
@@ -66,7 +68,7 @@ def policy_section(schedule: ScheduleResult) -> Section:
 def _policy(one: PolicyResult, schedule: ScheduleResult, longest: int) -> list[Cell]:
     notes = [
         *(["best"] if one.policy == schedule.best else []),
-        *(["stock DDP can follow it"] if one.is_stock_ddp else []),
+        *(["stock DDP"] if one.is_stock_ddp else []),
         *([f"not replayed: {safe(one.trouble)}"] if one.trouble else []),
     ]
     return [

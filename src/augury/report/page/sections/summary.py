@@ -17,6 +17,7 @@ from augury.report.page.tables import (
     name_cell,
     ns_cell,
     percent_cell,
+    signed_ns_cell,
     single_bar,
     summary_of,
 )
@@ -124,14 +125,13 @@ def _waterfall(diagnosis: Diagnosis) -> TableView:
     ]
     for one in parts:
         low = min(one.step_ns, one.step_ns + one.removed_ns)
-        bar = Bar(
-            "removed" if one.removed_ns >= 0 else "added", low * scale, abs(one.removed_ns) * scale
-        )
+        look = "removed" if one.removed_ns >= 0 else "unexplained"
+        bar = Bar(look, low * scale, abs(one.removed_ns) * scale)
         rest = Bar("rest", 0, low * scale)
         rows.append(
             [
                 name_cell(one.name),
-                ns_cell(one.removed_ns),
+                signed_ns_cell(-one.removed_ns),
                 ns_cell(one.step_ns),
                 Cell("", 0, (rest, bar)),
             ]
@@ -150,7 +150,7 @@ def _waterfall(diagnosis: Diagnosis) -> TableView:
         caption="Waterfall: causes of the step's duration, each removed after those before it",
         columns=[
             Column("cause"),
-            Column("removed", is_number=True),
+            Column("change", is_number=True),
             Column("step that remains", is_number=True),
             Column("", is_bar=True),
         ],
