@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from augury.core.errors import GateError
     from augury.core.plan.plan import Plan
     from augury.core.progress import Progress
-    from augury.core.results.comparison import Comparison
+    from augury.core.results.comparison import Comparison, StepSeries
     from augury.core.results.diagnosis import Diagnosis
     from augury.core.results.imported_run import ImportResult
     from augury.core.results.oracle import OracleResult, ValidationResult
@@ -123,6 +124,13 @@ class ScheduleAnswer(RunAnswer):
         drawn = pieces_svg(result, result.best) if self._is_single else stepwise_svg(result)
         _write_text(drawn, path, force=force)
 
+    def save_page(self, path: PathLike, *, force: bool = False) -> None:
+        """Writes a page of HTML: policies with their intervals, released and arrived bytes, and
+        the pieces of the best order."""
+        from augury.report.page.schedule_page import write_schedule_page
+
+        write_schedule_page(self.result, Path(path), name=self.name, force=force)
+
     def save_problem(self, path: PathLike, *, force: bool = False) -> None:
         """Writes the scheduling problem, which ``augury.open`` accepts."""
         from augury.schedule.problem_file import Stated, save_problem
@@ -137,15 +145,28 @@ class DiffAnswer(RunAnswer):
 
     result: Comparison
 
-    def __init__(self, result: Comparison, before: str, after: str) -> None:
+    def __init__(
+        self,
+        result: Comparison,
+        before: str,
+        after: str,
+        steps: Sequence[tuple[StepSeries, StepSeries]],
+    ) -> None:
         self.result = result
         self.names = (before, after)
+        self.steps = steps
 
     def render(self, file: TextIO) -> None:
         from augury.report.diff import render_diff
 
         before, after = self.names
         render_diff(self.result, file, before=before, after=after)
+
+    def save_page(self, path: PathLike, *, force: bool = False) -> None:
+        """Writes a page of HTML: the verdict, both runs step by step, and where time changed."""
+        from augury.report.page.diff_page import write_diff_page
+
+        write_diff_page(self.result, self.steps, Path(path), names=self.names, force=force)
 
     def failed_gate(
         self, *, least_gain_pct: float | None = None, largest_loss_pct: float | None = None
@@ -203,6 +224,12 @@ class OracleAnswer(RunAnswer):
 
         _write_text(oracle_svg(self.result), path, force=force)
 
+    def save_page(self, path: PathLike, *, force: bool = False) -> None:
+        """Writes a page of HTML: strategies by number of devices, as tables and plots."""
+        from augury.report.page.oracle_page import write_oracle_page
+
+        write_oracle_page(self.result, Path(path), force=force)
+
 
 class ValidationAnswer(RunAnswer):
     """The oracle compared with measurements."""
@@ -217,6 +244,21 @@ class ValidationAnswer(RunAnswer):
         from augury.report.oracle_validation import render_validation
 
         render_validation(self.result, file)
+
+    def failed_gate(self, least_accuracy_pct: float | None) -> GateError | None:
+        """The error of a mean accuracy below the limit, which contains the validation; None if it
+        is not below."""
+        from augury.core.errors import GateError
+
+        found = self.result.mean_accuracy_pct
+        if least_accuracy_pct is None or found >= least_accuracy_pct:
+            return None
+        failure = GateError(
+            f"the mean accuracy is {found:.2f} %, below {least_accuracy_pct:g} %",
+            remedy="fit the constants to measurements of this cluster",
+        )
+        failure.result = self.result
+        return failure
 
     def save_constants(self, path: PathLike, *, force: bool = False) -> None:
         """Writes the fitted corrections, for ``augury oracle --constants``."""

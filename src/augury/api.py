@@ -286,8 +286,8 @@ class Run:
         if isinstance(plan, str | os.PathLike):
             plan = load_plan(Path(plan))
         after = other if isinstance(other, Run) else open(other, progress=self._source.progress)
-        comparison = compare_folders(self._source, after._source, plan)
-        return DiffAnswer(comparison, self.path.name, after.path.name)
+        comparison, steps = compare_folders(self._source, after._source, plan)
+        return DiffAnswer(comparison, self.path.name, after.path.name, steps)
 
     def wire(self) -> WireAnswer:
         """Links, collectives and gaps of a run recorded with ``--wire``, as ``augury wire``."""
@@ -308,7 +308,7 @@ class Run:
     ) -> Written | WrittenPage | None:
         """Writes a page about the run (.html), the replayed timeline (.json, .json.gz for
         ui.perfetto.dev) or a table (.parquet); returns the counts of a page or a timeline.
-        ``quick`` leaves out the page's what-ifs and policies."""
+        ``quick`` leaves out the page's diagnosis, what-ifs and policies."""
         from augury.predict.replays import replay_graph
         from augury.report.exports import check_report, is_page
 
@@ -324,10 +324,14 @@ class Run:
     def _write_page(
         self, path: Path, *, force: bool, engine: Engine, fold: bool, quick: bool
     ) -> WrittenPage:
+        from augury.diagnose.diagnose_run import diagnose
         from augury.predict.run_page import gather_run_page
         from augury.report.page.run_page import write_run_page
 
-        content = gather_run_page(self._source, engine=engine, fold=fold, quick=quick)
+        found = None if quick else diagnose(self._source)
+        content = gather_run_page(
+            self._source, diagnosis=found, engine=engine, fold=fold, quick=quick
+        )
         with self._source.progress(f"writing {path}"):
             return write_run_page(content, path, force=force)
 

@@ -184,3 +184,18 @@ def test_a_limit_that_is_no_percentage_is_refused(run: Runner, runs: tuple[Path,
     outcome = run("diff", *runs, "--fail-above", "3 ms")
     assert outcome.code == 2
     assert "'3 ms' is not a percentage" in outcome.err
+
+
+def test_a_page_is_written_even_if_a_gate_fails(
+    run: Runner, runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    page = tmp_path / "diff.html"
+    outcome = run("diff", *runs, "--page", page)
+    assert outcome.code == 0, outcome.err
+    assert f"wrote {page}" in outcome.out
+    assert "A gain: the 90 % interval" in page.read_text("utf-8")
+    assert run("diff", *runs, "--page", page).code == 2
+    page.unlink()
+    assert run("diff", *runs, "--page", page, "--require-gain", "50", "--json").code == 5
+    assert page.exists()
+    assert run("diff", *runs, "--page", tmp_path / "diff.txt").code == 2

@@ -218,6 +218,18 @@ def test_a_plot_is_written(model: str, tmp_path: Path, capsys: pytest.CaptureFix
     assert _oracle(capsys, *args, "--force")[0] == 0
 
 
+def test_a_page_is_written(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    page = tmp_path / "oracle.html"
+    args = ("--model", model, "--devices", "4:64", "--global-batch", "64", "--page", str(page))
+    code, said = _oracle(capsys, *args)
+    assert code == 0
+    assert f"wrote {page}" in said
+    text = page.read_text("utf-8")
+    assert all(f">{words}<" in text for words in ("Time per step", "Memory", "data_spatial"))
+    assert _oracle(capsys, *args)[0] == 2
+    assert _oracle(capsys, *args, "--force")[0] == 0
+
+
 def test_names_in_a_plot_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     path, plot = tmp_path / "model.json", tmp_path / "sweep.svg"
     save_model_file(replace(MODEL, name="<script>x</script>"), path)

@@ -237,6 +237,15 @@ def test_plots_are_written(run: Runner, folder: Path, tmp_path: Path) -> None:
     refused(run("schedule", folder, "--plot", "picture.png"), 2)
 
 
+def test_a_page_is_written(run: Runner, folder: Path, tmp_path: Path) -> None:
+    page = tmp_path / "schedule.html"
+    result = asked(run, folder, "--page", str(page))
+    text = page.read_text("utf-8")
+    assert all(f">{one['policy']}<" in text for one in result["policies"])
+    refused(run("schedule", folder, "--page", page), 2)
+    refused(run("schedule", folder, "--page", "page.svg"), 2)
+
+
 def test_a_saved_problem_gives_the_same_answers(run: Runner, folder: Path, tmp_path: Path) -> None:
     of_run = asked(run, folder, "--problem", "problem.json")
     assert load_problem(tmp_path / "problem.json").num_ranks == 2

@@ -81,30 +81,16 @@ def _show_loop(out: Path, *, force: bool, json: bool) -> None:
 
 
 def _show_synthetic(out: Path, *, force: bool, json: bool) -> None:
-    from augury.demo.synthetic import STRAGGLER, STRAGGLER_FACTOR, replay_synthetic
+    from augury.demo.synthetic import replay_synthetic
 
     demo_run = replay_synthetic(out, force=force, progress=working)
-    result = demo_run.replayed.result
     if json:
         from augury.report.as_json import encode_document
 
-        print(
-            encode_document(
-                graph=str(demo_run.graph), timeline=str(demo_run.timeline), result=result
-            )
-        )
+        paths = {"graph": str(demo_run.graph), "timeline": str(demo_run.timeline)}
+        print(encode_document(**paths, result=demo_run.replayed.result))
         return
-    say(
-        f"A synthetic run of {result.num_ranks} ranks: gradients are all-reduced in buckets during",
-        f"backward, and compute on rank {STRAGGLER} takes {STRAGGLER_FACTOR} times as long as on"
-        " the others.",
-        "",
-    )
+    say(*demo_run.introduction, "")
     demo_run.replayed.render(sys.stdout)
-    say(
-        "",
-        f"Look for rank {STRAGGLER} above: the critical path runs through it, and the other ranks",
-        "wait for it in their communication.",
-        *describe(demo_run.timeline, result.num_ops, demo_run.written),
-    )
+    say("", *demo_run.conclusion)
     next_command("replay", demo_run.graph, "--json")

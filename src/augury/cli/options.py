@@ -15,6 +15,9 @@ GraphPath = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
+Page = Annotated[
+    Path | None, typer.Option(metavar="FILE.html", help="Write the result as a page of HTML.")
+]
 MaxBytes = Annotated[
     str | None,
     typer.Option(
@@ -58,6 +61,13 @@ Overlap = Annotated[
     typer.Option(
         min=0, max=1, help="Share of backward that the exchange of gradients may overlap."
     ),
+]
+Group = Annotated[
+    int | None,
+    typer.Option(min=2, metavar="N", help="Devices per group of a hybrid; by default a host."),
+]
+Fine = Annotated[
+    bool, typer.Option("--fine", help="Replay collectives as sends on links, as --wire saw them.")
 ]
 Workers = Annotated[
     EngineName, typer.Option("--engine", help="Where wide work runs; ray and dask are clusters.")

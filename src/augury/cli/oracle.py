@@ -8,11 +8,12 @@ from typing import Annotated, Literal
 
 import typer
 
-from augury.cli.options import Address, Collectives, Force, Jobs, Json, Overlap, Precision, Workers
+from augury.cli import options
 from augury.cli.progress import working
-from augury.cli.say import next_command, say
+from augury.cli.say import next_command, say_written
 from augury.core.files import ensure_writable
-from augury.report.exports import check_target
+from augury.report.exports import check_targets
+from augury.report.formats import PAGE_SUFFIXES, PLOT_SUFFIXES
 
 
 def oracle(
@@ -30,7 +31,7 @@ def oracle(
             metavar="NAME|FILE.toml", help="abci, v100, a100, h100, mi300x, cpu, or a description."
         ),
     ],
-    collectives: Collectives = None,
+    collectives: options.Collectives = None,
     devices: Annotated[
         str,
         typer.Option(
@@ -67,7 +68,7 @@ def oracle(
         str | None,
         typer.Option(metavar="SIZE", help="Memory limit per device; by default all it has."),
     ] = None,
-    precision: Precision = "fp32",
+    precision: options.Precision = "fp32",
     optimizer: Annotated[
         Literal["sgd", "momentum", "adam"],
         typer.Option(help="Determines the size of the optimizer state."),
@@ -75,11 +76,8 @@ def oracle(
     recompute: Annotated[
         bool, typer.Option("--recompute", help="Recompute activations in backward.")
     ] = False,
-    overlap: Overlap = 0.0,
-    group: Annotated[
-        int | None,
-        typer.Option(min=2, metavar="N", help="Devices per group of a hybrid; by default a host."),
-    ] = None,
+    overlap: options.Overlap = 0.0,
+    group: options.Group = None,
     micro_batches: Annotated[
         int | None,
         typer.Option(
@@ -116,15 +114,15 @@ def oracle(
         Path | None,
         typer.Option(metavar="FILE.svg", help="Plot time, efficiency and memory by strategy."),
     ] = None,
-    engine: Workers = "processes",
-    address: Address = None,
-    jobs: Jobs = None,
-    force: Force = False,
-    json: Json = False,
+    page: options.Page = None,
+    engine: options.Workers = "processes",
+    address: options.Address = None,
+    jobs: options.Jobs = None,
+    force: options.Force = False,
+    json: options.Json = False,
 ) -> None:
     """Predict time and memory of each parallel strategy at each scale."""
-    if plot is not None:
-        check_target(plot, (".svg",), force=force)
+    check_targets((plot, PLOT_SUFFIXES), (page, PAGE_SUFFIXES), force=force)
     if out is not None:
         ensure_writable(out, force=force)
     from augury import api
@@ -167,12 +165,12 @@ def oracle(
         answer.save_graph(out, force=force)
     if plot is not None:
         answer.save_plot(plot, force=force)
+    if page is not None:
+        answer.save_page(page, force=force)
     if json:
         print(answer.to_json())
         return
-    for path in (plot, out):
-        if path is not None:
-            say(f"wrote {path}")
+    say_written(plot, page, out)
     if out is not None:
         next_command("replay", out)
     else:

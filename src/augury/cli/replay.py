@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from augury.cli.numpy_threads import import_numpy
-from augury.cli.options import Engine, Force, GraphPath, Json, MaxBytes, MaxEvents, NoFold
+from augury.cli.options import Engine, Fine, Force, GraphPath, Json, MaxBytes, MaxEvents, NoFold
 from augury.cli.progress import working
 from augury.cli.say import next_command, say
-from augury.report.exports import check_target, describe
+from augury.report.exports import check_targets, describe
 from augury.report.formats import DEFAULT_MAX_EVENTS, TABLE_SUFFIXES, TIMELINE_SUFFIXES
 
 
@@ -26,10 +26,7 @@ def replay(
     table: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write a table (.parquet).")
     ] = None,
-    fine: Annotated[
-        bool,
-        typer.Option("--fine", help="Replay collectives as sends on links, as --wire saw them."),
-    ] = False,
+    fine: Fine = False,
     engine: Engine = "auto",
     no_fold: NoFold = False,
     top: Annotated[int, typer.Option(min=1, help="Maximum number of lines in each list.")] = 10,
@@ -38,9 +35,7 @@ def replay(
     force: Force = False,
 ) -> None:
     """Predict a step, and show its critical path."""
-    for target, suffixes in ((timeline, TIMELINE_SUFFIXES), (table, TABLE_SUFFIXES)):
-        if target:
-            check_target(target, suffixes, force=force)
+    check_targets((timeline, TIMELINE_SUFFIXES), (table, TABLE_SUFFIXES), force=force)
     import_numpy()
     from augury import api
 

@@ -14,6 +14,11 @@ def say(*lines: str) -> None:
         print(safe(line, max_chars=2000))
 
 
+def say_written(*paths: os.PathLike[str] | None) -> None:
+    """Prints which files were written; None stands for a file that was not asked for."""
+    say(*(f"wrote {path}" for path in paths if path is not None))
+
+
 def next_line(*words: str | os.PathLike[str]) -> str:
     """Returns the line that names the next command, quoted for a shell."""
     from augury.report.safe_text import safe

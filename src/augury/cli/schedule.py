@@ -9,10 +9,11 @@ from typing import Annotated
 import typer
 
 from augury.cli.numpy_threads import import_numpy
-from augury.cli.options import Bandwidth, Force, Json, Latency, MaxBytes
+from augury.cli.options import Bandwidth, Force, Json, Latency, MaxBytes, Page
 from augury.cli.progress import working
-from augury.cli.say import next_command, say
-from augury.report.exports import check_target
+from augury.cli.say import next_command, say, say_written
+from augury.report.exports import check_targets
+from augury.report.formats import JSON_SUFFIXES, PAGE_SUFFIXES, PLOT_SUFFIXES
 
 
 def schedule(
@@ -44,6 +45,7 @@ def schedule(
             help="Draw released and arrived bytes; for one policy, its pieces.",
         ),
     ] = None,
+    page: Page = None,
     problem: Annotated[
         Path | None,
         typer.Option(metavar="FILE.json", help="Write the problem, which can replace RUN."),
@@ -53,9 +55,8 @@ def schedule(
     json: Json = False,
 ) -> None:
     """Compare communication policies on a run; write the best as a plan."""
-    for target, suffix in ((out, ".json"), (plot, ".svg"), (problem, ".json")):
-        if target is not None:
-            check_target(target, (suffix,), force=force)
+    check_targets((out, JSON_SUFFIXES), (problem, JSON_SUFFIXES), force=force)
+    check_targets((plot, PLOT_SUFFIXES), (page, PAGE_SUFFIXES), force=force)
     import_numpy()
     from augury import api
 
@@ -65,15 +66,15 @@ def schedule(
     plan = answer.save_plan(out, force=force) if out is not None else None
     if plot is not None:
         answer.save_plot(plot, force=force)
+    if page is not None:
+        answer.save_page(page, force=force)
     if problem is not None:
         answer.save_problem(problem, force=force)
     if json:
         print(answer.to_json())
         return
     answer.render(sys.stdout)
-    for written in (plot, problem, plan):
-        if written is not None:
-            say(f"wrote {written}")
+    say_written(plot, page, problem, plan)
     if plan is not None:
         next_command("run", "--plan", plan, "--", "torchrun", "...", "train.py")
     elif answer.result.can_pay:

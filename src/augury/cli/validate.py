@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from augury.cli.options import Address, Collectives, Force, Jobs, Json, Overlap, Precision, Workers
+from augury.cli import options
 from augury.cli.progress import working
 from augury.cli.say import next_command, say
-from augury.core.errors import GateError
-from augury.report.exports import check_target
+from augury.report.exports import check_targets
+from augury.report.formats import JSON_SUFFIXES
 
 
 def validate(
@@ -41,17 +41,10 @@ def validate(
     cluster: Annotated[
         str, typer.Option(metavar="NAME|FILE.toml", help="Cluster of the measurements.")
     ] = "abci",
-    collectives: Collectives = None,
-    precision: Precision = "fp32",
-    group: Annotated[
-        int | None,
-        typer.Option(
-            min=2,
-            metavar="N",
-            help="Devices per group of a hybrid strategy; by default those of one host.",
-        ),
-    ] = None,
-    overlap: Overlap = 0.0,
+    collectives: options.Collectives = None,
+    precision: options.Precision = "fp32",
+    group: options.Group = None,
+    overlap: options.Overlap = 0.0,
     constants: Annotated[
         str,
         typer.Option(metavar="published|bare|FILE.json", help="Constants to use without --fit."),
@@ -66,16 +59,15 @@ def validate(
             metavar="PCT", help="Exit with code 5 if the mean accuracy is lower than this."
         ),
     ] = None,
-    engine: Workers = "processes",
-    address: Address = None,
-    jobs: Jobs = None,
-    force: Force = False,
-    json: Json = False,
+    engine: options.Workers = "processes",
+    address: options.Address = None,
+    jobs: options.Jobs = None,
+    force: options.Force = False,
+    json: options.Json = False,
 ) -> None:
     """Compare the oracle with measurements; fit its constants."""
     assert what == "oracle"
-    if out is not None:
-        check_target(out, (".json",), force=force)
+    check_targets((out, JSON_SUFFIXES), force=force)
     from augury import api
 
     answer = api.validate_oracle(
@@ -95,10 +87,9 @@ def validate(
         jobs=jobs,
         progress=working,
     )
-    result = answer.result
     if out is not None:
         answer.save_constants(out, force=force)
-    failed = at_least is not None and result.mean_accuracy_pct < at_least
+    failure = answer.failed_gate(at_least)
     if not json:
         answer.render(sys.stdout)
         if out is not None:
@@ -108,13 +99,7 @@ def validate(
             next_command(
                 "validate", "oracle", "--measured", measured, "--fit", measured, "-o", "..."
             )
-    elif not failed:
+    elif failure is None:
         print(answer.to_json())
-    if failed:
-        failure = GateError(
-            f"the mean accuracy is {result.mean_accuracy_pct:.2f} %, below {at_least:g} %",
-            remedy="fit the constants to measurements of this cluster",
-        )
-        # With --json, the document that reports the failure contains the validation too.
-        failure.result = result
+    if failure is not None:
         raise failure

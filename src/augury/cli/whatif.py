@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from augury.cli.numpy_threads import import_numpy
-from augury.cli.options import Bandwidth, Engine, GraphPath, Json, Latency, MaxBytes
+from augury.cli.options import Bandwidth, Engine, Fine, GraphPath, Json, Latency, MaxBytes
 from augury.cli.progress import working
 from augury.cli.say import next_command
 
@@ -35,10 +35,7 @@ def whatif(
     perfect_overlap: Annotated[
         bool, typer.Option("--perfect-overlap", help="No operation waits for communication.")
     ] = False,
-    fine: Annotated[
-        bool,
-        typer.Option("--fine", help="Replay collectives as sends on links, as --wire saw them."),
-    ] = False,
+    fine: Fine = False,
     link_bandwidth: Annotated[
         list[str] | None,
         typer.Option(

@@ -99,8 +99,7 @@ def measured_run(trace: Trace) -> MeasuredRun:
     rows = np.flatnonzero(counted_rows(trace))
     if not len(rows):
         raise InputError("the run has no step to compare", remedy="let the job take more steps")
-    ranks, own = np.unique(steps.rank[rows]), steps.end_ns[rows] - steps.start_ns[rows]
-    step, dur_ns = over_ranks(steps.rank[rows], steps.step[rows], own)
+    step, dur_ns = counted_steps(trace)
     if not len(dur_ns):
         raise InputError(
             "no step was recorded on all ranks", remedy="record all ranks, and more of their steps"
@@ -108,7 +107,7 @@ def measured_run(trace: Trace) -> MeasuredRun:
     found = level(step, dur_ns)
     low_ns, high_ns = found.interval_ns
     return MeasuredRun(
-        num_ranks=len(ranks),
+        num_ranks=len(np.unique(steps.rank[rows])),
         num_steps=len(dur_ns),
         step_ns=max(1, round(found.value_ns)),
         low_ns=low_ns,
@@ -127,6 +126,13 @@ def counted_rows(trace: Trace) -> NDArray[np.bool_]:
     counted = (steps.step >= first_counted_step(trace)) & (steps.end_ns > steps.start_ns)
     plain: NDArray[np.bool_] = counted & (steps.state == StepState.PLAIN)
     return plain if plain.any() else counted & (steps.state == StepState.TIMED)
+
+
+def counted_steps(trace: Trace) -> tuple[I4, NDArray[np.float64]]:
+    """Returns the numbers and durations of the counted steps that all ranks recorded."""
+    steps, rows = trace.steps, np.flatnonzero(counted_rows(trace))
+    own = steps.end_ns[rows] - steps.start_ns[rows]
+    return over_ranks(steps.rank[rows], steps.step[rows], own)
 
 
 def first_counted_step(trace: Trace) -> int:

@@ -11,6 +11,7 @@ from augury.build.synthetic.layers import ModelSize, conv_layers
 from augury.build.synthetic.training_run import SyntheticJob, synthesize
 from augury.core.graph.graph_file import save_graph
 from augury.core.progress import Progress, silent
+from augury.report.exports import describe
 from augury.report.perfetto import Written
 
 STRAGGLER = 5
@@ -23,6 +24,26 @@ class SyntheticDemo:
     timeline: Path
     replayed: ReplayAnswer
     written: Written | None
+
+    @property
+    def introduction(self) -> list[str]:
+        """Lines that a reader needs before the replay."""
+        return [
+            f"A synthetic run of {self.replayed.result.num_ranks} ranks: gradients are all-reduced"
+            " in buckets during",
+            f"backward, and compute on rank {STRAGGLER} takes {STRAGGLER_FACTOR} times as long as"
+            " on the others.",
+        ]
+
+    @property
+    def conclusion(self) -> list[str]:
+        """Lines about the replay and the files that were written."""
+        return [
+            f"Look for rank {STRAGGLER} above: the critical path runs through it, and the other"
+            " ranks",
+            "wait for it in their communication.",
+            *describe(self.timeline, self.replayed.result.num_ops, self.written),
+        ]
 
 
 def replay_synthetic(

@@ -5,22 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 
 from augury.core.errors import InputError
+from augury.core.measured_step import counted_steps
 from augury.core.plan.plan import Plan
-from augury.core.results.comparison import Comparison
+from augury.core.results.comparison import Comparison, StepSeries
 from augury.core.trace.trace import Trace
 from augury.diagnose.repeated_runs import compare_repeats
 from augury.predict.judge_plan import check_followed
 from augury.predict.opened_run import OpenedRun, open_source
 
 
-def compare_folders(before: OpenedRun, after: OpenedRun, plan: Plan | None = None) -> Comparison:
+def compare_folders(
+    before: OpenedRun, after: OpenedRun, plan: Plan | None = None
+) -> tuple[Comparison, list[tuple[StepSeries, StepSeries]]]:
     """Compares two runs, or all pairs in two folders that ``augury run --repeat-baseline`` wrote;
-    with a plan, also with its prediction."""
+    with a plan, also with its prediction. Returns the steps of each pair as well."""
     pairs = [(_read(first), _read(second)) for first, second in _pairs(before, after)]
     if plan is not None:
         for _, followed in pairs:
             check_followed(followed, plan)
-    return compare_repeats(pairs, plan)
+    comparison = compare_repeats(pairs, plan)
+    return comparison, [(_series(first), _series(second)) for first, second in pairs]
 
 
 def _pairs(before: OpenedRun, after: OpenedRun) -> list[tuple[OpenedRun, OpenedRun]]:
@@ -51,6 +55,11 @@ def _numbered(folder: Path) -> dict[int, Path]:
         for path in folder.iterdir()
         if path.name.isascii() and path.name.isdecimal() and next(path.glob("r*.json"), None)
     }
+
+
+def _series(trace: Trace) -> StepSeries:
+    step, dur_ns = counted_steps(trace)
+    return StepSeries(step=step.tolist(), dur_ns=[round(one) for one in dur_ns.tolist()])
 
 
 def _read(run: OpenedRun) -> Trace:

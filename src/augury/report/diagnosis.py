@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TextIO
 
-from augury.core.units import format_bytes, format_ns, format_percent
+from augury.core.units import format_ns, format_percent
 from augury.report.console import BarRow, add_with_bars, columns, make_console, title
-from augury.report.phrases import gain_words, interval_words, print_warnings
+from augury.report.phrases import (
+    figure_words,
+    gain_words,
+    interval_words,
+    kinds_by_reason,
+    print_warnings,
+)
 from augury.report.safe_text import safe
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from augury.core.results.diagnosis import Diagnosis, Figure, Finding
+    from augury.core.results.diagnosis import Diagnosis, Finding
 
 _MAX_FIGURES = 4
 
@@ -92,7 +98,8 @@ def _finding(console: Console, number: int, finding: Finding) -> None:
         layers = ", ".join(safe(one, max_chars=60) for one in finding.where.layers)
         shown.append(f"layers: {layers}")
     figures = [
-        f"{safe(one.name, max_chars=60)} {_value(one)}" for one in finding.evidence[:_MAX_FIGURES]
+        f"{safe(one.name, max_chars=60)} {figure_words(one)}"
+        for one in finding.evidence[:_MAX_FIGURES]
     ]
     if figures:
         shown.append("; ".join(figures))
@@ -103,29 +110,11 @@ def _finding(console: Console, number: int, finding: Finding) -> None:
         console.print(Padding(Text(line), (0, 0, 0, 3)))
 
 
-def _value(figure: Figure) -> str:
-    value = figure.value
-    if figure.unit == "ns":
-        return format_ns(round(value))
-    if figure.unit == "bytes":
-        return format_bytes(round(value))
-    if figure.unit == "bytes/s":
-        return f"{format_bytes(round(value))}/s"
-    if figure.unit == "%":
-        return format_percent(value)
-    if figure.unit == "x":
-        return f"{value:.2f}x"
-    return f"{value:,.0f}" if value == round(value) else f"{value:,.2f}"
-
-
 def _not_examined(console: Console, found: Diagnosis) -> None:
     if not found.not_examined:
         return
     title(console, "Not examined")
-    by_reason: dict[str, list[str]] = {}
-    for kind, reason in found.not_examined.items():
-        by_reason.setdefault(reason, []).append(kind)
     table = columns("~", "~")
-    for reason, kinds in by_reason.items():
-        table.add_row(safe(", ".join(kinds), max_chars=200), safe(reason, max_chars=200))
+    for kinds, reason in kinds_by_reason(found.not_examined):
+        table.add_row(kinds, reason)
     console.print(table, style="dim")

@@ -50,7 +50,7 @@ def render_diff(found: Comparison, file: TextIO, *, before: str, after: str) -> 
             highlight=False,
         )
         console.print(table)
-        for line in _verdict(found):
+        for line in verdict_lines(found):
             console.print(line, markup=False, highlight=False)
         _show_changes(console, found)
     file.writelines(f"{line.rstrip(' ')}\n" for line in capture.get().splitlines())
@@ -94,7 +94,8 @@ def _range(interval_ns: tuple[int, int] | None) -> str:
     return f"{format_ns(interval_ns[0])} to {format_ns(interval_ns[1])}, "
 
 
-def _verdict(found: Comparison) -> list[str]:
+def verdict_lines(found: Comparison) -> list[str]:
+    """The verdict in sentences: first whether there is a gain or a loss."""
     low, high = found.gain_interval_pct
     if found.is_told_apart:
         word = "gain" if low > 0 else "loss"

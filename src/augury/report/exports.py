@@ -30,6 +30,13 @@ def check_target(path: Path, suffixes: tuple[str, ...], *, force: bool) -> None:
     ensure_writable(path, force=force)
 
 
+def check_targets(*targets: tuple[Path | None, tuple[str, ...]], force: bool) -> None:
+    """Checks those targets that are not None, each with its suffixes."""
+    for path, suffixes in targets:
+        if path is not None:
+            check_target(path, suffixes, force=force)
+
+
 def check_export(path: Path, *, force: bool) -> None:
     check_target(path, TIMELINE_SUFFIXES + TABLE_SUFFIXES, force=force)
 

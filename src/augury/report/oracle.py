@@ -21,7 +21,7 @@ def render_oracle(result: OracleResult, file: TextIO) -> None:
         _steps(console, result)
         _fastest(console, result)
         _infeasible(console, result)
-        for line in _verdict(result):
+        for line in ["", *verdict_lines(result)]:
             console.print(line)
         for warning in result.warnings:
             console.print(f"warning: {safe(warning, max_chars=300)}", style="yellow")
@@ -36,7 +36,8 @@ def _head(console: Console, result: OracleResult) -> None:
     line = Text(safe(result.model, max_chars=console.width), style="bold")
     line.append(
         f"  {result.num_layers} layers, {result.num_parameters / 1e6:.1f} M parameters,"
-        f" {_time(result.sample_s)} per sample on one {safe(result.device)} ({result.precision})",
+        f" {time_words(result.sample_s)} per sample on one {safe(result.device)}"
+        f" ({result.precision})",
         style="not bold",
     )
     console.print(line)
@@ -61,9 +62,9 @@ def _steps(console: Console, result: OracleResult) -> None:
         for strategy in dict.fromkeys(row.strategy for row in result.rows):
             cells = []
             for number in some:
-                row = _find(result, strategy, number)
+                row = find_row(result, strategy, number)
                 is_best = best.get(number) == strategy
-                text = _time(row.step_s) if row is not None and row.feasible else "-"
+                text = time_words(row.step_s) if row is not None and row.feasible else "-"
                 cells.append(Text(text, style="bold" if is_best else ""))
             table.add_row(strategy, *cells)
         console.print(table)
@@ -86,15 +87,15 @@ def _fastest(console: Console, result: OracleResult) -> None:
         "~bottleneck", ">margin", ">confidence",
     )  # fmt: skip
     for one in result.fastest:
-        row = _find(result, one.strategy, one.devices)
+        row = find_row(result, one.strategy, one.devices)
         assert row is not None
         table.add_row(
             str(one.devices),
             one.strategy,
-            _time(row.step_s),
+            time_words(row.step_s),
             f"{row.efficiency_pct:.0f} %",
             format_bytes(row.memory_bytes),
-            *([_time(row.epoch_s or 0)] if has_epoch else []),
+            *([time_words(row.epoch_s or 0)] if has_epoch else []),
             *([f"{row.cost_per_epoch or 0:.2f}"] if has_cost else []),
             row.bottleneck,
             "" if one.margin_pct is None else f"{one.margin_pct:.0f} %",
@@ -104,21 +105,29 @@ def _fastest(console: Console, result: OracleResult) -> None:
 
 
 def _infeasible(console: Console, result: OracleResult) -> None:
-    refused: dict[tuple[str, str], list[OracleRow]] = {}
-    for row in result.rows:
-        if row.why is not None:
-            # Reasons that differ only in their figures are shown once.
-            alike = re.sub(r"[\d.,]+( [kMGT]?B)?", "", row.why)
-            refused.setdefault((row.strategy, alike), []).append(row)
+    refused = refusals(result)
     if not refused:
         return
     title(console, "Infeasible")
     table = columns("strategy", "~devices", "~reason")
-    asked = sorted({row.devices for row in result.rows})
-    for (strategy, _), rows in refused.items():
-        span = _span([row.devices for row in rows], asked)
-        table.add_row(strategy, span, safe(rows[0].why or "", max_chars=300))
+    for one in refused:
+        table.add_row(*one)
     console.print(table)
+
+
+def refusals(result: OracleResult) -> list[tuple[str, str, str]]:
+    """Strategy, numbers of devices, and the reason why they are infeasible. Reasons that differ
+    only in their figures appear once."""
+    refused: dict[tuple[str, str], list[OracleRow]] = {}
+    for row in result.rows:
+        if row.why is not None:
+            alike = re.sub(r"[\d.,]+( [kMGT]?B)?", "", row.why)
+            refused.setdefault((row.strategy, alike), []).append(row)
+    asked = sorted({row.devices for row in result.rows})
+    return [
+        (strategy, _span([row.devices for row in rows], asked), safe(rows[0].why or ""))
+        for (strategy, _), rows in refused.items()
+    ]
 
 
 def _span(numbers: list[int], asked: list[int]) -> str:
@@ -129,18 +138,18 @@ def _span(numbers: list[int], asked: list[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
-def _verdict(result: OracleResult) -> list[str]:
+def verdict_lines(result: OracleResult) -> list[str]:
+    """The recommendation in words."""
     best = result.recommended
     if best is None:
-        return ["", "No strategy is feasible."]
-    row = _find(result, best.strategy, best.devices)
+        return ["No strategy is feasible."]
+    row = find_row(result, best.strategy, best.devices)
     assert row is not None
     low, high = row.interval_s
     return [
-        "",
-        f"recommended: {_with_axes(row)} on {best.devices} devices,"
-        f" {best.samples_per_s:,.0f} samples/s; {_time(best.step_s)} per step,"
-        f" 90 % interval {_time(low)} to {_time(high)}",
+        f"recommended: {with_axes(row)} on {best.devices} devices,"
+        f" {best.samples_per_s:,.0f} samples/s; {time_words(best.step_s)} per step,"
+        f" 90 % interval {time_words(low)} to {time_words(high)}",
         f"  {_margin(best)}; bottleneck: {row.bottleneck}; limit: {safe(row.limit)}",
     ]
 
@@ -155,12 +164,12 @@ def _margin(best: Recommendation) -> str:
     )
 
 
-def _with_axes(row: OracleRow) -> str:
+def with_axes(row: OracleRow) -> str:
     degrees = [f"{name} {number}" for name, number in row.axes.items() if number > 1]
     return f"{row.strategy} ({', '.join(degrees)})" if len(row.axes) > 1 else row.strategy
 
 
-def _find(result: OracleResult, strategy: str, devices: int) -> OracleRow | None:
+def find_row(result: OracleResult, strategy: str, devices: int) -> OracleRow | None:
     for row in result.rows:
         if row.strategy == strategy and row.devices == devices:
             return row
@@ -173,7 +182,7 @@ def _chunks(numbers: list[int], width: int) -> list[list[int]]:
     return [numbers[i : i + per_table] for i in range(0, len(numbers), per_table)]
 
 
-def _time(value_s: float) -> str:
+def time_words(value_s: float) -> str:
     if value_s >= 7200:
         return f"{value_s / 3600:.3g} h"
     if value_s >= 120:

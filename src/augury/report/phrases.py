@@ -6,12 +6,14 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from augury.core.ledger import Anomaly, Severity
-from augury.core.units import format_ns, format_percent
+from augury.core.units import format_bytes, format_ns, format_percent
 from augury.report.console import title
 from augury.report.safe_text import safe
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from augury.core.results.diagnosis import Figure
 
 MAX_LOSS_PCT = 50.0
 """Larger losses are stated as factors."""
@@ -26,9 +28,42 @@ def gain_words(gain_pct: float) -> str:
     return format_percent(gain_pct, signed=True)
 
 
+def capitalized(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:]}"
+
+
+def sentence(words: str) -> str:
+    """Words with a capital letter and a full stop."""
+    return f"{capitalized(words).rstrip('.')}."
+
+
 def interval_words(interval_ns: tuple[int, int]) -> str:
     low, high = interval_ns
     return f"90 % interval {format_ns(low)} to {format_ns(high)}"
+
+
+def figure_words(figure: Figure) -> str:
+    """The value of a Figure with its unit."""
+    value = figure.value
+    if figure.unit == "ns":
+        return format_ns(round(value))
+    if figure.unit == "bytes":
+        return format_bytes(round(value))
+    if figure.unit == "bytes/s":
+        return f"{format_bytes(round(value))}/s"
+    if figure.unit == "%":
+        return format_percent(value)
+    if figure.unit == "x":
+        return f"{value:.2f}x"
+    return f"{value:,.0f}" if value == round(value) else f"{value:,.2f}"
+
+
+def kinds_by_reason(not_examined: dict[str, str]) -> list[tuple[str, str]]:
+    """Kinds that a diagnosis did not examine and the reason, kinds with one reason together."""
+    kinds: dict[str, list[str]] = {}
+    for kind, reason in not_examined.items():
+        kinds.setdefault(reason, []).append(kind)
+    return [(safe(", ".join(some)), safe(reason)) for reason, some in kinds.items()]
 
 
 def print_warnings(console: Console, ledger: Iterable[Anomaly], texts: Sequence[str] = ()) -> None:

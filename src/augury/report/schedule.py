@@ -29,7 +29,7 @@ def render_schedule(result: ScheduleResult, file: TextIO, *, name: str) -> None:
         print_warnings(console, result.ledger, result.warnings)
         _table(console, result)
         _steps(console, result)
-        for line in _verdict(result):
+        for line in ["", *verdict_lines(result)]:
             console.print(line)
         print_notes(console, result.ledger)
     file.writelines(f"{line.rstrip(' ')}\n" for line in capture.get().splitlines())
@@ -116,7 +116,8 @@ def _stairs(curve: Curve, size_bytes: int, end_ns: int, *, is_utf: bool) -> str:
     return "".join(drawn)
 
 
-def _verdict(result: ScheduleResult) -> list[str]:
+def verdict_lines(result: ScheduleResult) -> list[str]:
+    """The verdict in words: first the best policy, or that none pays off."""
     best = next(one for one in result.policies if one.policy == result.best)
     headroom = (
         f"headroom {format_percent(result.headroom_pct)} of the step;"
@@ -125,11 +126,10 @@ def _verdict(result: ScheduleResult) -> list[str]:
     if not result.can_pay:
         found = f"best gain {gain_words(best.gain_pct)}; {headroom}"
         if best.trouble is None and best.gain_pct <= 0 and result.headroom_pct > result.noise_pct:
-            return ["", f"None of these policies gains anything: {found}. Leave the run as it is."]
-        return ["", f"Scheduling does not pay off here: {found}. Leave the run as it is."]
+            return [f"None of these policies gains anything: {found}. Leave the run as it is."]
+        return [f"Scheduling does not pay off here: {found}. Leave the run as it is."]
     kind = "stock DDP with a list of bucket sizes" if best.is_stock_ddp else "pieces in order"
     return [
-        "",
         f"best: {safe(best.policy)} ({kind}), gain {gain_words(best.gain_pct)}",
         *([interval_words(best.interval_ns)] if best.interval_ns else []),
         headroom,

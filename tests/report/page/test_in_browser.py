@@ -10,6 +10,7 @@ import pytest
 import augury
 from tests.report.page.browser import Browser, chromium, missing
 from tests.report.page.contents import diagnosis_of, write_page
+from tests.report.page.test_answer_pages import ANSWERS
 from tests.report.page.test_run_page import ATTACKS, GOLDEN, hostile_graph
 
 pytestmark = [pytest.mark.more, pytest.mark.skipif(bool(missing()), reason=missing() or "-")]
@@ -24,6 +25,16 @@ for (let i = 0; i < pixels.length; i += 4) {
   seen.add(pixels[i] << 16 | pixels[i + 1] << 8 | pixels[i + 2]);
 }
 return seen.size;
+"""
+DRAWN_COLOURS = """
+return [...document.querySelectorAll(".chart canvas")].map((canvas) => {
+  const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+  const seen = new Set();
+  for (let i = 0; i < pixels.length; i += 4) {
+    if (pixels[i + 3] === 255) seen.add(pixels[i] << 16 | pixels[i + 1] << 8 | pixels[i + 2]);
+  }
+  return seen.size;
+});
 """
 PAPER = "getComputedStyle(document.body).backgroundColor"
 
@@ -102,6 +113,27 @@ def test_nothing_overflows(window: Browser, recorded: Path, diagnosed: Path, wid
     for page in (recorded, diagnosed):
         window.open(page)
         assert window.js("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize(("answer", "charts"), [("diff", 1), ("schedule", 1), ("oracle", 3)])
+def test_pages_of_answers_draw_their_charts(
+    window: Browser, tmp_path: Path, answer: str, charts: int
+) -> None:
+    page = tmp_path / "page.html"
+    ANSWERS[answer]().save_page(page)
+    for scheme in ("light", "dark"):
+        window.prefer(scheme)
+        for width in (360, 1300):
+            window.resize(width, 900)
+            window.open(page)
+            assert window.js("document.documentElement.scrollWidth") <= width
+    for section in window.js("[...document.querySelectorAll('section')].map((one) => one.id)"):
+        window.js(f"document.getElementById('{section}').scrollIntoView(); return 0")
+    window.wait(f"document.querySelectorAll('.chart .uplot').length === {charts}")
+    drawn = window.js(DRAWN_COLOURS)
+    assert len(drawn) == charts
+    assert min(drawn) > 4
+    assert_clean(window, page)
 
 
 def test_keys_zoom_move_and_select(window: Browser, recorded: Path) -> None:

@@ -13,12 +13,14 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 import augury
 from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import Graph
+from augury.core.results.diagnosis import Place
 from augury.core.results.wire import LinkResult, WireResult
 from augury.report.page.document import script_json
 from augury.report.page.run_page import write_run_page
@@ -127,7 +129,7 @@ def test_findings_come_after_the_summary_and_have_links(tmp_path: Path) -> None:
     articles = [attrs["id"] for tag, attrs in reader.tags if tag == "article"]
     assert articles == ["finding-1", "finding-2"]
     text = " ".join(reader.text)
-    assert "straggler-bound: rank 5 delays every step by 18 %" in text
+    assert "Straggler-bound: rank 5 delays every step by 18 %" in text
     assert "+18.0 %" in text
     assert "90 % interval +14.0 % to +21.0 %" in text
     # before and after, and the waterfall down to the floor
@@ -135,9 +137,44 @@ def test_findings_come_after_the_summary_and_have_links(tmp_path: Path) -> None:
     assert "the recording has no events of the data loader" in text
 
 
+def test_the_page_of_a_run_begins_with_its_diagnosis(tmp_path: Path) -> None:
+    run = augury.open(augury.synth(ranks=8, layers=4, steps=4, straggler=["5:1.6"]))
+    run.report(tmp_path / "page.html")
+    reader, found = read(tmp_path / "page.html"), run.diagnose()
+    assert found.findings[0].where.ranks == [5]
+    text = " ".join(reader.text)
+    assert found.verdict[1:] in text
+    assert all(part.name in text for part in found.waterfall)
+    assert all(one.title[1:] in text for one in found.findings)
+    articles = [attrs["id"] for tag, attrs in reader.tags if tag == "article"]
+    assert articles == [f"finding-{number + 1}" for number in range(len(found.findings))]
+    tables = [attrs["id"] for tag, attrs in reader.tags if tag == "table"]
+    assert tables[:2] == ["waterfall", "finding-1-step"]
+    assert {"where-time-goes", "path-reasons"} <= set(tables)
+    run.report(tmp_path / "quick.html", quick=True)
+    quick = [attrs["id"] for tag, attrs in read(tmp_path / "quick.html").tags if tag == "section"]
+    assert quick[:2] == ["summary", "timeline"]
+
+
+def test_a_finding_leads_to_the_timeline_only_if_its_steps_are_there(tmp_path: Path) -> None:
+    """Steps outside of recorded windows are not in the timeline."""
+    diagnosis = diagnosis_of(100_000_000)
+    first = msgspec.structs.replace(diagnosis.findings[0], where=Place(steps=[3, 700]))
+    for steps, links in ((1, 0), (4, 1)):
+        path = tmp_path / f"{steps}.html"
+        graph = augury.synth(ranks=2, layers=2, steps=steps)
+        changed = msgspec.structs.replace(diagnosis, findings=[first])
+        write_page(graph, path, diagnosis=changed, quick=True)
+        assert sum(attrs.get("class") == "show" for _, attrs in read(path).tags) == links
+
+
 def test_every_picture_has_a_table(golden_page: Path) -> None:
+    assert_tables_of_pictures(golden_page)
+
+
+def assert_tables_of_pictures(path: Path) -> None:
     """Each section with a canvas or a chart also has a table with a caption and headers."""
-    text = golden_page.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8")
     sections = re.findall(r'<section id="([\w-]+)".*?</section>', text, re.S)
     for name in sections:
         section = re.search(rf'<section id="{name}".*?</section>', text, re.S)
@@ -147,7 +184,12 @@ def test_every_picture_has_a_table(golden_page: Path) -> None:
 
 
 def test_nothing_is_loaded_and_only_hashed_scripts_run(golden_page: Path) -> None:
-    reader = read(golden_page)
+    assert_self_contained(golden_page)
+
+
+def assert_self_contained(path: Path) -> None:
+    """The page loads nothing, and its policy allows only its own scripts and styles."""
+    reader = read(path)
     policy = next(
         attrs["content"] or ""
         for tag, attrs in reader.tags

@@ -35,6 +35,13 @@ class PartChange(msgspec.Struct, frozen=True, kw_only=True):
         return self.after_ns - self.before_ns
 
 
+class StepSeries(msgspec.Struct, frozen=True, kw_only=True):
+    """Numbers and durations of the measured steps of one run, in their order."""
+
+    step: list[int]
+    dur_ns: list[int]
+
+
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """``predicted_step_ns`` is the Plan's predicted share of its own baseline, applied to the step
     measured before: the whole machine may be faster or slower on another day."""

@@ -13,8 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from augury.core.files import new_file
 from augury.report.page.tables import Section
 from augury.report.safe_text import safe
 
@@ -55,6 +57,16 @@ class Inline:
     def allowed_as(self) -> str:
         digest = hashlib.sha256(self.text.encode("utf-8")).digest()
         return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
+
+
+def write_document(
+    title: str, sections: Sequence[Section], path: Path, *, force: bool = False
+) -> int:
+    """Writes a page and returns its size in bytes."""
+    text = render_document(title, sections).encode("utf-8")
+    with new_file(path, force=force) as file:
+        file.write(text)
+    return len(text)
 
 
 def render_document(title: str, sections: Sequence[Section]) -> str:

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from augury.core.files import new_file
 from augury.core.run_page import RunPage
-from augury.report.page.document import render_document
+from augury.report.page.document import write_document
 from augury.report.page.sections.collectives import collective_section
 from augury.report.page.sections.findings import findings_section
 from augury.report.page.sections.layers import layer_section
@@ -44,16 +43,14 @@ def write_run_page(page: RunPage, path: Path, *, force: bool = False) -> Written
         link_section(page),
         memory_section(page),
         what_if_section(page),
-        policy_section(page),
-        warning_section(page),
+        None if page.schedule is None else policy_section(page.schedule),
+        warning_section(page.diagnosis.ledger if page.diagnosis else page.replay.ledger),
         measurement_section(page),
     ]
     sections = [one for one in found if one is not None]
-    text = render_document(page.name, sections).encode("utf-8")
-    with new_file(path, force=force) as file:
-        file.write(text)
+    size_bytes = write_document(page.name, sections, path, force=force)
     assert isinstance(timeline.content, TimelineContent)
     packed = timeline.content.packed
     return WrittenPage(
-        size_bytes=len(text), num_slices=packed.num_slices, num_timeline_ops=packed.num_ops
+        size_bytes=size_bytes, num_slices=packed.num_slices, num_timeline_ops=packed.num_ops
     )

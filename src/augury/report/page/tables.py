@@ -96,6 +96,33 @@ class TableContent:
     more: list[TableView] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class KeyFigure:
+    name: str
+    value: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SummaryContent:
+    """The first section of a page: one sentence, further ones, key figures and tables."""
+
+    verdict: str
+    notes: Sequence[str] = ()
+    figures: Sequence[KeyFigure] = ()
+    tables: Sequence[TableView] = ()
+
+
+def summary_of(content: SummaryContent) -> Section:
+    return Section(
+        id="summary",
+        title="Summary",
+        template="summary.html",
+        content=content,
+        tables=content.tables,
+    )
+
+
 def table_section(section_id: str, title: str, content: TableContent, **charts: Any) -> Section:
     return Section(
         id=section_id,
@@ -122,6 +149,18 @@ def count_cell(value: float) -> Cell:
 
 def ns_cell(value_ns: float | None) -> Cell:
     return Cell("", -1.0) if value_ns is None else Cell(format_ns(value_ns), value_ns)
+
+
+def signed_ns_cell(value_ns: int) -> Cell:
+    sign = "+" if value_ns > 0 else "-" if value_ns < 0 else ""
+    return Cell(f"{sign}{format_ns(abs(value_ns))}", value_ns)
+
+
+def interval_cell(interval_ns: tuple[int, int] | None) -> Cell:
+    if interval_ns is None:
+        return Cell("", -1.0)
+    low, high = interval_ns
+    return Cell(f"{format_ns(low)} to {format_ns(high)}", low)
 
 
 def bytes_cell(value_bytes: float | None) -> Cell:
@@ -152,6 +191,18 @@ def stacked(parts: Sequence[tuple[str, float]], whole: float) -> Cell:
             bars.append(Bar(look, round(at_pct, 3), round(width, 3)))
         at_pct += width
     return Cell("", sum(value for _, value in parts), tuple(bars))
+
+
+def bar_with_interval(
+    look: str, value: float, interval: tuple[int, int] | None, scale: float
+) -> Cell:
+    """A bar from the left edge with the interval of its end; ``scale`` is per cent per unit."""
+    bars = [Bar(look, 0, round(value * scale, 3))]
+    if interval is not None:
+        low, high = interval
+        width = max(0.3, (high - low) * scale)
+        bars.append(Bar("interval", round(low * scale, 3), round(width, 3)))
+    return Cell("", value, tuple(bars))
 
 
 def longest_of(number: int, whole: int, noun: str) -> str:

@@ -13,8 +13,11 @@ function formatScaled(value, units, smallest) {
 const formatNs = (ns) => formatScaled(ns, [["s", 1e9], ["ms", 1e6], ["us", 1e3]], "ns");
 const formatBytes = (bytes) =>
   formatScaled(bytes, [["TB", 1e12], ["GB", 1e9], ["MB", 1e6], ["kB", 1e3]], "B");
-const formatUnit = (value, unit) =>
-  unit === "%" ? `${threeDigits(value)} %` : unit === "bytes" ? formatBytes(value) : threeDigits(value);
+function formatUnit(value, unit) {
+  if (unit === "bytes") return formatBytes(value);
+  if (unit === "ns") return formatNs(value);
+  return unit === "%" ? `${threeDigits(value)} %` : threeDigits(value);
+}
 
 // A time of an axis, precise enough to tell its ticks apart.
 function formatTick(ns, spacingNs) {

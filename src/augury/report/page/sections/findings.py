@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from augury.core.results.diagnosis import Diagnosis, Figure, Finding, Place
+import numpy as np
+
+from augury.core.results.diagnosis import Diagnosis, Finding, Place
 from augury.core.run_page import RunPage
-from augury.core.units import format_bytes, format_ns, format_percent
+from augury.core.units import format_bytes, format_percent
 from augury.report.page.tables import (
-    Bar,
     Cell,
     Column,
     Section,
     TableView,
+    bar_with_interval,
     ns_cell,
 )
-from augury.report.phrases import gain_words, interval_words
+from augury.report.phrases import (
+    capitalized,
+    figure_words,
+    gain_words,
+    interval_words,
+    kinds_by_reason,
+)
 from augury.report.safe_text import safe
 from augury.report.selection import spans
 
@@ -49,11 +57,15 @@ def findings_section(page: RunPage) -> Section | None:
     diagnosis = page.diagnosis
     if diagnosis is None:
         return None
-    views = [_view(i + 1, one, diagnosis) for i, one in enumerate(diagnosis.findings)]
+    shown_steps = set(np.unique(page.timeline.graph.ops.step).tolist())
+    views = [
+        _view(number, one, diagnosis, shown_steps)
+        for number, one in enumerate(diagnosis.findings, 1)
+    ]
     content = Findings(
         findings=views,
         noise=format_percent(diagnosis.noise_pct),
-        not_examined=[(safe(k), safe(why)) for k, why in diagnosis.not_examined.items()],
+        not_examined=kinds_by_reason(diagnosis.not_examined),
     )
     return Section(
         id="findings",
@@ -64,12 +76,13 @@ def findings_section(page: RunPage) -> Section | None:
     )
 
 
-def _view(number: int, one: Finding, diagnosis: Diagnosis) -> FindingView:
+def _view(number: int, one: Finding, diagnosis: Diagnosis, shown_steps: set[int]) -> FindingView:
+    """``shown_steps`` are those that the timeline has."""
     interval = one.gain_interval_pct
     return FindingView(
         number=number,
         kind=safe(one.kind),
-        title=safe(one.title),
+        title=capitalized(safe(one.title)),
         confidence=one.confidence,
         gain="" if one.gain_pct is None else gain_words(one.gain_pct),
         gain_interval=""
@@ -79,8 +92,8 @@ def _view(number: int, one: Finding, diagnosis: Diagnosis) -> FindingView:
         before_after=_before_after(number, one, diagnosis),
         where=_where(one.where),
         ranks=",".join(map(str, one.where.ranks[:64])),
-        step=str(one.where.steps[0]) if one.where.steps else "",
-        evidence=[(safe(figure.name), _figure(figure)) for figure in one.evidence],
+        step=next((str(step) for step in one.where.steps if step in shown_steps), ""),
+        evidence=[(safe(figure.name), figure_words(figure)) for figure in one.evidence],
         action=safe(one.action),
         command=safe(one.command),
         applied_by=one.applied_by,
@@ -92,10 +105,6 @@ def _before_after(number: int, one: Finding, diagnosis: Diagnosis) -> TableView 
         return None
     now_ns, then_ns = diagnosis.replayed_step_ns, one.predicted_step_ns
     scale = 100 / max(1, now_ns, then_ns, one.interval_ns[1] if one.interval_ns else 0)
-    after = [Bar("after", 0, then_ns * scale)]
-    if one.interval_ns is not None:
-        low, high = one.interval_ns
-        after.append(Bar("interval", low * scale, max(0.3, (high - low) * scale)))
     return TableView(
         id=f"finding-{number}-step",
         caption="Step before and after the fix",
@@ -108,9 +117,13 @@ def _before_after(number: int, one: Finding, diagnosis: Diagnosis) -> TableView 
             [
                 Cell("now, replayed"),
                 ns_cell(now_ns),
-                Cell("", 0, (Bar("total", 0, now_ns * scale),)),
+                bar_with_interval("total", now_ns, None, scale),
             ],
-            [Cell("with the fix"), ns_cell(then_ns), Cell("", 0, tuple(after))],
+            [
+                Cell("with the fix"),
+                ns_cell(then_ns),
+                bar_with_interval("after", then_ns, one.interval_ns, scale),
+            ],
         ],
         can_sort=False,
         note="" if one.interval_ns is None else f"With the fix: {interval_words(one.interval_ns)}.",
@@ -135,16 +148,3 @@ def _named(noun: str, number: int, names: str) -> str:
 def _some(names: list[str], limit: int = 5) -> str:
     shown = ", ".join(safe(name, max_chars=80) for name in names[:limit])
     return shown + (f", +{len(names) - limit:,}" if len(names) > limit else "")
-
-
-def _figure(figure: Figure) -> str:
-    if figure.unit == "ns":
-        return format_ns(figure.value)
-    if figure.unit == "bytes":
-        return format_bytes(figure.value)
-    if figure.unit == "bytes/s":
-        return f"{format_bytes(figure.value)}/s"
-    if figure.unit == "%":
-        return format_percent(figure.value)
-    number = f"{figure.value:,.4g}"
-    return f"{number}x" if figure.unit == "x" else f"{number} {safe(figure.unit)}".strip()

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from augury.core.results.schedule import Curve, PolicyResult, ScheduleResult
-from augury.core.run_page import RunPage
 from augury.core.units import format_ns, format_percent
 from augury.report.page.tables import (
     Cell,
@@ -16,6 +15,7 @@ from augury.report.page.tables import (
     TableContent,
     TableView,
     count_cell,
+    interval_cell,
     name_cell,
     ns_cell,
     percent_cell,
@@ -28,10 +28,7 @@ from augury.report.safe_text import safe
 MAX_POINTS = 300
 
 
-def policy_section(page: RunPage) -> Section | None:
-    schedule = page.schedule
-    if schedule is None:
-        return None
+def policy_section(schedule: ScheduleResult) -> Section:
     longest = max([one.step_ns for one in schedule.policies] + [schedule.baseline_step_ns, 1])
     table = TableView(
         id="policy-table",
@@ -39,13 +36,17 @@ def policy_section(page: RunPage) -> Section | None:
         columns=[
             Column("policy", is_short=True),
             Column("step", is_number=True),
+            Column("90 % interval", is_short=True),
             Column("gain", is_number=True),
             Column("exposed communication", is_number=True),
             Column("link use", is_number=True),
+            Column("compute use", is_number=True),
             Column("above the bound", is_number=True),
             Column("pieces", is_number=True),
             Column("", is_bar=True),
-            Column("note"),
+            Column(
+                "note", hint="stock DDP: it can follow this order, given a list of bucket sizes"
+            ),
         ],
         rows=[_policy(one, schedule, longest) for one in schedule.policies],
     )
@@ -67,15 +68,17 @@ def policy_section(page: RunPage) -> Section | None:
 def _policy(one: PolicyResult, schedule: ScheduleResult, longest: int) -> list[Cell]:
     notes = [
         *(["best"] if one.policy == schedule.best else []),
-        *(["stock DDP can follow it"] if one.is_stock_ddp else []),
+        *(["stock DDP"] if one.is_stock_ddp else []),
         *([f"not replayed: {safe(one.trouble)}"] if one.trouble else []),
     ]
     return [
         name_cell(one.policy),
         ns_cell(one.step_ns),
+        interval_cell(one.interval_ns),
         Cell(gain_words(one.gain_pct), one.gain_pct),
         ns_cell(one.waiting_ns),
         percent_cell(one.link_use_pct),
+        percent_cell(one.device_use_pct),
         percent_cell(one.gap_pct),
         count_cell(one.num_pieces),
         single_bar(one.step_ns, longest, "after" if one.gain_pct >= 0 else "added"),

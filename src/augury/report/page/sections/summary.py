@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from augury.core.results.diagnosis import Diagnosis
 from augury.core.results.replay import ReplayResult, Share
 from augury.core.run_page import RunPage
@@ -12,14 +10,18 @@ from augury.report.page.tables import (
     Bar,
     Cell,
     Column,
+    KeyFigure,
     Section,
+    SummaryContent,
     TableView,
     name_cell,
     ns_cell,
     percent_cell,
+    signed_ns_cell,
     single_bar,
+    summary_of,
 )
-from augury.report.phrases import interval_words
+from augury.report.phrases import capitalized, interval_words
 from augury.report.safe_text import safe
 
 _LOOKS = {
@@ -44,37 +46,21 @@ _REASONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class KeyFigure:
-    name: str
-    value: str
-    detail: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Summary:
-    verdict: str
-    figures: list[KeyFigure]
-    waterfall: TableView
-    reasons: TableView | None = None
-
-
 def summary_section(page: RunPage) -> Section:
     diagnosis = page.diagnosis
-    if diagnosis is not None and diagnosis.waterfall:
-        waterfall, reasons = _waterfall(diagnosis), None
-    else:
-        waterfall, reasons = _path_kinds(page.replay), _path_reasons(page.replay)
-    content = Summary(
-        verdict=safe(diagnosis.verdict) if diagnosis else _verdict(page.replay),
+    content = SummaryContent(
+        verdict=capitalized(safe(diagnosis.verdict)) if diagnosis else _verdict(page.replay),
         figures=_figures(page),
-        waterfall=waterfall,
-        reasons=reasons,
+        tables=[_waterfall(diagnosis)]
+        if diagnosis is not None and diagnosis.waterfall
+        else path_tables(page.replay),
     )
-    tables = [waterfall, *([reasons] if reasons else [])]
-    return Section(
-        id="summary", title="Summary", template="summary.html", content=content, tables=tables
-    )
+    return summary_of(content)
+
+
+def path_tables(replay: ReplayResult) -> list[TableView]:
+    """The critical path by kind of work, and by what its operations waited for."""
+    return [_path_kinds(replay), _path_reasons(replay)]
 
 
 def look_of_kind(kind: str) -> str:
@@ -139,14 +125,13 @@ def _waterfall(diagnosis: Diagnosis) -> TableView:
     ]
     for one in parts:
         low = min(one.step_ns, one.step_ns + one.removed_ns)
-        bar = Bar(
-            "removed" if one.removed_ns >= 0 else "added", low * scale, abs(one.removed_ns) * scale
-        )
+        look = "removed" if one.removed_ns >= 0 else "unexplained"
+        bar = Bar(look, low * scale, abs(one.removed_ns) * scale)
         rest = Bar("rest", 0, low * scale)
         rows.append(
             [
                 name_cell(one.name),
-                ns_cell(one.removed_ns),
+                signed_ns_cell(-one.removed_ns),
                 ns_cell(one.step_ns),
                 Cell("", 0, (rest, bar)),
             ]
@@ -165,7 +150,7 @@ def _waterfall(diagnosis: Diagnosis) -> TableView:
         caption="Waterfall: causes of the step's duration, each removed after those before it",
         columns=[
             Column("cause"),
-            Column("removed", is_number=True),
+            Column("change", is_number=True),
             Column("step that remains", is_number=True),
             Column("", is_bar=True),
         ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from augury.core.run_page import RunPage
-from augury.report.page.sections.summary import look_of_kind
+from augury.report.page.sections.summary import look_of_kind, path_tables
 from augury.report.page.tables import (
     Cell,
     Column,
@@ -28,19 +28,21 @@ MAX_SEGMENTS = 200
 class TimelineContent:
     packed: PackedTimeline
     has_measured: bool
-    segments: TableView
+    tables: list[TableView]
 
 
 def timeline_section(page: RunPage) -> Section:
     packed = pack_timeline(page)
-    segments = _segments(page)
-    content = TimelineContent(packed=packed, has_measured=page.trace is not None, segments=segments)
+    tables = [_segments(page)]
+    if page.diagnosis is not None and page.diagnosis.waterfall:
+        tables += path_tables(page.replay)
+    content = TimelineContent(packed=packed, has_measured=page.trace is not None, tables=tables)
     return Section(
         id="timeline",
         title="Timeline",
         template="timeline.html",
         content=content,
-        tables=[segments],
+        tables=tables,
         packed=packed.text,
     )
 

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from augury.core.ledger import Anomaly, Severity
-from augury.core.run_page import RunPage
-from augury.report.page.tables import (
-    Section,
-)
+from augury.report.page.tables import Section
 from augury.report.safe_text import safe
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WarningView:
     severity: str
-    name: str
+    name: str = ""
     meaning: str
-    count: str
-    example: str
-    remedy: str
+    count: str = ""
+    example: str = ""
+    remedy: str = ""
 
 
-def warning_section(page: RunPage) -> Section:
+def warning_section(ledger: Iterable[Anomaly], texts: Sequence[str] = ()) -> Section:
+    """``texts`` are warnings that are no anomalies of a trace."""
     order = [Severity.ERROR, Severity.WARNING, Severity.INFO]
-    ledger = list(page.diagnosis.ledger) if page.diagnosis else list(page.replay.ledger)
-    found = [_warning(one) for one in sorted(ledger, key=lambda one: order.index(one.severity))]
+    found = [WarningView(severity="warning", meaning=safe(text)) for text in texts]
+    found += [_warning(one) for one in sorted(ledger, key=lambda one: order.index(one.severity))]
     return Section(id="warnings", title="Warnings", template="warnings.html", content=found)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from augury.core.run_page import RunPage
-from augury.core.units import format_ns
 from augury.report.page.tables import (
     Cell,
     Column,
     Section,
     TableContent,
     TableView,
+    interval_cell,
     ns_cell,
     single_bar,
     table_section,
@@ -48,16 +48,12 @@ def what_if_section(page: RunPage) -> Section | None:
             )
             continue
         gain = one.gain_pct or 0.0
-        interval = ""
-        if one.interval_ns is not None:
-            low, high = one.interval_ns
-            interval = f"{format_ns(low)} to {format_ns(high)}"
         rows.append(
             [
                 Cell(one.change),
                 ns_cell(one.predicted_step_ns),
                 Cell(gain_words(gain), gain),
-                Cell(interval),
+                interval_cell(one.interval_ns),
                 single_bar(one.predicted_step_ns, longest, "after" if gain >= 0 else "added"),
                 Cell(one.option),
             ]
