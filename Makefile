@@ -31,7 +31,7 @@ help: ## list the targets
 install: $(INSTALLED) ## create .venv with augury, its kernel and the tools
 	@echo "ready: $(BIN)/augury --help"
 
-demo: $(TORCH) ## record a real training of two processes, replay it, plan, follow the plan, compare
+demo: $(TORCH) ## record a real training of two processes, diagnose it, plan, follow the plan, compare, write a page
 	@$(BIN)/augury demo --force --out build/demo
 	@echo "(augury is $(BIN)/augury here)"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack
 
@@ -31,11 +32,12 @@ if TYPE_CHECKING:
     from augury.core.model import Model
     from augury.core.plan.plan import Plan
     from augury.core.progress import Progress
+    from augury.core.results.diagnosis import Diagnosis
     from augury.executor import EngineName
     from augury.job import FinishedJob
     from augury.predict.opened_run import OpenedRun
+    from augury.report.exports import WrittenFile
     from augury.report.page.run_page import WrittenPage
-    from augury.report.perfetto import Written
 
 PathLike = str | os.PathLike[str]
 Engine = Literal["auto", "native", "reference"]
@@ -253,9 +255,13 @@ class Run:
 
     def diagnose(self) -> DiagnoseAnswer:
         """Says what makes the run slow: a verdict, a waterfall, and findings with their gains."""
+        return DiagnoseAnswer(self._diagnosis, self.path.name)
+
+    @cached_property
+    def _diagnosis(self) -> Diagnosis:
         from augury.diagnose.diagnose_run import diagnose
 
-        return DiagnoseAnswer(diagnose(self._source), self.path.name)
+        return diagnose(self._source)
 
     def schedule(
         self,
@@ -305,7 +311,7 @@ class Run:
         engine: Engine = "auto",
         fold: bool = True,
         quick: bool = False,
-    ) -> Written | WrittenPage | None:
+    ) -> WrittenFile:
         """Writes a page about the run (.html), the replayed timeline (.json, .json.gz for
         ui.perfetto.dev) or a table (.parquet); returns the counts of a page or a timeline.
         ``quick`` leaves out the page's diagnosis, what-ifs and policies."""
@@ -324,13 +330,15 @@ class Run:
     def _write_page(
         self, path: Path, *, force: bool, engine: Engine, fold: bool, quick: bool
     ) -> WrittenPage:
-        from augury.diagnose.diagnose_run import diagnose
         from augury.predict.run_page import gather_run_page
         from augury.report.page.run_page import write_run_page
 
-        found = None if quick else diagnose(self._source)
         content = gather_run_page(
-            self._source, diagnosis=found, engine=engine, fold=fold, quick=quick
+            self._source,
+            diagnosis=None if quick else self._diagnosis,
+            engine=engine,
+            fold=fold,
+            quick=quick,
         )
         with self._source.progress(f"writing {path}"):
             return write_run_page(content, path, force=force)

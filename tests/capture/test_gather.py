@@ -199,6 +199,6 @@ def test_a_job_recorded_on_hosts_that_share_no_folder(tmp_path: Path):
     there = [line for line in done[0].stdout.splitlines() if not line.startswith("loss")]
     assert there == [f"rank-0000{rank}.{end}" for rank in (0, 1) for end in windows]
     assert "2 ranks recorded" in done[0].stderr
-    assert f"next: augury replay {disk / 'run'}" in done[0].stderr
+    assert f"next: augury diagnose {disk / 'run'}" in done[0].stderr
     assert f"copied to {disk / 'run'} on 127.0.0.1" in done[1].stderr
     assert "next:" not in done[1].stderr

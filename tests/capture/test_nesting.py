@@ -46,7 +46,7 @@ def test_torchrun_outside(tmp_path: Path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("argv ['12', '--steps', 'x'] main __main__ path True") == 2
     assert done.stderr.count("2 ranks recorded") == 1
-    assert f"next: augury replay {out}" in done.stderr
+    assert f"next: augury diagnose {out}" in done.stderr
     assert (
         "a rank was excluded from profiling (--ranks): only its step times are known (rank 0)"
         in done.stderr
@@ -99,7 +99,7 @@ def test_a_script_records_itself(tmp_path: Path):
     done = start(torchrun(script, "9"))
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("augury: 2 ranks recorded") == 1
-    assert f"next: augury replay {out}" in done.stderr
+    assert f"next: augury diagnose {out}" in done.stderr
     for rank in (0, 1):
         assert len(read(out, rank)["step_end_ns"]) == 9
         assert (out / f"rank-{rank:05d}.0.trace.json.gz").exists()

@@ -25,6 +25,8 @@ def test_the_demo_records_plans_and_compares_a_real_training(run: Runner) -> Non
     assert result["num_ranks"] == 2
     assert result["num_steps"] == 18  # two windows of ten, the first step of each left out
     assert result["measured_step_ns"] > 0
+    assert document["diagnosis"]["measured_step_ns"] == result["measured_step_ns"]
+    assert document["diagnosis"]["verdict"] in Path(document["page"]).read_text()
     low, high = result["interval_ns"]
     assert low < result["predicted_step_ns"] < high
     outcome = run("whatif", "d/run", "--bandwidth", "0.1x", "--json")
@@ -49,6 +51,12 @@ def test_the_synthetic_demo_finds_its_straggler(run: Runner) -> None:
     outcome = run("demo", "--synthetic")
     assert outcome.code == 0
     assert "rank 5" in outcome.out
+    assert "waiting for rank 5: " in outcome.out
+    assert "straggler-compute: gain " in outcome.out
+    page = Path("augury-demo/report.html")
+    assert f"wrote {page}" in outcome.out
+    assert page.resolve().as_uri() in outcome.out
+    assert "waiting for rank 5: " in page.read_text()
     assert "next: augury replay augury-demo/run.augury" in outcome.out
     assert json.loads(Path("augury-demo/timeline.json").read_text())["traceEvents"]
 
@@ -72,6 +80,8 @@ def test_json(run: Runner) -> None:
     document = json.loads(run("demo", "--synthetic", "--out", "d", "--json").out)
     assert document["schema_version"] == 1
     assert document["result"]["critical_path_summary"]["by_rank"][0]["name"] == "rank 5"
+    assert document["diagnosis"]["verdict"].startswith("waiting for rank 5: ")
+    assert document["page"] == "d/report.html"
 
 
 def test_existing_files_are_kept(run: Runner, tmp_path: Path) -> None:
@@ -101,7 +111,14 @@ def test_the_loop_ends_where_no_plan_can_pay(run: Runner, monkeypatch: pytest.Mo
     monkeypatch.setattr(DemoLoop, "follow_plan", never)
     outcome = run("demo", "--out", "d")
     assert outcome.code == 0, outcome.err
-    assert "No plan was written, because no plan pays off here" in outcome.out
+    shown = [
+        "90 % interval",  # replay
+        "Waterfall",  # diagnosis
+        "No plan was written, because no plan pays off here",
+        "wrote d/report.html",
+    ]
+    assert sorted(shown, key=outcome.out.index) == shown
+    assert Path("d/report.html").stat().st_size > 0
     document = json.loads(run("demo", "--out", "e", "--json").out)
     assert document["plan"] is document["planned_run"] is document["diff"] is None
     assert not Path("e/plan.json").exists()

@@ -43,9 +43,14 @@ def test_page(run: Runner, graph_path: Path, tmp_path: Path) -> None:
     text = (tmp_path / "t.html").read_text()
     assert "<title>run.augury - Augury</title>" in text
     assert 'id="what-if-table"' in text
+    verdict = json.loads(run("diagnose", graph_path, "--json").out)["verdict"]
+    assert verdict in text
+    assert 'id="findings"' in text
     again = run("report", graph_path, "-o", "t.html", "--quick", "--json", "--force")
     assert json.loads(again.out)["size_bytes"] == (tmp_path / "t.html").stat().st_size
-    assert 'id="what-if-table"' not in (tmp_path / "t.html").read_text()
+    quick = (tmp_path / "t.html").read_text()
+    assert 'id="what-if-table"' not in quick
+    assert 'id="findings"' not in quick
 
 
 def test_an_existing_page_is_kept(run: Runner, graph_path: Path, tmp_path: Path) -> None:

@@ -14,7 +14,16 @@ from augury.core.results.diagnosis import Diagnosis
 TRACES = os.environ.get("AUGURY_TRACES")
 pytestmark = pytest.mark.skipif(TRACES is None, reason="AUGURY_TRACES is unset: no real traces")
 
-SETS = ("dlrm8_v100", "torchrec_dlrm4_a", "torchrec_resnet18_2", "production_8gpu")
+SETS = (
+    "dlrm8_v100",
+    "torchrec_dlrm4_a",
+    "torchrec_dlrm4_b",
+    "torchrec_resnet18_2",
+    "nccl_args_a100",
+    "rccl_args_mi300",
+    "scale_v100",
+    "production_8gpu",
+)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +76,27 @@ def test_runs_whose_devices_idle_are_bound_by_their_hosts(name: str, folder: Pat
 
 def test_steps_that_vary_threefold_leave_little_to_report(folder: Path) -> None:
     found = diagnosed("torchrec_dlrm4_a", folder)
-    assert found.noise_pct == 5
+    assert found.noise_pct == 5, "the most that counts as noise"
     for one in found.findings:
         assert one.gain_pct is None or one.gain_pct > found.noise_pct
         assert one.gain_interval_pct is None or one.gain_interval_pct[0] > 0
+
+
+@pytest.mark.parametrize("name", ["nccl_args_a100", "scale_v100"])
+def test_the_floor_is_the_busiest_stream_where_the_host_hides_communication(
+    name: str, folder: Path
+) -> None:
+    """Their transfers and the waits for a rank without a record are hidden behind the host."""
+    found = diagnosed(name, folder)
+    assert found.bound == "host"
+    busy = found.findings[0].evidence[0]
+    assert busy.name == "busy share of the busiest stream"
+    busy_ns = busy.value / 100 * found.replayed_step_ns
+    assert busy_ns <= found.waterfall[-1].step_ns < 1.1 * busy_ns
+
+
+def test_a_host_that_runs_ahead_of_its_device_does_not_limit_the_step(folder: Path) -> None:
+    """Its host launches two steps ahead; one rank of eight waits for the others."""
+    found = diagnosed("rccl_args_mi300", folder)
+    assert found.bound == "communication"
+    assert "launch-bound" not in [one.kind for one in found.findings]

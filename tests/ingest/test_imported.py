@@ -155,7 +155,7 @@ def test_the_import_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert open_run(out) == import_traces([folder("torchrec_resnet18_2")])
     assert main(["import", source, "-o", str(out)]) == 2
     assert main(["import", source, "-o", str(out), "--force"]) == 0
-    assert "next: augury replay" in capsys.readouterr().out
+    assert "next: augury diagnose" in capsys.readouterr().out
 
 
 def write_ranks(target: Path, num_ranks: int, num_events: int) -> Path:

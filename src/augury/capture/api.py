@@ -74,7 +74,7 @@ def _print_summary(pid: int, folder: Path, out: str) -> None:
         summary = summarize_run(folder)
         lines = [f"augury: {format_count(len(summary.ranks), 'rank')} recorded in {out}"]
         lines += [f"  {anomaly.severity}: {anomaly.meaning}" for anomaly in summary.ledger]
-        lines.append(f"next: augury replay {shlex.quote(out)}")
+        lines.append(f"next: augury diagnose {shlex.quote(out)}")
         print(*lines, sep="\n", file=sys.stderr)
     except Exception as error:
         print(f"augury: cannot summarize the recording: {error}", file=sys.stderr)

@@ -21,4 +21,7 @@ def diagnose(run: GraphPath, *, max_bytes: MaxBytes = None, json: Json = False) 
         return
     answer.render(sys.stdout)
     is_planned = any(finding.applied_by == "schedule" for finding in answer.result.findings)
-    next_command(*(("schedule", run, "-o", "plan.json") if is_planned else ("replay", run)))
+    if is_planned:
+        next_command("schedule", run, "-o", "plan.json")
+    else:
+        next_command("report", run, "-o", "report.html")

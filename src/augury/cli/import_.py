@@ -62,4 +62,4 @@ def import_(
         print(answer.to_json())
         return
     answer.render(sys.stdout)
-    next_command("replay", out)
+    next_command("diagnose", out)

@@ -30,7 +30,7 @@ def report(
     max_events: MaxEvents = DEFAULT_MAX_EVENTS,
     engine: Engine = "auto",
     no_fold: NoFold = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Page: replay alone.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Page: no diagnosis, what-ifs.")] = False,
     max_bytes: MaxBytes = None,
     force: Force = False,
     json: Json = False,

@@ -1,4 +1,4 @@
-"""The demonstration: the whole loop on real training, or a replay of a synthetic run."""
+"""The demonstration: the whole loop on real training, or the diagnosis of a synthetic run."""
 
 from augury.core.callable_package import make_callable
 

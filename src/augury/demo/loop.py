@@ -1,4 +1,4 @@
-"""The whole loop on real training of two processes: record, replay, plan, apply, verify."""
+"""The whole loop on real training: record, replay, diagnose, plan, apply, verify, page."""
 
 from __future__ import annotations
 
@@ -7,24 +7,30 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from augury import api
-from augury.answers import DiffAnswer, ReplayAnswer, ScheduleAnswer
+from augury.answers import DiagnoseAnswer, DiffAnswer, ReplayAnswer, ScheduleAnswer
 from augury.capture.launcher.launch import launch
 from augury.capture.launcher.run_folder import prepare_folder
 from augury.capture.settings import Settings, parse_windows
 from augury.core.errors import AuguryError
 from augury.core.progress import Progress, silent
 from augury.core.results.comparison import Comparison
+from augury.core.results.diagnosis import Diagnosis
 from augury.core.results.replay import ReplayResult
 from augury.core.results.schedule import ScheduleResult
 from augury.demo.network import behind_slow_network, can_have_slow_network
 from augury.ingest.open_run import open_run
 from augury.report.perfetto import Written
 from augury.runtime.torch.injection import VARIABLE
+
+if TYPE_CHECKING:
+    from augury.report.exports import WrittenFile
 
 WINDOWS = "10:20,30:40"
 NUM_RECORDED_STEPS = 20
@@ -41,21 +47,24 @@ _ENVIRONMENT = {
 
 
 class LoopResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The loop's results; the last two are null where no plan pays off."""
+    """The loop's results; ``plan``, ``planned_run`` and ``diff`` are null where no plan pays
+    off."""
 
     run: str
     timeline: str
+    page: str
     result: ReplayResult
+    diagnosis: Diagnosis
     plan: str | None
     schedule: ScheduleResult
     planned_run: str | None
     diff: Comparison | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DemoLoop:
-    """The stages of the loop, to be called in order: ``record``, ``replay``, ``make_plan`` and,
-    if a plan was written, ``follow_plan``."""
+    """The stages of the loop, to be called in order: ``record``, ``replay``, ``diagnose``,
+    ``make_plan``, ``follow_plan`` if a plan was written, and ``write_page``."""
 
     out: Path
     """Folder of all files."""
@@ -79,20 +88,32 @@ class DemoLoop:
     def planned_run(self) -> Path:
         return self.out / "planned-run"
 
+    @property
+    def page(self) -> Path:
+        return self.out / "report.html"
+
+    @cached_property
+    def recorded(self) -> api.Run:
+        """The recorded run, opened once for all stages."""
+        return api.open(self.run, progress=self.progress)
+
     def record(self) -> None:
         self._train(self.run, NUM_STEPS, f"{NUM_STEPS} steps, recording {NUM_RECORDED_STEPS}")
 
     def replay(self) -> tuple[ReplayAnswer, Written | None]:
         """Replays the recorded run and writes its timeline."""
 
-        answer = api.open(self.run, progress=self.progress).replay()
+        answer = self.recorded.replay()
         return answer, answer.write(self.timeline, force=self.force)
+
+    def diagnose(self) -> DiagnoseAnswer:
+        return self.recorded.diagnose()
 
     def make_plan(self) -> ScheduleAnswer:
         """Assesses policies and writes the best plan; ``plan`` of the result is None where no plan
         pays off."""
 
-        answer = api.open(self.run, progress=self.progress).schedule()
+        answer = self.recorded.schedule()
         answer.save_plan(self.plan, force=self.force)
         return answer
 
@@ -108,8 +129,11 @@ class DemoLoop:
         )
         status = open_run(self.planned_run).ranks[0].plan
         is_followed = status is not None and status.is_followed
-        before = api.open(self.run, progress=self.progress)
-        return before.diff(self.planned_run, self.plan if is_followed else None)
+        return self.recorded.diff(self.planned_run, self.plan if is_followed else None)
+
+    def write_page(self) -> WrittenFile:
+        """Writes the page about the recorded run."""
+        return self.recorded.report(self.page, force=self.force)
 
     def _train(
         self, out: Path, num_steps: int, work: str, variables: dict[str, str] | None = None
@@ -147,12 +171,16 @@ def run_loop(loop: DemoLoop) -> LoopResult:
     """Runs all stages."""
     loop.record()
     replayed, _ = loop.replay()
+    diagnosis = loop.diagnose().result
     plans = loop.make_plan().result
     diff = loop.follow_plan().result if plans.plan is not None else None
+    loop.write_page()
     return LoopResult(
         run=str(loop.run),
         timeline=str(loop.timeline),
+        page=str(loop.page),
         result=replayed.result,
+        diagnosis=diagnosis,
         plan=plans.plan,
         schedule=plans,
         planned_run=str(loop.planned_run) if diff is not None else None,

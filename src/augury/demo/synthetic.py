@@ -1,18 +1,21 @@
-"""The synthetic demo: a run with a straggler, generated and replayed without PyTorch."""
+"""The synthetic demo: a run with a straggler, generated, replayed and diagnosed without PyTorch."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from augury import api
-from augury.answers import ReplayAnswer
+from augury.answers import DiagnoseAnswer, ReplayAnswer
 from augury.build.synthetic.layers import ModelSize, conv_layers
 from augury.build.synthetic.training_run import SyntheticJob, synthesize
 from augury.core.graph.graph_file import save_graph
 from augury.core.progress import Progress, silent
-from augury.report.exports import describe
 from augury.report.perfetto import Written
+
+if TYPE_CHECKING:
+    from augury.report.exports import WrittenFile
 
 STRAGGLER = 5
 STRAGGLER_FACTOR = 1.4
@@ -24,33 +27,17 @@ class SyntheticDemo:
     timeline: Path
     replayed: ReplayAnswer
     written: Written | None
-
-    @property
-    def introduction(self) -> list[str]:
-        """Lines that a reader needs before the replay."""
-        return [
-            f"A synthetic run of {self.replayed.result.num_ranks} ranks: gradients are all-reduced"
-            " in buckets during",
-            f"backward, and compute on rank {STRAGGLER} takes {STRAGGLER_FACTOR} times as long as"
-            " on the others.",
-        ]
-
-    @property
-    def conclusion(self) -> list[str]:
-        """Lines about the replay and the files that were written."""
-        return [
-            f"Look for rank {STRAGGLER} above: the critical path runs through it, and the other"
-            " ranks",
-            "wait for it in their communication.",
-            *describe(self.timeline, self.replayed.result.num_ops, self.written),
-        ]
+    diagnosed: DiagnoseAnswer
+    page: Path
+    written_page: WrittenFile
 
 
-def replay_synthetic(
+def diagnose_synthetic(
     out: Path, *, force: bool = False, progress: Progress = silent
 ) -> SyntheticDemo:
-    """Writes a synthetic run to ``out/run.augury`` and its replayed timeline beside it."""
-    path, timeline = out / "run.augury", out / "timeline.json"
+    """Writes a synthetic run to ``out/run.augury``, with its replayed timeline and the page about
+    it next to it."""
+    path, timeline, page = out / "run.augury", out / "timeline.json", out / "report.html"
     with progress("generating a synthetic run"):
         job = SyntheticJob(
             layers=conv_layers(ModelSize(num_layers=24)),
@@ -59,6 +46,14 @@ def replay_synthetic(
             stragglers=((STRAGGLER, STRAGGLER_FACTOR),),
         )
         save_graph(synthesize(job), path, force=force)
-    replayed = api.open(path, progress=progress).replay()
-    written = replayed.write(timeline, force=force)
-    return SyntheticDemo(graph=path, timeline=timeline, replayed=replayed, written=written)
+    run = api.open(path, progress=progress)
+    replayed = run.replay()
+    return SyntheticDemo(
+        graph=path,
+        timeline=timeline,
+        replayed=replayed,
+        written=replayed.write(timeline, force=force),
+        diagnosed=run.diagnose(),
+        page=page,
+        written_page=run.report(page, force=force),
+    )

@@ -6,7 +6,7 @@ from augury.core.results.diagnosis import Confidence, Diagnosis, Finding
 from augury.diagnose.detectors.registry import DETECTORS
 from augury.diagnose.examined_run import ExaminedRun
 from augury.diagnose.verdict import judge
-from augury.diagnose.waterfall import make_waterfall
+from augury.diagnose.waterfall import gain_alone_ns, make_waterfall
 from augury.predict.opened_run import OpenedRun
 from augury.predict.prediction import warnings_of
 
@@ -42,8 +42,13 @@ def diagnose(opened: OpenedRun) -> Diagnosis:
             else:
                 found += detector.examine(run)
         parts = make_waterfall(run)
-    findings = _ranked(found)
-    bound, verdict = judge(parts, findings, step_ns=run.step_ns)
+        findings = _ranked(found)
+        bound, verdict = judge(
+            parts,
+            findings,
+            step_ns=run.step_ns,
+            gain_alone_ns=lambda names: gain_alone_ns(run, names),
+        )
     graph = run.graph
     ledger = graph.ledger.merged(run.timeline.ledger).merged(warnings_of(run.recorded))
     return Diagnosis(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from augury.core.results.diagnosis import Bound, Finding, WaterfallPart
 from augury.core.units import format_percent
@@ -26,10 +26,14 @@ _BOUND_OF_PART: dict[str, Bound] = {
 
 
 def judge(
-    parts: Sequence[WaterfallPart], findings: Sequence[Finding], *, step_ns: int
+    parts: Sequence[WaterfallPart],
+    findings: Sequence[Finding],
+    *,
+    step_ns: int,
+    gain_alone_ns: Callable[[Collection[str]], int],
 ) -> tuple[Bound, str]:
     """Returns what limits the replayed step most, and the verdict. ``step_ns`` is the replayed
-    step."""
+    step; ``gain_alone_ns`` returns what the removal of the named parts alone takes off it."""
     lost: dict[Bound, int] = {}
     paused_ns = 0
     for part in parts:
@@ -39,9 +43,9 @@ def judge(
             paused_ns += part.removed_ns if part.name == waterfall.PAUSES else 0
     if step_ns <= 0:
         return "unknown", "unknown: the replayed step takes no time"
-    most: Bound = max(lost, key=lambda one: lost[one], default="compute")
+    most = _most(lost, LEAST_SHARE * step_ns, gain_alone_ns)
     share = lost.get(most, 0) / step_ns
-    if share < LEAST_SHARE:
+    if most == "compute":
         floor_ns = parts[-1].step_ns if parts else step_ns
         return "compute", _with_advice(
             f"compute-bound: {format_percent(100 * floor_ns / step_ns)} of the step is compute",
@@ -57,6 +61,20 @@ def judge(
         "pipeline": f"pipeline-bound: {shown} of the step is uneven stages and bubbles",
     }
     return most, _with_advice(words[most], findings)
+
+
+def _most(
+    lost: dict[Bound, int], least_ns: float, gain_alone_ns: Callable[[Collection[str]], int]
+) -> Bound:
+    """The largest cause that limits the step also while all others stay. A host that launches ahead
+    of its device loses time in the waterfall only once the device has become faster than the host;
+    where causes limit the step only together, the largest one counts."""
+    large = sorted((one for one in lost if lost[one] >= least_ns), key=lambda one: -lost[one])
+    for bound in large:
+        names = [name for name, of_part in _BOUND_OF_PART.items() if of_part == bound]
+        if gain_alone_ns(names) >= least_ns:
+            return bound
+    return large[0] if large else "compute"
 
 
 def _straggler(findings: Sequence[Finding], shown: str) -> str:

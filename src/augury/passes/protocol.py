@@ -7,8 +7,9 @@ mutated, so that one recorded scene serves any number of changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -53,18 +54,24 @@ class Scene:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Changed:
     """The result of a pass."""
 
     scene: Scene
     new_op_of: I4
     """Index in the new graph of each operation of the old graph; -1 if it was removed."""
-    touched: I4
-    """Operations of the new graph, rising, whose ready times bound the first difference: up to the
-    earliest of them, both graphs replay alike."""
+    find_touched: Callable[[], I4]
+    """Finds ``touched``."""
     memory_bytes: I8
     """Change of memory by rank of the new graph. All memory of a new rank counts."""
+
+    @cached_property
+    def touched(self) -> I4:
+        """Operations of the new graph, rising, whose ready times bound the first difference: up to
+        the earliest of them, both graphs replay alike. Found when first asked for, since that takes
+        longer than most changes."""
+        return self.find_touched()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +122,7 @@ def unchanged(scene: Scene) -> Changed:
     return Changed(
         scene=scene,
         new_op_of=np.arange(scene.graph.num_ops, dtype=np.int32),
-        touched=np.empty(0, dtype=np.int32),
+        find_touched=_none_touched,
         memory_bytes=np.zeros(len(scene.graph.ranks), dtype=np.int64),
     )
 
@@ -127,7 +134,7 @@ def changed(old: Scene, new: Scene, new_op_of: I4 | None = None) -> Changed:
     return Changed(
         scene=new,
         new_op_of=new_op_of,
-        touched=touched_ops(old.graph, new.graph, new_op_of),
+        find_touched=partial(touched_ops, old.graph, new.graph, new_op_of),
         memory_bytes=_memory_change(_memory_bytes(old.graph), _memory_bytes(new.graph)),
     )
 
@@ -145,7 +152,6 @@ def followed_by(first: Changed, second: Changed) -> Changed:
     kept = first.new_op_of != NONE
     new_op_of = np.full(len(first.new_op_of), NONE, dtype=np.int32)
     new_op_of[kept] = second.new_op_of[first.new_op_of[kept]]
-    moved = second.new_op_of[first.touched]
     num_ranks = len(second.memory_bytes)
     memory_bytes = second.memory_bytes.copy()
     common = min(num_ranks, len(first.memory_bytes))
@@ -153,9 +159,18 @@ def followed_by(first: Changed, second: Changed) -> Changed:
     return Changed(
         scene=second.scene,
         new_op_of=new_op_of,
-        touched=np.union1d(moved[moved != NONE], second.touched).astype(np.int32),
+        find_touched=partial(_touched_by_both, first, second),
         memory_bytes=memory_bytes,
     )
+
+
+def _none_touched() -> I4:
+    return np.empty(0, dtype=np.int32)
+
+
+def _touched_by_both(first: Changed, second: Changed) -> I4:
+    moved = second.new_op_of[first.touched]
+    return np.union1d(moved[moved != NONE], second.touched).astype(np.int32)
 
 
 def _memory_change(old: I8, new: I8) -> I8:

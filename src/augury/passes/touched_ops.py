@@ -49,11 +49,15 @@ def _touch_edges(is_touched: NDArray[np.bool_], before: I4, after: I4, new_op_of
     is_touched[dst[(src == NONE) & (dst != NONE)]] = True
     stays = (src != NONE) & (dst != NONE)
     old_keys, new_keys = _keys(src[stays], dst[stays]), _keys(after[0], after[1])
-    is_touched[np.setxor1d(old_keys, new_keys) & 0xFFFF_FFFF] = True
+    differ = np.setxor1d(old_keys, new_keys, assume_unique=True)
+    is_touched[differ & 0xFFFF_FFFF] = True
 
 
 def _keys(src: I4, dst: I4) -> I8:
-    return np.unique((src.astype(np.int64) << 32) | dst)
+    """Returns edges as numbers, rising and each once. Edges of a graph are sorted already, which a
+    stable sort uses; ``np.unique`` would hash them."""
+    keys = np.sort((src.astype(np.int64) << 32) | dst, kind="stable")
+    return np.asarray(keys[np.diff(keys, prepend=-1) != 0])
 
 
 def _touch_removed(is_touched: NDArray[np.bool_], old: Graph, new: Graph, new_op_of: I4) -> None:

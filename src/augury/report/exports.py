@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from augury.report.page.run_page import WrittenPage
     from augury.report.perfetto import Written
 
+    WrittenFile = Written | WrittenPage | None
+    """Counts of a timeline or a page; None for a table."""
+
 
 def check_target(path: Path, suffixes: tuple[str, ...], *, force: bool) -> None:
     """Checks a target before the work that it is for, so that no work is lost."""
@@ -70,7 +73,7 @@ def write_export(
     return write_perfetto(timeline, path, force=force, max_events=max_events, title=title)
 
 
-def describe(path: Path, num_ops: int, written: Written | WrittenPage | None) -> list[str]:
+def describe(path: Path, num_ops: int, written: WrittenFile) -> list[str]:
     """Lines for the user about a written file."""
     from augury.core.units import format_bytes, format_ns
     from augury.report.perfetto import Written

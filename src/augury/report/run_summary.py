@@ -44,7 +44,7 @@ def run_summary_lines(
         place = summary.gathered
         lines.append(f"  copied to {place.folder} on {place.host}, which holds the whole run")
     elif any(rank.traces for rank in summary.ranks) and not is_part:
-        lines.append(f"next: augury replay {shlex.quote(str(out))}")
+        lines.append(f"next: augury diagnose {shlex.quote(str(out))}")
     return lines
 
 

@@ -30,16 +30,18 @@ def with_device_ends(graph: Graph) -> Graph:
         return graph
     end_of = dict(zip(zip(ops.rank[ends].tolist(), ops.step[ends].tolist(), strict=True),
                       ends.tolist(), strict=True))  # fmt: skip
-    last: dict[tuple[int, int, int], int] = {}
-    for op in np.flatnonzero(on_device(graph) & (ops.step >= 0)).tolist():
-        # Ids on a stream rise in its order.
-        last[int(ops.rank[op]), int(ops.step[op]), int(ops.resource[op])] = op
+    rows = np.flatnonzero(on_device(graph) & (ops.step >= 0))
+    # Of equal keys the last one counts: ids on a stream rise in its order.
+    keys = zip(ops.rank[rows].tolist(), ops.step[rows].tolist(), ops.resource[rows].tolist(),
+               strict=True)  # fmt: skip
+    last = dict(zip(keys, rows.tolist(), strict=True))
     added = [
         (op, end_of[rank, step]) for (rank, step, _), op in last.items() if (rank, step) in end_of
     ]
+    added = [(op, end) for op, end in added if end not in graph.edges.of(op)]
     if not added:
         return graph
     more = np.array(added, dtype=np.int32)
     src = np.concatenate([graph.edges.sources(), more[:, 0]])
-    pairs = np.unique(np.stack([src, np.concatenate([graph.edges.dst, more[:, 1]])]), axis=1)
-    return graph.evolve(edges=Edges.from_pairs(pairs[0], pairs[1], num_ops=graph.num_ops))
+    dst = np.concatenate([graph.edges.dst, more[:, 1]])
+    return graph.evolve(edges=Edges.from_pairs(src, dst, num_ops=graph.num_ops))

@@ -65,9 +65,10 @@ def work_per_step(graph: Graph, group: str, *, on_host: bool | None = None) -> T
     if on_host is not None:
         chosen &= _is_on_host(graph) == on_host
     rows = np.flatnonzero(chosen)
-    steps, place = np.unique(graph.ops.step, return_inverse=True)
+    steps = np.unique(graph.ops.step)
+    place = np.searchsorted(steps, graph.ops.step[rows])
     total = np.zeros((len(graph.ranks), len(steps)))
-    np.add.at(total, (graph.ops.rank[rows], place[rows]), graph.ops.work_ns[rows])
+    np.add.at(total, (graph.ops.rank[rows], place), graph.ops.work_ns[rows])
     return total[:, steps >= 0]
 
 

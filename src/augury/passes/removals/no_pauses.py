@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from augury.core.columns import I8
 from augury.core.enums import are_communication
@@ -50,17 +51,13 @@ def pauses_ns(graph: Graph) -> I8:
     rows = np.flatnonzero(~are_communication(ops.kind) & (ops.step >= 0) & (ops.gang < 0))
     if graph.num_steps < 3 or not len(rows):
         return found
-    same = np.stack([ops.rank[rows], ops.kind[rows].astype(np.int32), ops.name[rows],
-                     ops.layer[rows]])  # fmt: skip
-    _, which = np.unique(same, axis=1, return_inverse=True)
-    which = which.reshape(-1)
+    which = _groups(ops.rank[rows], ops.kind[rows], ops.name[rows], ops.layer[rows])
     # The position among operations of the same name in the step.
     order = np.lexsort((rows, ops.step[rows], which))
     key = np.stack([which[order], ops.step[rows][order]])
     begins = np.flatnonzero(np.append(True, np.any(np.diff(key, axis=1), axis=0)))
     position = np.arange(len(order)) - np.repeat(begins, np.diff(np.append(begins, len(order))))
-    _, peers = np.unique(np.stack([which[order], position]), axis=1, return_inverse=True)
-    peers = peers.reshape(-1)
+    peers = _groups(which[order], position)
     by_peers = np.lexsort((ops.work_ns[rows][order], peers))
     counts = np.bincount(peers)
     last = np.cumsum(counts)
@@ -74,3 +71,13 @@ def pauses_ns(graph: Graph) -> I8:
     is_long = (own > LONG * least) & (excess > smallest)
     found[rows[order]] = np.where(is_long, excess, 0)
     return found
+
+
+def _groups(*columns: NDArray[np.integer]) -> I8:
+    """Numbers the distinct rows of columns; a sort of one column after the other is much faster
+    than ``np.unique`` of rows."""
+    group = np.zeros(len(columns[0]), dtype=np.int64)
+    for values in columns:
+        _, code = np.unique(values, return_inverse=True)
+        _, group = np.unique(group * (int(code.max()) + 1) + code, return_inverse=True)
+    return group

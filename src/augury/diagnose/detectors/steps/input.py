@@ -57,7 +57,7 @@ def _examine(run: ExaminedRun) -> list[Finding]:
             ],
             action="Load and transform data in worker processes, several batches ahead.",
             command="DataLoader(..., num_workers=4, prefetch_factor=4, persistent_workers=True)",
-            at_most="high" if is_known else "medium",
+            at_most="high" if is_known and graph.num_steps > 1 else "medium",
         )
     ]
 
