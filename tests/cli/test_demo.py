@@ -56,7 +56,7 @@ def test_the_synthetic_demo_finds_its_straggler(run: Runner) -> None:
     page = Path("augury-demo/report.html")
     assert f"wrote {page}" in outcome.out
     assert page.resolve().as_uri() in outcome.out
-    assert "waiting for rank 5: " in page.read_text()
+    assert "Waiting for rank 5: " in page.read_text()
     assert "next: augury replay augury-demo/run.augury" in outcome.out
     assert json.loads(Path("augury-demo/timeline.json").read_text())["traceEvents"]
 

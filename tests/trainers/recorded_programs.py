@@ -140,5 +140,5 @@ def record_again(
     assert results(done.stdout) == expected
     for rank in range(len(expected)):
         told = json.loads((out / f"rank-{rank:05d}.json").read_text())
-        assert told["trouble"] is None
+        assert told["trouble"] is None, told["trouble"]
     return RecordedProgram(out, len(expected))
