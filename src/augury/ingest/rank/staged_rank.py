@@ -55,6 +55,8 @@ class SparseColumn:
         return int(self._values[self._rows.searchsorted(row)])
 
     def __setitem__(self, row: int, value: int) -> None:
+        if not self._values.flags.writeable:  # as workers of a cluster return arrays
+            self._values = self._values.copy()
         self._values[self._rows.searchsorted(row)] = value
 
     def whole(self, size: int) -> I4:
