@@ -69,7 +69,7 @@ class RecordedProgram:
 
     def layer_share(self, phase: Phase) -> float:
         """Returns the share of a phase's time in detailed steps that is tied to a layer, without
-        the time that DDP takes for its buckets."""
+        the time that DDP takes for its buckets and buffers."""
         events, steps = self.trace.events, self.trace.steps
         is_main = self.trace.streams.kind[events.stream] == StreamKind.MAIN_THREAD
         own_ns = np.where(is_main, events.dur_ns, 0)
@@ -88,6 +88,9 @@ class RecordedProgram:
     def _is_of_ddp(self, row: int) -> bool:
         # DDP's hooks run around AccumulateGrad, within the frame that the engine opens for it.
         if self.trace.name(row).endswith("evaluate_function: torch::autograd::AccumulateGrad"):
+            return True
+        # Around the module, DDP waits for the buffers of the first rank.
+        if self.trace.name(row) == "DistributedDataParallel.forward":
             return True
         while row != NONE:
             if self.trace.name(row).startswith(("torch.distributed.ddp", "torch::distributed")):
