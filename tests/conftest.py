@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -53,6 +55,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("no_cover")
         if folder in _PROCESSES or item.path.name in _PROCESSES_IN:
             item.add_marker(pytest.mark.xdist_group("processes"))
+
+
+@pytest.fixture(autouse=True)
+def _environment_is_left_alone() -> Iterator[None]:
+    """A variable that a test leaves behind would change what the jobs of later tests do."""
+    before = _own_variables()
+    yield
+    assert _own_variables() == before
+
+
+def _own_variables() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith("AUGURY_")}
 
 
 @pytest.fixture(scope="session")

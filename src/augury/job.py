@@ -52,7 +52,17 @@ class Job:
     becomes_rank: bool
     """Whether the job runs in this process, as the rank that a launcher made of it."""
     plan: Path | None = None
+    has_trial: bool = True
     force: bool = False
+
+    def environment(self) -> dict[str, str]:
+        """The variables of this process, and those that name the plan to the job's processes."""
+        if self.plan is None:
+            return dict(os.environ)
+        return os.environ | {
+            VARIABLE: os.path.realpath(self.plan),
+            TRIAL_VARIABLE: str(int(self.has_trial)),
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,10 +99,9 @@ def make_job(
     has_trial: bool = True,
     force: bool = False,
 ) -> Job:
-    """Checks the options and announces the plan to the processes that this one starts. Nothing is
-    started or written yet."""
+    """Checks the options and the plan. Nothing is started or written yet."""
     windows, chosen = parse_windows(steps), parse_ranks(ranks)
-    _announce_plan(plan, has_trial=has_trial)
+    _check_plan(plan, has_trial=has_trial)
     words = _checked_words(list(command), module)
     rank = own_rank()[0] if is_rank() else None
     becomes_rank = rank is not None and is_python(words)
@@ -116,6 +125,7 @@ def make_job(
         rank=rank,
         becomes_rank=becomes_rank,
         plan=plan,
+        has_trial=has_trial,
         force=force,
     )
 
@@ -130,7 +140,7 @@ def run_job(job: Job, report: Report) -> int:
     folder = prepare_folder(job.out, force=job.force, rank=job.rank)
     if job.becomes_rank:
         return _become_rank(job, folder, report)
-    return _launch(job, folder, report)
+    return _launch(job, folder, report, job.environment())
 
 
 def repeat_job(job: Job, number: int, report: Report) -> int:
@@ -147,11 +157,12 @@ def repeat_job(job: Job, number: int, report: Report) -> int:
     runs = [(name, job.out / name / place) for name, place in alternating_runs(number)]
     folders = [prepare_folder(out, force=job.force) for _, out in runs]
     for (name, out), folder in zip(runs, folders, strict=True):
-        os.environ.pop(VARIABLE, None)
-        if name == PLANNED:
-            os.environ[VARIABLE] = os.path.realpath(job.plan)
+        environment = job.environment()
+        if name == BASELINE:
+            del environment[VARIABLE]
         settings = replace(job.settings, out=str(folder))
-        code = _launch(replace(job, out=out, settings=settings, rank=None), folder, report)
+        one = replace(job, out=out, settings=settings, rank=None)
+        code = _launch(one, folder, report, environment)
         if code:
             return code
     return 0
@@ -166,25 +177,17 @@ def record_jobs(
     **options: Unpack[RunOptions],
 ) -> list[FinishedJob]:
     """Runs and records a job, ``number`` times without and with its plan if that is given, and
-    returns the finished jobs. The environment of this process is left as it was."""
+    returns the finished jobs."""
     finished: list[FinishedJob] = []
-    names = (VARIABLE, TRIAL_VARIABLE)
-    before = {name: os.environ.get(name) for name in names}
-    try:
-        job = make_job(command, out=out, plan=plan, **options)
-        if job.becomes_rank:
-            raise UsageError(
-                "this process is a rank of a job", remedy="call augury.record in it instead"
-            )
-        if number is None:
-            run_job(job, finished.append)
-        else:
-            repeat_job(job, number, finished.append)
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
+    job = make_job(command, out=out, plan=plan, **options)
+    if job.becomes_rank:
+        raise UsageError(
+            "this process is a rank of a job", remedy="call augury.record in it instead"
+        )
+    if number is None:
+        run_job(job, finished.append)
+    else:
+        repeat_job(job, number, finished.append)
     return finished
 
 
@@ -195,8 +198,8 @@ def alternating_runs(number: int) -> list[tuple[str, str]]:
     return [(name, str(i)) for i, pair in enumerate(pairs, start=1) for name in pair]
 
 
-def _launch(job: Job, folder: Path, report: Report) -> int:
-    exit_code = launch(as_program(job.words), job.settings)
+def _launch(job: Job, folder: Path, report: Report, environment: dict[str, str]) -> int:
+    exit_code = launch(as_program(job.words), job.settings, environment)
     finished = _finished(job, folder, exit_code)
     report(finished)
     return finished.verb_exit_code
@@ -223,6 +226,7 @@ def _become_rank(job: Job, folder: Path, report: Report) -> int:
         atexit.register(report_at_exit)
     if job.settings.wire:
         atexit.register(pack_at_exit)
+    os.environ.update(job.environment())
     arrange_here(job.settings)
     tell_refusals()
     arrange_plan()
@@ -257,12 +261,8 @@ def _checked_words(command: list[str], module: str | None) -> list[str]:
     return words
 
 
-def _announce_plan(plan: Path | None, *, has_trial: bool) -> None:
-    """Sets the variables that the job's processes read; checks the plan now."""
-    if plan is None:
-        if not has_trial:
-            raise UsageError("--no-trial needs a plan", remedy="name one with --plan")
-        return
-    load_plan(plan)
-    os.environ[VARIABLE] = os.path.realpath(plan)
-    os.environ[TRIAL_VARIABLE] = str(int(has_trial))
+def _check_plan(plan: Path | None, *, has_trial: bool) -> None:
+    if plan is not None:
+        load_plan(plan)
+    elif not has_trial:
+        raise UsageError("--no-trial needs a plan", remedy="name one with --plan")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -140,11 +138,9 @@ class DemoLoop:
     ) -> None:
         folder = prepare_folder(out, force=self.force, rank=None)
         settings = Settings(out=str(folder), windows=parse_windows(WINDOWS), calibrate=True)
-        with (
-            self.progress(f"training with two processes for {work}"),
-            _environment(_ENVIRONMENT | (variables or {})),
-        ):
-            code = launch(self._command(num_steps), settings)
+        environment = os.environ | _ENVIRONMENT | (variables or {})
+        with self.progress(f"training with two processes for {work}"):
+            code = launch(self._command(num_steps), settings, environment)
         if code:
             raise AuguryError(
                 f"the training ended with exit code {code}",
@@ -186,18 +182,3 @@ def run_loop(loop: DemoLoop) -> LoopResult:
         planned_run=str(loop.planned_run) if diff is not None else None,
         diff=diff,
     )
-
-
-@contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """Sets environment variables for processes that are started inside of the context."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

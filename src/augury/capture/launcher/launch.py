@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from augury.capture.bootstrap import set_defaults
@@ -26,9 +26,10 @@ def as_program(command: Sequence[str]) -> list[str]:
     return [sys.executable, *command] if is_python(command) and not is_program else [*command]
 
 
-def launch(command: Sequence[str], settings: Settings) -> int:
-    """Returns the child's exit code, or 128 + the signal that ended it, as shells do."""
-    code = _run(command, environment(settings))
+def launch(command: Sequence[str], settings: Settings, inherited: Mapping[str, str]) -> int:
+    """Starts the command with the ``inherited`` variables and those of the recorder. Returns its
+    exit code, or 128 + the signal that ended it, as shells do."""
+    code = _run(command, recording_environment(settings, inherited))
     if settings.wire:
         pack_left(Path(settings.out))
     return code if code >= 0 else 128 - code
@@ -55,8 +56,8 @@ def _run(command: Sequence[str], environment: dict[str, str]) -> int:
         signal.signal(signal.SIGTERM, ended)
 
 
-def environment(settings: Settings) -> dict[str, str]:
-    changed = dict(os.environ)
+def recording_environment(settings: Settings, inherited: Mapping[str, str]) -> dict[str, str]:
+    changed = dict(inherited)
     path = changed.get("PYTHONPATH")
     changed["PYTHONPATH"] = os.pathsep.join([str(INJECTED), *([path] if path else [])])
     changed[Settings.VARIABLE] = settings.to_environment()
