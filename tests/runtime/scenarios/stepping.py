@@ -150,6 +150,41 @@ def state_read_after_every_step() -> None:
     compare(steps, make_optimizer=_with_adam)
 
 
+def _without_head(model: Any) -> Any:
+    head = {id(p) for p in model.module.head.parameters()}
+    return torch.optim.Adam([p for p in model.parameters() if id(p) not in head], lr=0.01)
+
+
+def _after_a_step_that_makes_state(change: Callable[[Any], None]) -> None:
+    """Parameters that the optimizer gets late have no state, while the others do."""
+
+    def steps(training: Training) -> None:
+        for n in range(2 * STEPS):
+            if n == STEPS:
+                head = training.model.module.head
+                training.optimizer.add_param_group({"params": list(head.parameters())})
+            training.step()
+            if n == STEPS:
+                change(training.optimizer)
+
+    compare(steps, make_optimizer=_without_head)
+
+
+def state_that_a_step_makes_is_iterated() -> None:
+    def change(optimizer: Any) -> None:
+        for state in optimizer.state.values():
+            state["exp_avg"].zero_()
+
+    _after_a_step_that_makes_state(change)
+
+
+def state_that_a_step_makes_is_cleared() -> None:
+    def change(optimizer: Any) -> None:
+        optimizer.state.clear()
+
+    _after_a_step_that_makes_state(change)
+
+
 def one_optimizer_of_two_models() -> None:
     """Only one of them can follow a plan."""
     models = [DistributedDataParallel(Small()) for _ in range(2)]

@@ -238,7 +238,7 @@ class PlannedSteps:
         if (
             exchange.section.order.has_barrier
             or self._accesses.barrier is not None
-            or not self._updates.has_state
+            or exchange.meter.own(self._updates.creates_state, exchange.number_of)
             or exchange.meter.own(self._aliases.are_there)
         ):
             return exchange.meter.own(self._step_now, exchange, previous)

@@ -78,16 +78,21 @@ class Updates:
         """Returns a context that torch's profiler records as a step, if a profiler is active."""
         return record_function(self.range_name) if torch.autograd._profiler_enabled() else _NO_RANGE
 
-    @property
-    def has_state(self) -> bool:
-        """Whether the state of the optimizer exists, or the optimizer needs none. The first step
-        creates the state."""
-        return bool(self._optimizer.state) or self._is_stateless()
+    def creates_state(self, exchanged: Mapping[int, int]) -> bool:
+        """Whether the next update of an exchanged parameter creates state for it. Updates that the
+        program did not ask for must not: it may iterate over the state, or clear it, after
+        ``step``. The keys of ``exchanged`` are the ``id`` of parameters."""
+        state = self._optimizer.state
+        with torch._C.DisableTorchFunction():
+            return any(
+                id(parameter) in exchanged and not state.get(parameter)
+                for group in self._optimizer.param_groups
+                if not self._is_stateless(group)
+                for parameter in group["params"]
+            )
 
-    def _is_stateless(self) -> bool:
-        return type(self._optimizer) is torch.optim.SGD and not any(
-            group["momentum"] for group in self._optimizer.param_groups
-        )
+    def _is_stateless(self, group: Mapping[str, Any]) -> bool:
+        return type(self._optimizer) is torch.optim.SGD and not group["momentum"]
 
     def unit_of_state(self, unit_of: Mapping[int, int]) -> dict[int, int]:
         """Returns the unit of each state tensor, by the ``id`` of the tensor. ``unit_of`` is the
