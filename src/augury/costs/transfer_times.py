@@ -58,9 +58,9 @@ Sample = tuple[int, float]
 def fit_transfers(own: Sequence[Sample], calibrated: Sequence[Sample] = ()) -> TransferCost | None:
     """Fits times to the run's collectives, ``own``, and to those that the recorder ran,
     ``calibrated``. Calibrated ones give the shape; the run's own give a factor on all of it.
-    Samples without time are ignored."""
-    own = [(size, time) for size, time in own if time > 0]
-    calibrated = [(size, time) for size, time in calibrated if time > 0]
+    Samples below 1 ns are ignored."""
+    own = [(size, time) for size, time in own if time >= 1]
+    calibrated = [(size, time) for size, time in calibrated if time >= 1]
     if not calibrated:
         return _line(own) if own else None
     shape = _through(_means(calibrated))
