@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -28,20 +29,6 @@ _UNTRACED = ("test_traffic.py", "test_hostile.py", "test_equivalence.py", "test_
 """Modules in them that replay thousands of graphs: others reach the same lines, and traced, the
 reference takes ten times as long."""
 
-_PROCESSES = ("capture", "runtime", "validate")
-_PROCESSES_IN = (
-    "test_real_runs.py",
-    "test_wire_real.py",
-    "test_wire_clocks_real.py",
-    "test_fine.py",
-    "test_real_strategies.py",
-    "test_demo.py",
-    "test_full_disk.py",
-    "test_real_diagnoses.py",
-)
-"""Folders and modules whose tests start processes that train: one at a time, by one worker of
-xdist, or they would keep each other from the cores."""
-
 _SLOW = ("test_folding.py", "test_equivalence.py")
 
 
@@ -53,8 +40,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         folder = item.path.relative_to(_HERE).parts[0]
         if folder not in _COVERED or item.path.name in _UNTRACED:
             item.add_marker("no_cover")
-        if folder in _PROCESSES or item.path.name in _PROCESSES_IN:
-            item.add_marker(pytest.mark.xdist_group("processes"))
+
+
+@pytest.hookimpl(tryfirst=True, optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from tests.one_at_a_time import OneAtATime
+
+    return OneAtATime(config, log)
 
 
 @pytest.fixture(autouse=True)

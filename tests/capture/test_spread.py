@@ -21,7 +21,6 @@ from tests.capture.jobs import record, start, torchrun, write_training
 
 pytestmark = [
     pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed"),
-    pytest.mark.xdist_group("processes"),
     pytest.mark.more,
 ]
 

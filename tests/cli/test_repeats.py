@@ -42,7 +42,6 @@ def test_impossible_repetitions_are_refused(
 
 
 @pytest.mark.more
-@pytest.mark.xdist_group("processes")
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 def test_runs_alternate_until_the_first_failure(tmp_path: Path) -> None:
     plan, seen = tmp_path / "plan.json", tmp_path / "seen"

@@ -14,7 +14,6 @@ from tests.trainers.recorded_programs import record_program, single, two_ranks
 
 pytestmark = [
     pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed"),
-    pytest.mark.xdist_group("processes"),
 ]
 
 

@@ -13,7 +13,6 @@ from tests.trainers.recorded_programs import PROGRAMS, record_program, single, t
 pytestmark = [
     pytest.mark.more,
     pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed"),
-    pytest.mark.xdist_group("processes"),
 ]
 
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
