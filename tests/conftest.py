@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from typing import Any
 
 import pytest
@@ -24,7 +27,7 @@ settings.load_profile("augury")
 _HERE = Path(__file__).parent
 _COVERED = ("core", "replay", "engines")
 """Folders whose tests are traced. The coverage of `core/` and `replay/` is gated, and these tests
-reach it by themselves; tracing the others would only cost time."""
+reach it by themselves; tracing the others, or the collection of tests, would only cost time."""
 _UNTRACED = ("test_traffic.py", "test_hostile.py", "test_equivalence.py", "test_folding.py")
 """Modules in them that replay thousands of graphs: others reach the same lines, and traced, the
 reference takes ten times as long."""
@@ -36,10 +39,44 @@ _SLOW = ("test_folding.py", "test_equivalence.py")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Thousands of random graphs come last: what breaks should show early."""
     items.sort(key=lambda item: item.path.name in _SLOW)
-    for item in items:
-        folder = item.path.relative_to(_HERE).parts[0]
-        if folder not in _COVERED or item.path.name in _UNTRACED:
-            item.add_marker("no_cover")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    coverage = _coverage(session.config)
+    if coverage is not None:
+        if session.config.getoption("dist", "no") == "no":  # this process runs tests itself
+            _import_traced()
+        coverage.pause()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    folder = item.path.relative_to(_HERE).parts[0]
+    is_traced = folder in _COVERED and item.path.name not in _UNTRACED
+    coverage = _coverage(item.config) if is_traced else None
+    if coverage is None:
+        return (yield)
+    coverage.resume()
+    try:
+        return (yield)
+    finally:
+        coverage.pause()
+
+
+def _coverage(config: pytest.Config) -> Any:
+    """The tracer of pytest-cov, or None without `--cov`."""
+    plugin = config.pluginmanager.getplugin("_cov")
+    return None if plugin is None else plugin.cov_controller
+
+
+def _import_traced() -> None:
+    """Lines outside of functions run at the first import, which would else be untraced."""
+    for name in ("augury.core", "augury.replay"):
+        for module in walk_packages(import_module(name).__path__, f"{name}."):
+            with suppress(ImportError):  # the kernel is missing without a compiler
+                import_module(module.name)
 
 
 @pytest.hookimpl(tryfirst=True, optionalhook=True)
