@@ -19,16 +19,21 @@ from augury.core.enums import OpKind, StreamKind
 from augury.core.errors import InputError
 from augury.core.files import new_file
 from augury.core.graph.graph import NONE
-from augury.core.ledger import Ledger
+from augury.core.ledger import Ledger, Severity
 from augury.core.trace.trace import Clock, Events
 from augury.ingest.collectives.rank_collectives import Collective, ranges_around
 from augury.ingest.formats.kineto import KinetoTrace, read_kineto
 from augury.ingest.rank.device_phases import fill_unlaunched_kernels
 from augury.ingest.rank.kineto_rank import main_thread, read_kineto_rank
-from augury.ingest.rank.steps import AnnotatedStep, annotated_step_at, annotated_steps
+from augury.ingest.rank.steps import (
+    AnnotatedStep,
+    StepSource,
+    annotated_step_at,
+    found_steps,
+)
 from augury.ingest.run_files import ReadBudget
 from augury.ingest.trace_builder import MutableEvents, TraceBuilder, rank_events
-from augury.ingest.vocabulary.torch import PROFILER_STEP, collective_kind
+from augury.ingest.vocabulary.torch import collective_kind
 
 MAX_RANKS = 1 << 14
 _RANK_IN_NAME = re.compile(r"rank[-_ ]?0*(\d{1,5})", re.IGNORECASE)
@@ -82,7 +87,7 @@ class StagedRank:
     host: str
     world_size: int | None
     steps: list[AnnotatedStep]
-    has_annotated_steps: bool
+    step_source: StepSource
     collectives: list[Collective]
     matched: MatchedColumns
     num_events: int
@@ -169,7 +174,16 @@ def stage_rank(path: Path, file: Path, *, is_only: bool, budget: ReadBudget) -> 
         raise InputError(
             f"the rank of {path} is unknown", remedy="name the files rank0.json, rank1.json"
         )
-    steps = annotated_steps(trace, main_thread(trace))
+    steps, step_source = found_steps(trace, main_thread(trace))
+    ledger.note(
+        "unmarked-steps",
+        "a trace has neither annotated steps nor updates: its steps are periods of its operations,"
+        " or it is one step",
+        severity=Severity.INFO,
+        count=int(step_source == StepSource.PERIODS),
+        remedy="call step() of the profiler after each step",
+        example=path.name,
+    )
     own = read_kineto_rank(trace, annotated_step_at(steps, trace.start_ns), ledger)
     own.fill_names(builder)
     for item in own.collectives:
@@ -188,7 +202,7 @@ def stage_rank(path: Path, file: Path, *, is_only: bool, budget: ReadBudget) -> 
         host=trace.host,
         world_size=trace.distributed.world_size,
         steps=steps,
-        has_annotated_steps=next(trace.named(PROFILER_STEP), None) is not None,
+        step_source=step_source,
         collectives=own.collectives,
         matched=MatchedColumns(SparseColumn(rows), SparseColumn(rows)),
         num_events=len(trace),
