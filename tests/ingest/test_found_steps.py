@@ -35,8 +35,8 @@ def write(folder: Path, steps: int, ranges: list[Range], *, rank: int = 0) -> No
         begin = number * STEP_US
         own: list[Range] = [("aten::linear", MAIN, 100, 50), (BACKWARD, AUTOGRAD, 3_000, 500)]
         for name, tid, start, dur in [*own, *ranges]:
-            name = f"{name}{number}" if name.endswith("#") else name
-            add(name, tid, begin + start, dur, "cpu_op", 0)
+            numbered = f"{name}{number}" if name.endswith("#") else name
+            add(numbered, tid, begin + start, dur, "cpu_op", 0)
         for at, (tid, start) in enumerate(((MAIN, 110), (AUTOGRAD, 3_100))):
             which = 2 * number + at + 1
             add("cudaLaunchKernel", tid, begin + start, 10, "cuda_runtime", which)

@@ -275,6 +275,7 @@ def _of_json(path: Path, data: bytes) -> EventColumns:
         dur_us=np.array([e.dur for e, _ in events], dtype=np.float64),
         size_bytes=np.array([_size_bytes(a.size_bytes) for _, a in events], dtype=np.int64),
         args=_args(raw, names, name),
+        is_repaired=False,
         **{
             field: np.array([_number(getattr(a, field), none) for _, a in events], dtype=np.int64)
             for field, none in _NUMBERS
