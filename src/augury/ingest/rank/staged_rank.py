@@ -6,7 +6,6 @@ collectives of all ranks, but only one rank's events are in memory at a time.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -36,7 +35,6 @@ from augury.ingest.trace_builder import MutableEvents, TraceBuilder, rank_events
 from augury.ingest.vocabulary.torch import collective_kind
 
 MAX_RANKS = 1 << 14
-_RANK_IN_NAME = re.compile(r"rank[-_ ]?0*(\d{1,5})", re.IGNORECASE)
 _MATCHED = ("group", "sequence")
 """Columns that matching fills."""
 
@@ -84,6 +82,8 @@ class StagedRank:
 
     source: Path
     rank: int
+    """NONE until the ranks of all traces are known."""
+    stated_rank: int | None
     host: str
     world_size: int | None
     steps: list[AnnotatedStep]
@@ -158,22 +158,13 @@ class StagedRank:
         _write_columns(self.file, own)
 
 
-def stage_rank(path: Path, file: Path, *, is_only: bool, budget: ReadBudget) -> StagedRank:
-    """Reads one trace and leaves its events in the new ``file``. ``is_only``: it is the only trace,
-    and so may leave out its rank."""
+def stage_rank(path: Path, file: Path, *, budget: ReadBudget) -> StagedRank:
+    """Reads one trace and leaves its events in the new ``file``."""
     left_bytes = budget.left_bytes
     file_ledger, ledger, builder = Ledger(), Ledger(), TraceBuilder()
     trace = read_kineto(path, file_ledger, budget)
     if not len(trace):
         raise InputError(f"{path} has no events", remedy="leave it out")
-    rank = trace.distributed.rank
-    if rank is None:
-        named = _RANK_IN_NAME.search(path.name)
-        rank = int(named[1]) if named else (0 if is_only else None)
-    if rank is None or not 0 <= rank < MAX_RANKS:
-        raise InputError(
-            f"the rank of {path} is unknown", remedy="name the files rank0.json, rank1.json"
-        )
     steps, step_source = found_steps(trace, main_thread(trace))
     ledger.note(
         "unmarked-steps",
@@ -190,7 +181,7 @@ def stage_rank(path: Path, file: Path, *, is_only: bool, budget: ReadBudget) -> 
         own.events.kind[item.row] = item.kind
         own.events.size_bytes[item.row] = item.traced_bytes
     fill_unlaunched_kernels(own.events, trace)
-    own.fill_streams(rank, np.ones(len(trace), dtype=bool), builder)
+    own.fill_streams(0, np.ones(len(trace), dtype=bool), builder)
     for item in own.collectives:
         item.step = int(own.events.step[item.row])
         item.stream = int(own.events.stream[item.row])
@@ -198,7 +189,8 @@ def stage_rank(path: Path, file: Path, *, is_only: bool, budget: ReadBudget) -> 
     rows = [item.row for item in own.collectives]
     return StagedRank(
         source=path,
-        rank=rank,
+        rank=NONE,
+        stated_rank=trace.distributed.rank,
         host=trace.host,
         world_size=trace.distributed.world_size,
         steps=steps,
