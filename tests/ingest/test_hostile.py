@@ -6,7 +6,9 @@ from __future__ import annotations
 import gzip
 import json
 import random
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from augury.core.errors import FileFormatError, InputError, LimitError
 from augury.core.ledger import Ledger
 from augury.core.trace.trace import Trace
 from augury.core.trace.trace_spec import problems
+from augury.ingest.collectives.matching import missing_parts
 from augury.ingest.formats.gzip_reader import read_unpacked
 from augury.ingest.formats.kineto import nanoseconds, read_kineto
 from augury.ingest.imported import import_traces
@@ -25,6 +28,8 @@ from tests.campaigns import campaign
 from tests.mutated_files.json_mutations import spoil
 
 from .recorded_plan import PLAN
+from .synthetic_jobs import Job
+from .trace_variants import is_collective_kernel, write_set
 from .written import EPOCH_NS, Run, write_trace_file
 
 NAME = "rank-00001.0.trace.json.gz"
@@ -171,3 +176,33 @@ def test_microseconds_become_nanoseconds(whole: int, thousandths: int):
     us = float(f"{whole}.{thousandths:03d}")
     found = int(nanoseconds(np.array([us]))[0])
     assert abs(found - (whole * 1000 + thousandths)) <= max(1, whole // 4_000_000_000_000)
+
+
+def test_many_lost_collectives_are_restored_in_little_time(tmp_path: Path):
+    """Each lost part finds its launch without looking at all other collectives."""
+    num_steps, num_layers = 50, 100
+    files = Job(num_ranks=2, num_steps=num_steps, num_layers=num_layers).files()
+    events = files[1]["traceEvents"]
+    kernels = [event for event in events if is_collective_kernel(event)]
+    lost = {id(event) for event in kernels[1::2]}
+    files[1]["traceEvents"] = [event for event in events if id(event) not in lost]
+    looked_at = 0
+
+    class Counted(list[Any]):
+        def __iter__(self) -> Iterator[Any]:
+            nonlocal looked_at
+            for item in super().__iter__():
+                looked_at += 1
+                yield item
+
+    init = missing_parts._Launches.__init__
+
+    def counting(self: Any, own: Any, given: Any) -> None:
+        init(self, own, given)
+        self._launched = Counted(self._launched)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(missing_parts._Launches, "__init__", counting)
+        trace = import_traces([write_set(files, tmp_path / "set")])
+    assert trace.ledger["restored-communication"].count == len(lost)
+    assert looked_at <= 4 * num_steps * num_layers

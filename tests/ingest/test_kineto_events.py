@@ -294,3 +294,48 @@ def test_values_of_enclosing_events(
 def monkeypatch_module():
     with pytest.MonkeyPatch.context() as patch:
         yield patch
+
+
+def lines(events: list[dict[str, Any]]) -> str:
+    return json.dumps({"traceEvents": events})
+
+
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan", "-nan", "NaN", "Infinity", "-Infinity"])
+def test_values_that_are_no_numbers_are_left_out(scratch: Path, value: str):
+    """Kineto wrote the bandwidth of copies that took no time as inf."""
+    copy = EVENT | {"cat": "gpu_memcpy", "args": {"correlation": 5, "bandwidth": "<", "bytes": "<"}}
+    scratch.write_text(lines([EVENT, copy]).replace('"<"', value))
+    found = kineto_events.read_events(scratch)
+    assert found.correlation.tolist() == [12, 5]
+    assert found.size_bytes.tolist() == [1024, 0]
+    assert found.is_repaired
+
+
+def test_names_in_other_encodings_are_read(scratch: Path):
+    text = lines([EVENT, EVENT | {"name": "<"}]).encode()
+    scratch.write_bytes(text.replace(b'"<"', b'"a \xb9\xff name"'))
+    found = kineto_events.read_events(scratch)
+    assert list(found.name) == ["nccl:all_reduce", "a ?? name"]
+    assert found.is_repaired
+
+
+def test_a_byte_order_mark_is_skipped(scratch: Path):
+    scratch.write_text(lines([EVENT]), encoding="utf-8-sig")
+    assert list(kineto_events.read_events(scratch).name) == ["nccl:all_reduce"]
+
+
+def test_what_cannot_be_repaired_is_refused(scratch: Path):
+    budget = ReadBudget(scratch, 1 << 20)
+    for text in (lines([EVENT]).replace("12", "inf", 1)[:-9], lines([EVENT | {"ts": None}])):
+        scratch.write_text(text)
+        with pytest.raises(InputError, match="not a trace of torch's profiler"):
+            kineto_events.read_events(scratch, budget)
+
+
+def test_categories_of_the_first_kineto_are_those_of_today(scratch: Path):
+    old = ["Operator", "Runtime", "Kernel", "Memcpy", "Memset", "user_annotation", "kernel"]
+    scratch.write_text(lines([EVENT | {"cat": each} for each in old]))
+    assert list(kineto_events.read_events(scratch).category) == [
+        *("cpu_op", "cuda_runtime", "kernel", "gpu_memcpy", "gpu_memset"),
+        *("user_annotation", "kernel"),
+    ]

@@ -23,6 +23,7 @@ from augury.ingest.collectives.matching.matched_collectives import ends_of
 from augury.ingest.collectives.matching.missing_parts import restore_missing_parts
 from augury.ingest.rank.complete_steps import choose_steps, number_steps_alike
 from augury.ingest.rank.rank_file import check_staged, rank_files, stage_rank_file
+from augury.ingest.rank.rank_numbers import number_ranks
 from augury.ingest.rank.staged_rank import MAX_RANKS, StagedRank
 from augury.ingest.rank.steps import annotated_step_table
 from augury.ingest.run_files import MAX_RUN_BYTES, ReadBudget
@@ -108,7 +109,7 @@ def stage_traces(
     """Reads the traces rank by rank, leaves their events in ``folder``, matches and aligns them."""
     ledger, builder = Ledger(), TraceBuilder()
     budget = ReadBudget(paths[0], max_bytes)
-    ranks = _ranks(_files(paths), folder, budget, executor, progress)
+    ranks = _ranks(_files(paths), folder, budget, executor, progress, ledger)
     for one in ranks.values():
         ledger = ledger.merged(one.file_ledger)
     ranks = dict(sorted(ranks.items()))
@@ -150,21 +151,21 @@ def _files(paths: Sequence[Path]) -> list[Path]:
 
 
 def _ranks(
-    files: list[Path], folder: Path, budget: ReadBudget, executor: Executor, progress: Progress
+    files: list[Path],
+    folder: Path,
+    budget: ReadBudget,
+    executor: Executor,
+    progress: Progress,
+    ledger: Ledger,
 ) -> dict[int, StagedRank]:
     """Ranks in order of their files."""
-    ranks: dict[int, StagedRank] = {}
     asked = rank_files(files, folder, budget)
-    staged = executor.run(stage_rank_file, asked, work="reading traces", progress=progress)
-    for path, item, one in zip(files, asked, staged, strict=True):
+    staged = [*executor.run(stage_rank_file, asked, work="reading traces", progress=progress)]
+    for item, one in zip(asked, staged, strict=True):
         check_staged(item)
         budget.take(one.unpacked_bytes)
-        if one.rank in ranks:
-            raise InputError(
-                f"{path} is a second trace of rank {one.rank}", remedy="give one trace per rank"
-            )
-        ranks[one.rank] = one
-    return ranks
+    number_ranks(files, staged, ledger)
+    return {one.rank: one for one in staged}
 
 
 def _note_gaps(

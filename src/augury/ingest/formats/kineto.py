@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from augury.core.columns import I4, I8
 from augury.core.errors import FileFormatError
-from augury.core.ledger import Ledger
+from augury.core.ledger import Ledger, Severity
 from augury.core.string_table import StringColumn
 from augury.ingest.ancestors import enclosing
 from augury.ingest.formats.kineto_events import (
@@ -105,6 +105,13 @@ class KinetoTrace:
 def read_kineto(path: Path, ledger: Ledger, budget: ReadBudget | None = None) -> KinetoTrace:
     """Raises an InputError for other formats; impossible events are dropped and counted."""
     events = read_events(path, budget)
+    ledger.note(
+        "repaired-trace",
+        "a trace had values or bytes that JSON does not allow, such as inf; they were replaced",
+        severity=Severity.INFO,
+        count=int(events.is_repaired),
+        example=path.name,
+    )
     base_ns = events.head.baseTimeNanoseconds
     if abs(base_ns) > _MAX_NS:
         raise FileFormatError(

@@ -7,9 +7,11 @@ columns.
 
 from __future__ import annotations
 
+import codecs
+import re
 import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,16 @@ _MAX_ID = 10**18
 """Numbers beyond it are no identifiers."""
 FRAME_CATEGORY = "python_function"
 _SKIPPED_CATEGORIES = ("Trace", "gpu_user_annotation", "overhead")
+_OLD_CATEGORIES = {
+    "Kernel": "kernel",
+    "Memcpy": "gpu_memcpy",
+    "Memset": "gpu_memset",
+    "Operator": "cpu_op",
+    "Runtime": "cuda_runtime",
+}
+"""Categories of the first versions of Kineto, and what they are called now."""
+_NO_NUMBER = re.compile(rb"(:\s*)-?(?:nan|inf|infinity)(?=\s*[,}\]])", re.IGNORECASE)
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _NOTHING = msgspec.Raw()
 _NUMBERS = (("sequence", -1), ("forward_thread", 0), ("correlation", 0), ("external", 0))
 """Columns of numbers among the arguments, with the value that stands for none."""
@@ -133,17 +145,42 @@ class EventColumns:
     size_bytes: I8
     args: dict[int, Args]
     """All arguments of the events that communicate, by row."""
+    is_repaired: bool = False
+    """Whether the file had values or bytes that JSON does not allow."""
 
 
 def read_events(path: Path, budget: ReadBudget | None = None) -> EventColumns:
     """Raises an InputError for other formats."""
+    left_bytes = 0 if budget is None else budget.left_bytes
     try:
-        return _scanned(path, budget) or _decoded(path, budget)
+        found = _scanned(path, budget) or _decoded(path, budget)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise FileFormatError(
-            f"{path} is not a trace of torch's profiler ({str(error)[:200]})",
-            remedy="give the complete JSON that export_chrome_trace writes",
-        ) from error
+        if budget is not None:
+            budget.left_bytes = left_bytes  # the file is read again
+        repaired = _repaired(path, budget)
+        if repaired is None:
+            raise FileFormatError(
+                f"{path} is not a trace of torch's profiler ({str(error)[:200]})",
+                remedy="give the complete JSON that export_chrome_trace writes",
+            ) from error
+        found = repaired
+    strings = [_OLD_CATEGORIES.get(each, each) for each in found.category.strings]
+    return replace(found, category=StringColumn(found.category.number, strings))
+
+
+def _repaired(path: Path, budget: ReadBudget | None) -> EventColumns | None:
+    """Returns the events of a file that is JSON but for a mark at its beginning, infinite
+    bandwidths of copies, or names with bytes of other encodings, all of which profilers wrote; None
+    if there is more wrong with it."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    # A question mark is no longer than the byte that it stands for.
+    chunks = (decoder.decode(chunk) for chunk in unpacked_chunks(path, budget=budget))
+    data = b"".join(chunk.replace("\ufffd", "?").encode() for chunk in chunks)
+    data = data.removeprefix(_BYTE_ORDER_MARK)
+    try:
+        return replace(_of_json(path, _NO_NUMBER.sub(rb"\1null", data)), is_repaired=True)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def _scanned(path: Path, budget: ReadBudget | None) -> EventColumns | None:
@@ -204,7 +241,10 @@ def _address(raw: bytes) -> Address:
 
 
 def _decoded(path: Path, budget: ReadBudget | None) -> EventColumns:
-    data = read_unpacked(path, budget=budget)
+    return _of_json(path, read_unpacked(path, budget=budget))
+
+
+def _of_json(path: Path, data: bytes) -> EventColumns:
     file = msgspec.json.decode(bounded_depth(data), type=_KinetoFile)
     _check_count(path, len(file.traceEvents))
     args_of = msgspec.json.Decoder(_CommonArgs | None).decode
@@ -235,6 +275,7 @@ def _decoded(path: Path, budget: ReadBudget | None) -> EventColumns:
         dur_us=np.array([e.dur for e, _ in events], dtype=np.float64),
         size_bytes=np.array([_size_bytes(a.size_bytes) for _, a in events], dtype=np.int64),
         args=_args(raw, names, name),
+        is_repaired=False,
         **{
             field: np.array([_number(getattr(a, field), none) for _, a in events], dtype=np.int64)
             for field, none in _NUMBERS

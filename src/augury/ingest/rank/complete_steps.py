@@ -73,7 +73,7 @@ def choose_steps(ranks: Mapping[int, StagedRank], refused: Iterable[int], ledger
         rank: {n: (start, end) for n, start, end, state in one.steps if state == StepState.TIMED}
         for rank, one in ranks.items()
     }
-    refused = {*refused} | _ranks_without_annotations(ranks)
+    refused = {*refused} | _ranks_without_marks(ranks)
     records = {rank: _RankRecord.of(ranks[rank], own) for rank, own in timed.items()}
     cut = _cut_steps(records, timed)
     complete = {
@@ -106,11 +106,11 @@ def choose_steps(ranks: Mapping[int, StagedRank], refused: Iterable[int], ledger
         ]
 
 
-def _ranks_without_annotations(ranks: Mapping[int, StagedRank]) -> set[int]:
-    """Ranks without the profiler's annotations of steps where other ranks have them: the recording
+def _ranks_without_marks(ranks: Mapping[int, StagedRank]) -> set[int]:
+    """Ranks without the annotations or updates that mark the steps of other ranks: the recording
     was cut within the only step."""
-    annotated = {rank for rank, one in ranks.items() if one.has_annotated_steps}
-    return set(ranks) - annotated if annotated else set()
+    best = max(one.step_source for one in ranks.values())
+    return {rank for rank, one in ranks.items() if one.step_source < best}
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,8 +103,9 @@ def read_kineto_rank(trace: KinetoTrace, step: I4, ledger: Ledger) -> KinetoRank
 
 
 def main_thread(trace: KinetoTrace) -> int:
-    """The thread that updates parameters; else the host thread with the most events."""
-    for prefix in (OPTIMIZER_STEP, OPTIMIZER_ZERO_GRAD, PROFILER_STEP):
+    """The thread that ends steps or updates parameters; else the host thread with the most events.
+    Optimizers may step within backward, on a thread of autograd."""
+    for prefix in (PROFILER_STEP, OPTIMIZER_STEP, OPTIMIZER_ZERO_GRAD):
         row = next(trace.named(prefix), None)
         if row is not None:
             return int(trace.thread[row])

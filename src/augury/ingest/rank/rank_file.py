@@ -20,7 +20,6 @@ class RankFile:
 
     source: ShownPath
     staged: Path
-    is_only: bool
     budget: ReadBudget
 
     def __str__(self) -> str:
@@ -33,7 +32,6 @@ def rank_files(paths: list[Path], folder: Path, budget: ReadBudget) -> list[Rank
         RankFile(
             source=ShownPath.of(path),
             staged=folder.absolute() / f"{number}.staged",
-            is_only=len(paths) == 1,
             budget=copy(budget),
         )
         for number, path in enumerate(paths)
@@ -46,7 +44,7 @@ def stage_rank_file(asked: RankFile) -> StagedRank:
     for needed in (asked.staged.parent, asked.source):
         if not needed.exists():
             raise not_shared(needed, f"the worker on {socket.gethostname()} does not see")
-    return stage_rank(asked.source, asked.staged, is_only=asked.is_only, budget=copy(asked.budget))
+    return stage_rank(asked.source, asked.staged, budget=copy(asked.budget))
 
 
 def check_staged(asked: RankFile) -> None:

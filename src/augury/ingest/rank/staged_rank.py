@@ -6,7 +6,6 @@ collectives of all ranks, but only one rank's events are in memory at a time.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -19,19 +18,23 @@ from augury.core.enums import OpKind, StreamKind
 from augury.core.errors import InputError
 from augury.core.files import new_file
 from augury.core.graph.graph import NONE
-from augury.core.ledger import Ledger
+from augury.core.ledger import Ledger, Severity
 from augury.core.trace.trace import Clock, Events
 from augury.ingest.collectives.rank_collectives import Collective, ranges_around
 from augury.ingest.formats.kineto import KinetoTrace, read_kineto
 from augury.ingest.rank.device_phases import fill_unlaunched_kernels
 from augury.ingest.rank.kineto_rank import main_thread, read_kineto_rank
-from augury.ingest.rank.steps import AnnotatedStep, annotated_step_at, annotated_steps
+from augury.ingest.rank.steps import (
+    AnnotatedStep,
+    StepSource,
+    annotated_step_at,
+    found_steps,
+)
 from augury.ingest.run_files import ReadBudget
 from augury.ingest.trace_builder import MutableEvents, TraceBuilder, rank_events
-from augury.ingest.vocabulary.torch import PROFILER_STEP, collective_kind
+from augury.ingest.vocabulary.torch import collective_kind
 
 MAX_RANKS = 1 << 14
-_RANK_IN_NAME = re.compile(r"rank[-_ ]?0*(\d{1,5})", re.IGNORECASE)
 _MATCHED = ("group", "sequence")
 """Columns that matching fills."""
 
@@ -79,10 +82,12 @@ class StagedRank:
 
     source: Path
     rank: int
+    """NONE until the ranks of all traces are known."""
+    stated_rank: int | None
     host: str
     world_size: int | None
     steps: list[AnnotatedStep]
-    has_annotated_steps: bool
+    step_source: StepSource
     collectives: list[Collective]
     matched: MatchedColumns
     num_events: int
@@ -153,30 +158,30 @@ class StagedRank:
         _write_columns(self.file, own)
 
 
-def stage_rank(path: Path, file: Path, *, is_only: bool, budget: ReadBudget) -> StagedRank:
-    """Reads one trace and leaves its events in the new ``file``. ``is_only``: it is the only trace,
-    and so may leave out its rank."""
+def stage_rank(path: Path, file: Path, *, budget: ReadBudget) -> StagedRank:
+    """Reads one trace and leaves its events in the new ``file``."""
     left_bytes = budget.left_bytes
     file_ledger, ledger, builder = Ledger(), Ledger(), TraceBuilder()
     trace = read_kineto(path, file_ledger, budget)
     if not len(trace):
         raise InputError(f"{path} has no events", remedy="leave it out")
-    rank = trace.distributed.rank
-    if rank is None:
-        named = _RANK_IN_NAME.search(path.name)
-        rank = int(named[1]) if named else (0 if is_only else None)
-    if rank is None or not 0 <= rank < MAX_RANKS:
-        raise InputError(
-            f"the rank of {path} is unknown", remedy="name the files rank0.json, rank1.json"
-        )
-    steps = annotated_steps(trace, main_thread(trace))
+    steps, step_source = found_steps(trace, main_thread(trace))
+    ledger.note(
+        "unmarked-steps",
+        "a trace has neither annotated steps nor updates: its steps are periods of its operations,"
+        " or it is one step",
+        severity=Severity.INFO,
+        count=int(step_source == StepSource.PERIODS),
+        remedy="call step() of the profiler after each step",
+        example=path.name,
+    )
     own = read_kineto_rank(trace, annotated_step_at(steps, trace.start_ns), ledger)
     own.fill_names(builder)
     for item in own.collectives:
         own.events.kind[item.row] = item.kind
         own.events.size_bytes[item.row] = item.traced_bytes
     fill_unlaunched_kernels(own.events, trace)
-    own.fill_streams(rank, np.ones(len(trace), dtype=bool), builder)
+    own.fill_streams(0, np.ones(len(trace), dtype=bool), builder)
     for item in own.collectives:
         item.step = int(own.events.step[item.row])
         item.stream = int(own.events.stream[item.row])
@@ -184,11 +189,12 @@ def stage_rank(path: Path, file: Path, *, is_only: bool, budget: ReadBudget) -> 
     rows = [item.row for item in own.collectives]
     return StagedRank(
         source=path,
-        rank=rank,
+        rank=NONE,
+        stated_rank=trace.distributed.rank,
         host=trace.host,
         world_size=trace.distributed.world_size,
         steps=steps,
-        has_annotated_steps=next(trace.named(PROFILER_STEP), None) is not None,
+        step_source=step_source,
         collectives=own.collectives,
         matched=MatchedColumns(SparseColumn(rows), SparseColumn(rows)),
         num_events=len(trace),

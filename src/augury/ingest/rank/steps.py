@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import IntEnum
+from itertools import pairwise
 
 import numpy as np
 
@@ -18,7 +20,12 @@ from augury.core.vocabulary.torch import OPTIMIZER_STEP
 from augury.ingest.clocks.rank_clocks import to_common
 from augury.ingest.formats.kineto import KinetoTrace
 from augury.ingest.rank.step_periods import step_periods
-from augury.ingest.vocabulary.torch import GLOO, PROFILER_STEP, profiler_step
+from augury.ingest.vocabulary.torch import (
+    GLOO,
+    PROFILER_STEP,
+    is_backward_node,
+    profiler_step,
+)
 
 AnnotatedStep = tuple[int, int, int, StepState]
 """Number, start, end and state of a step."""
@@ -129,7 +136,16 @@ def _cpu_times(record: RankRecord) -> tuple[I8, I8, I8]:
     return columns[0], columns[1], columns[2]
 
 
-def annotated_steps(trace: KinetoTrace, main_thread: int) -> list[AnnotatedStep]:
+class StepSource(IntEnum):
+    """Source of the steps of a trace; a higher one is more certain."""
+
+    PERIODS = 0
+    """Periods of the operations, or the whole trace."""
+    UPDATES = 1
+    ANNOTATIONS = 2
+
+
+def found_steps(trace: KinetoTrace, main_thread: int) -> tuple[list[AnnotatedStep], StepSource]:
     """Returns the steps that the profiler's schedule numbered; else one step from the end of each
     update to the end of the next; else one step for each period of the main thread's operations;
     else one step in all."""
@@ -139,33 +155,46 @@ def annotated_steps(trace: KinetoTrace, main_thread: int) -> list[AnnotatedStep]
         if number is not None and trace.thread[i] == main_thread:
             start_ns = int(trace.start_ns[i])
             found.append((number, start_ns, start_ns + int(trace.dur_ns[i]), StepState.TIMED))
-    if not found:
-        ends_ns = [
-            int(trace.start_ns[i] + trace.dur_ns[i])
-            for i in trace.named(OPTIMIZER_STEP)
-            if trace.thread[i] == main_thread
-        ]
-        begins_ns = [int(trace.start_ns.min()), *ends_ns]
-        found = [
+    if found:
+        unique = {step[0]: step for step in sorted(found, reverse=True)}
+        return sorted(unique.values()), StepSource.ANNOTATIONS
+    ends_ns = _update_ends(trace, main_thread)
+    # From the end of one update to the end of the next: a single one bounds no step.
+    if len(ends_ns) > 1:
+        bounds_ns = [int(trace.start_ns.min()), *ends_ns]
+        return [
             (number, start_ns, end_ns, StepState.TIMED if number > 1 else StepState.DISTURBED)
-            for number, (start_ns, end_ns) in enumerate(
-                zip(begins_ns, ends_ns, strict=False), start=1
-            )
-        ]
-    if not found:
-        outermost = np.flatnonzero((trace.thread == main_thread) & (trace.parent == NONE))
-        names = [trace.name[i] for i in outermost.tolist()]
-        starts_ns = trace.start_ns[outermost]
-        periods = step_periods(names, starts_ns, starts_ns + trace.dur_ns[outermost])
-        found = [
-            (number, begin_ns, end_ns, StepState.TIMED)
-            for number, (begin_ns, end_ns) in enumerate(periods, start=1)
-        ]
-    if not found:
-        end_ns = int((trace.start_ns + trace.dur_ns).max())
-        return [(1, int(trace.start_ns.min()), end_ns, StepState.TIMED)]
-    unique = {step[0]: step for step in sorted(found, reverse=True)}
-    return sorted(unique.values())
+            for number, (start_ns, end_ns) in enumerate(pairwise(bounds_ns), start=1)
+        ], StepSource.UPDATES
+    outermost = np.flatnonzero((trace.thread == main_thread) & (trace.parent == NONE))
+    names = [trace.name[i] for i in outermost.tolist()]
+    starts_ns = trace.start_ns[outermost]
+    periods = step_periods(names, starts_ns, starts_ns + trace.dur_ns[outermost])
+    if not periods:
+        periods = [(int(trace.start_ns.min()), int((trace.start_ns + trace.dur_ns).max()))]
+    return [
+        (number, begin_ns, end_ns, StepState.TIMED)
+        for number, (begin_ns, end_ns) in enumerate(periods, start=1)
+    ], StepSource.PERIODS
+
+
+def _update_ends(trace: KinetoTrace, main_thread: int) -> list[int]:
+    """Returns the end of the update of each step. Optimizers that call others, and several
+    optimizers that step without a backward between them, are one update."""
+    rows = [i for i in trace.named(OPTIMIZER_STEP) if trace.thread[i] == main_thread]
+    backward = np.flatnonzero(trace.name.where(is_backward_node))
+    backward_ns = np.sort(trace.start_ns[backward])
+    ends_ns: list[int] = []
+    for i in rows:
+        start_ns = int(trace.start_ns[i])
+        end_ns = start_ns + int(trace.dur_ns[i])
+        if ends_ns:
+            first, last = np.searchsorted(backward_ns, [ends_ns[-1], start_ns])
+            if start_ns < ends_ns[-1] or (len(backward_ns) and first == last):
+                ends_ns[-1] = max(ends_ns[-1], end_ns)
+                continue
+        ends_ns.append(end_ns)
+    return ends_ns
 
 
 def annotated_step_at(steps: list[AnnotatedStep], times_ns: I8) -> I4:

@@ -225,25 +225,27 @@ class _Launches:
 
     def __init__(self, own: StagedRank, events: MutableEvents) -> None:
         self._events = events
-        self._of_kind: dict[OpKind, list[int]] = defaultdict(list)
+        # Start and row of each launch without a kernel, in order.
+        self._of_kind: dict[OpKind, list[tuple[int, int]]] = defaultdict(list)
         for row, kind in own.launches_alone:
-            self._of_kind[kind].append(row)
+            self._of_kind[kind].append((int(events.start_ns[row]), row))
         calls = np.flatnonzero(np.isin(events.kind, [OpKind.LAUNCH, OpKind.SYNC]))
         self._calls = calls[np.argsort(events.start_ns[calls], kind="stable")]
         launched = [item for item in own.collectives if item.cause != NONE]
         self._launched: list[Collective] = sorted(launched, key=lambda item: item.end_ns)
+        self._launched_ends_ns = [item.end_ns for item in self._launched]
 
     def without_kernel(self, kind: OpKind, end_ns: int) -> int:
         """Takes the first launch without a kernel between those of the collectives before and
         after the one that ended then."""
-        before = [item for item in self._launched if item.end_ns <= end_ns]
-        after = [item for item in self._launched if item.end_ns > end_ns]
-        earliest_ns = before[-1].arrival_ns if before else -(1 << 62)
+        place = bisect_right(self._launched_ends_ns, end_ns)
+        earliest_ns = self._launched[place - 1].arrival_ns if place else -(1 << 62)
+        after = self._launched[place : place + 1]
         latest_ns = min(after[0].arrival_ns if after else 1 << 62, end_ns)
-        for row in self._of_kind[kind]:
-            if earliest_ns <= int(self._events.start_ns[row]) <= latest_ns:
-                self._of_kind[kind].remove(row)
-                return row
+        launches = self._of_kind[kind]
+        first = bisect_left(launches, (earliest_ns, -1))
+        if first < len(launches) and launches[first][0] <= latest_ns:
+            return launches.pop(first)[1]
         return NONE
 
     def last_call(self, start_ns: int) -> int:
