@@ -76,7 +76,8 @@ function drawRuler({ pen, width, x, view, gutter, colours, font, steps }) {
     pen.fillStyle = colours.line;
     pen.fillRect(x(ns), RULER_HEIGHT - 6, 1, 5);
     pen.fillStyle = colours.soft;
-    pen.fillText(formatTick(ns, spacing), x(ns) + 3, 9);
+    const words = formatTick(ns, spacing);
+    if (x(ns) + 3 + pen.measureText(words).width <= width) pen.fillText(words, x(ns) + 3, 9);
   }
   pen.fillStyle = colours.paper;
   pen.fillRect(0, 0, gutter, RULER_HEIGHT - 1);

@@ -1,0 +1,146 @@
+"""Pages in a real browser: nothing is cut or covered, on screens of any width and on paper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import augury
+from tests.report.page.browser import Browser, missing
+from tests.report.page.contents import diagnosis_of, write_page
+from tests.report.page.test_in_browser import CANVAS, PAPER, assert_clean, press
+
+pytestmark = [pytest.mark.more, pytest.mark.skipif(bool(missing()), reason=missing() or "-")]
+
+KEEP_LABELS = """
+window.labels = [];
+const fill = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+  const place = this.getTransform();
+  const name = this.canvas.closest(".chart")?.id ?? this.canvas.id;
+  window.labels.push([name, text, place.e + x, place.f + y, this.measureText(text).width]);
+  return fill.apply(this, arguments);
+};
+"""
+"""Keeps the text on canvases: id of the chart or canvas, text, position and width."""
+
+
+@pytest.fixture
+def labelled(window: Browser) -> Iterator[Browser]:
+    """The browser keeps the text that is drawn on canvases."""
+    command = "Page.addScriptToEvaluateOnNewDocument"
+    added = window.devtools(command, source=KEEP_LABELS)["identifier"]
+    yield window
+    window.devtools("Page.removeScriptToEvaluateOnNewDocument", identifier=added)
+
+
+@pytest.mark.parametrize("width", [360, 700, 1300, 2200])
+def test_nothing_overflows(window: Browser, recorded: Path, diagnosed: Path, width: int) -> None:
+    window.resize(width, 900)
+    for page in (recorded, diagnosed):
+        window.open(page)
+        assert window.js("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("width", [400, 1300])
+def test_long_names_do_not_overflow(window: Browser, tmp_path: Path, width: int) -> None:
+    page = tmp_path / "page.html"
+    diagnosis = diagnosis_of(110_000_000, name="N" * 100_000)
+    write_page(augury.synth(ranks=2, layers=2), page, diagnosis=diagnosis, quick=True)
+    window.resize(width, 900)
+    window.open(page)
+    assert window.js("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("width", [800, 1300])
+def test_the_contents_are_whole_and_do_not_cover_a_section(
+    window: Browser, diagnosed: Path, width: int
+) -> None:
+    window.resize(width, 900)
+    window.open(diagnosed, "#layers")
+    nav = "const nav = document.querySelector('.top nav'); return "
+    assert window.js(f"{nav} nav.scrollWidth <= nav.clientWidth")
+    title = "document.querySelector('h1').scrollWidth <= document.querySelector('h1').clientWidth"
+    assert window.js(title)
+    top = "document.querySelector('#layers-title').getBoundingClientRect().top"
+    bottom = "document.querySelector('.top').getBoundingClientRect().bottom"
+    assert window.js(top) >= window.js(bottom)
+
+
+@pytest.mark.parametrize("width", [400, 700, 1300])
+def test_ticks_of_time_are_as_far_apart_as_they_say(
+    labelled: Browser, recorded: Path, width: int
+) -> None:
+    labelled.resize(width, 900)
+    labelled.open(recorded)
+    for chart in ("link-chart", "memory-chart", "policy-chart"):
+        labelled.js(f"document.getElementById('{chart}').scrollIntoView(); return 0")
+        labelled.wait(f"window.labels.some(([name, text]) => name === '{chart}')")
+        ticks = [
+            (x, float(text.split()[0]))
+            for name, text, x, _, _ in labelled.js("window.labels")
+            if name == chart and text.endswith("ms")
+        ]
+        (first_x, first), *others = sorted(set(ticks))
+        assert others
+        slope = (others[-1][1] - first) / (others[-1][0] - first_x)
+        for x, value in others:
+            assert value == pytest.approx(first + slope * (x - first_x), rel=0.02), ticks
+
+
+def test_no_label_of_the_ruler_is_cut(labelled: Browser, recorded: Path) -> None:
+    labelled.open(recorded)
+    press(labelled, "w", *("d",) * 12)
+    labelled.wait("window.labels.length > 0")
+    width = labelled.js(f"document.querySelector('{CANVAS}').clientWidth")
+    ruler = [one for one in labelled.js("window.labels") if one[0] and one[3] == 9]
+    assert len(ruler) > 20
+    assert [one for one in ruler if one[2] + one[4] > width] == []
+
+
+def test_a_page_prints_light_and_without_controls(window: Browser, recorded: Path) -> None:
+    window.prefer("dark")
+    window.open(recorded)
+    printed = window.print()
+    assert printed.startswith(b"%PDF")
+    assert printed.count(b"/Type /Page\n") + printed.count(b"/Type /Page ") > 1
+    window.prefer("dark", media="print")
+    hidden = "getComputedStyle(document.querySelector('.tools')).display === 'none'"
+    assert window.js(hidden)
+    assert window.js(PAPER) == "rgb(255, 255, 255)"
+    assert_clean(window, recorded)
+
+
+def test_charts_shrink_to_the_paper(window: Browser, recorded: Path) -> None:
+    window.open(recorded)
+    window.js("document.getElementById('memory').scrollIntoView(); return 0")
+    window.wait("document.querySelector('#memory-chart canvas')")
+    window.prefer("light", media="print")
+    # Paper is narrower at once, before a chart can be drawn anew.
+    narrow = (
+        "const box = document.getElementById('memory-chart'); box.style.width = '500px';"
+        " return box.querySelector('canvas').getBoundingClientRect().width"
+    )
+    assert window.js(narrow) <= 500
+
+
+def test_closed_parts_and_cut_tables_show_on_paper(window: Browser, diagnosed: Path) -> None:
+    window.open(diagnosed)
+    closed = "document.querySelectorAll('main details:not([open])').length"
+    before = window.js(closed)
+    assert before > 0
+    window.js("window.dispatchEvent(new Event('beforeprint')); return 0")
+    assert window.js(closed) == 0
+    window.js("window.dispatchEvent(new Event('afterprint')); return 0")
+    assert window.js(closed) == before
+    rest = "getComputedStyle(document.querySelector('[data-rest]')).display"
+    assert window.js(rest) == "none"
+    window.prefer("light", media="print")
+    assert window.js(rest) == "block"
+    assert window.js("document.querySelector('[data-rest=\"layer-table\"]').textContent") == (
+        "The first 20 of 24 rows; the HTML page has all."
+    )
+    window.click("#layer-table th:first-child .sort")
+    assert window.js("document.querySelector('[data-rest=\"layer-table\"]') === null")
