@@ -90,6 +90,20 @@ def test_ticks_of_time_are_as_far_apart_as_they_say(
             assert value == pytest.approx(first + slope * (x - first_x), rel=0.02), ticks
 
 
+def test_collectives_that_waited_have_their_names(labelled: Browser, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    # Rank 1 makes rank 0 wait in each of the buckets.
+    graph = augury.synth(ranks=2, layers=8, bucket="50MiB", straggler=["1:2"])
+    write_page(graph, page, quick=True)
+    labelled.open(page)
+    labelled.wait("window.labels.length > 0")
+    drawn = {tuple(one) for one in labelled.js("window.labels")}
+    names = [text for _, text, *_ in drawn if text.startswith("gradients.")]
+    # on both ranks, and where it is there on the critical path
+    assert set(names) == {"gradients.6-7", "gradients.0-5"}
+    assert all(names.count(name) >= 2 for name in names)
+
+
 def test_no_label_of_the_ruler_is_cut(labelled: Browser, recorded: Path) -> None:
     labelled.open(recorded)
     press(labelled, "w", *("d",) * 12)

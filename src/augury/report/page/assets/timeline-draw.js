@@ -170,7 +170,7 @@ function drawLane(frame, row, y, isFocused) {
       pen.fillRect(left, top + height, wide, 2);
     }
     reach = left + wide;
-    if (right - begun > 34 && begun - left < 2) fits.push([i, left, right, kind]);
+    if (right - begun > 34) fits.push([i, begun, right, kind]);
     if (i === selected) {
       pen.globalAlpha = 1;
       pen.strokeStyle = colours.pick;
