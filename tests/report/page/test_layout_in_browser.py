@@ -16,15 +16,21 @@ pytestmark = [pytest.mark.more, pytest.mark.skipif(bool(missing()), reason=missi
 
 KEEP_LABELS = """
 window.labels = [];
+window.inks = [];
 const fill = CanvasRenderingContext2D.prototype.fillText;
 CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
   const place = this.getTransform();
   const name = this.canvas.closest(".chart")?.id ?? this.canvas.id;
-  window.labels.push([name, text, place.e + x, place.f + y, this.measureText(text).width]);
+  const [left, top] = [place.e + x, place.f + y];
+  window.labels.push([name, text, left, top, this.measureText(text).width]);
+  const behind = [...this.getImageData(left - 2, top, 1, 1).data].slice(0, 3);
+  const ink = [1, 3, 5].map((i) => parseInt(String(this.fillStyle).slice(i, i + 2), 16));
+  window.inks.push([name, text, ink, behind]);
   return fill.apply(this, arguments);
 };
 """
-"""Keeps the text on canvases: id of the chart or canvas, text, position and width."""
+"""Keeps the text on canvases: id of the chart or canvas, text, position and width; and
+its colour with that behind it."""
 
 
 @pytest.fixture
@@ -102,6 +108,24 @@ def test_collectives_that_waited_have_their_names(labelled: Browser, tmp_path: P
     # on both ranks, and where it is there on the critical path
     assert set(names) == {"gradients.6-7", "gradients.0-5"}
     assert all(names.count(name) >= 2 for name in names)
+
+
+def luminance(colour: list[int]) -> float:
+    parts = [value / 255 for value in colour]
+    linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_labels_of_the_timeline_can_be_read(labelled: Browser, recorded: Path, scheme: str) -> None:
+    """The contrast that WCAG 2 asks of text, level AA."""
+    labelled.prefer(scheme)
+    labelled.open(recorded)
+    labelled.wait("window.inks.length > 0")
+    for name, text, ink, behind in labelled.js("window.inks"):
+        if name == CANVAS[1:]:
+            dark, light = sorted((luminance(ink), luminance(behind)))
+            assert (light + 0.05) / (dark + 0.05) >= 4.5, (text, ink, behind)
 
 
 def test_no_label_of_the_ruler_is_cut(labelled: Browser, recorded: Path) -> None:
