@@ -183,6 +183,19 @@ def assert_tables_of_pictures(path: Path) -> None:
             assert re.search(r"<table.*?<caption>.*?<th scope=", section[0], re.S), name
 
 
+def test_controls_and_charts_have_names_in_words(golden_page: Path) -> None:
+    tags = read(golden_page).tags
+    buttons = {attrs.get("data-do"): attrs for tag, attrs in tags if tag == "button"}
+    for action in ("zoom-in", "zoom-out", "step-back", "step-on", "help"):
+        assert re.fullmatch(r"[A-Z][a-z ]+", buttons[action]["aria-label"] or "")
+    charts = [attrs["aria-label"] or "" for _, attrs in tags if attrs.get("class") == "chart"]
+    assert [name.split(";")[0] for name in charts] == [
+        "Utilization over the window",
+        "Memory over the window",
+        "Gradients released by backward, and arrived, since the start of backward",
+    ]
+
+
 def test_nothing_is_loaded_and_only_hashed_scripts_run(golden_page: Path) -> None:
     assert_self_contained(golden_page)
 

@@ -23,8 +23,10 @@ function formatUnit(value, unit) {
 function formatTick(ns, spacingNs) {
   const units = [["s", 1e9], ["ms", 1e6], ["us", 1e3], ["ns", 1]];
   const [unit, scale] = units.find(([, size]) => Math.max(Math.abs(ns), spacingNs) >= size) || units[3];
-  const digits = Math.max(0, Math.ceil(-Math.log10(spacingNs / scale) - 1e-9));
-  return `${(ns / scale).toFixed(Math.min(6, digits))} ${unit}`;
+  const spacing = spacingNs / scale;
+  const isExact = (digits) => Math.abs(spacing - Number(spacing.toFixed(digits))) < 1e-9 * spacing;
+  const digits = [0, 1, 2, 3, 4, 5].find(isExact) ?? 6;
+  return `${(ns / scale).toFixed(digits)} ${unit}`;
 }
 
 const cssColour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();

@@ -28,6 +28,18 @@ function startTheme(onChange) {
   show(dark.matches ? "dark" : "light");
 }
 
+// On paper, closed parts of the sections cannot be opened.
+function startPrinting() {
+  let opened = [];
+  window.addEventListener("beforeprint", () => {
+    opened = [...document.querySelectorAll("main details:not([open])")];
+    for (const part of opened) part.open = true;
+  });
+  window.addEventListener("afterprint", () => {
+    for (const part of opened) part.open = false;
+  });
+}
+
 function startContents() {
   const links = new Map([...document.querySelectorAll(".top nav a")].map((link) => [link.hash.slice(1), link]));
   const seen = new IntersectionObserver((entries) => {
@@ -62,6 +74,7 @@ async function startPage() {
   });
   startTables(data.tables);
   startContents();
+  startPrinting();
   document.addEventListener("click", (event) => {
     const copy = event.target.closest("[data-copy]");
     if (copy) navigator.clipboard?.writeText(copy.dataset.copy).then(() => say("copied"), () => say("cannot copy"));

@@ -37,7 +37,7 @@ function showAllRows(table, hidden) {
     added.append(line);
   }
   table.tBodies[0].append(added);
-  document.querySelector(`[data-more="${table.id}"]`)?.remove();
+  for (const name of ["more", "rest"]) document.querySelector(`[data-${name}="${table.id}"]`)?.remove();
   say(`${rows.length} rows added`);
 }
 

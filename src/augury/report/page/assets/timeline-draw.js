@@ -7,13 +7,18 @@ function readColours(data) {
   const names = ["paper", "panel", "line", "text", "soft", "path", "pick", "hit", "compute", "communication", "focus"];
   const found = Object.fromEntries(names.map((name) => [name, cssColour(name)]));
   found.kinds = data.colours.map(cssColour);
-  found.onKinds = found.kinds.map((colour) => (isDark(colour) ? "#ffffff" : "#111111"));
+  found.onKinds = found.kinds.map((colour) => (isDark(colour) ? "#ffffff" : "#000000"));
   return found;
 }
 
+// Whether white text has more contrast on a colour than black text (WCAG 2).
 function isDark(hex) {
-  const [r, g, b] = [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
-  return 0.299 * r + 0.587 * g + 0.114 * b < 150;
+  const [r, g, b] = [1, 3, 5].map((i) => {
+    const part = parseInt(hex.slice(i, i + 2), 16) / 255;
+    return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+  });
+  const luminance = 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  return 1.05 / (luminance + 0.05) > (luminance + 0.05) / 0.05;
 }
 
 function tickSpacing(spanNs, width) {
@@ -76,7 +81,8 @@ function drawRuler({ pen, width, x, view, gutter, colours, font, steps }) {
     pen.fillStyle = colours.line;
     pen.fillRect(x(ns), RULER_HEIGHT - 6, 1, 5);
     pen.fillStyle = colours.soft;
-    pen.fillText(formatTick(ns, spacing), x(ns) + 3, 9);
+    const words = formatTick(ns, spacing);
+    if (x(ns) + 3 + pen.measureText(words).width <= width) pen.fillText(words, x(ns) + 3, 9);
   }
   pen.fillStyle = colours.paper;
   pen.fillRect(0, 0, gutter, RULER_HEIGHT - 1);
@@ -169,7 +175,7 @@ function drawLane(frame, row, y, isFocused) {
       pen.fillRect(left, top + height, wide, 2);
     }
     reach = left + wide;
-    if (right - begun > 34 && begun - left < 2) fits.push([i, left, right, kind]);
+    if (right - begun > 34) fits.push([i, begun, right, kind]);
     if (i === selected) {
       pen.globalAlpha = 1;
       pen.strokeStyle = colours.pick;

@@ -57,7 +57,9 @@ def link_section(page: RunPage) -> Section | None:
             ]
             for one in links
         ],
-        note=f"The {len(links):,} busiest of {num:,}." if len(links) < num else "",
+        note=f"The {len(links):,} busiest of {num:,} streams and links."
+        if len(links) < num
+        else "",
     )
     content = TableContent(
         about="Busy: data moves. Waiting: a collective holds the stream until the last rank has"
