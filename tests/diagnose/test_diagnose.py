@@ -302,3 +302,13 @@ def test_the_verb_and_the_call_give_the_same_document(tmp_path: Path, capsys: An
     assert "Waterfall" in text
     assert "straggler-compute" in text
     assert "next: augury" in text
+
+
+def part_names(found: Diagnosis) -> list[str]:
+    return [part.name for part in found.waterfall]
+
+
+def test_equal_ranks_do_not_wait_for_each_other() -> None:
+    found = diagnosis(two_ranks([MODEL] * 5))
+    assert part_names(found) == ["exposed communication"]
+    assert found.waterfall[-1].step_ns == 1_000_000
