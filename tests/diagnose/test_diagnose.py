@@ -312,3 +312,12 @@ def test_equal_ranks_do_not_wait_for_each_other() -> None:
     found = diagnosis(two_ranks([MODEL] * 5))
     assert part_names(found) == ["exposed communication"]
     assert found.waterfall[-1].step_ns == 1_000_000
+
+
+def test_long_batches_are_no_pauses() -> None:
+    lengths = [(4, 1), (1, 4), (1, 1)] * 6
+    steps = [{"forward": [100 * a, 100 * b], "backward": [200 * a, 200 * b]} for a, b in lengths]
+    found = diagnosis(two_ranks(steps))
+    assert kinds(found) == ["batch-imbalance"]
+    assert "pauses" not in part_names(found)
+    assert found.bound == "straggler"
