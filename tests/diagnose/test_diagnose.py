@@ -321,3 +321,25 @@ def test_long_batches_are_no_pauses() -> None:
     assert kinds(found) == ["batch-imbalance"]
     assert "pauses" not in part_names(found)
     assert found.bound == "straggler"
+
+
+def test_slow_ranks_that_are_most_of_the_ranks_are_in_the_waterfall() -> None:
+    found = diagnosis(synthetic(ranks=3, straggler=["0:1.5", "2:1.5"]))
+    assert found.findings[0].where.ranks == [0, 2]
+    slow = next(part for part in found.waterfall if part.name == "slow ranks")
+    gain_pct = 100 * slow.removed_ns / found.replayed_step_ns
+    assert gain_pct == pytest.approx(found.findings[0].gain_pct, abs=0.1)
+    assert found.bound == "straggler"
+
+
+def test_uneven_batches_are_one_finding() -> None:
+    lengths = [(1, 3), (3, 1), (1, 3), (1, 3)]
+    steps = [{"forward": [100 * a, 100 * b], "backward": [200 * a, 200 * b]} for a, b in lengths]
+    assert kinds(diagnosis(two_ranks(steps))) == ["batch-imbalance"]
+
+
+def test_input_of_all_ranks_is_found_beside_a_slow_rank() -> None:
+    slow = {"data": [300, 300], "forward": [300, 300], "unexplained": [20, 500]}
+    found = diagnosis(two_ranks([{**slow, "backward": [600, 600]}] * 5))
+    assert kinds(found) == ["straggler-host", "input"]
+    assert finding(found, "input").gain_pct == pytest.approx(100 * 300 / 1810, abs=0.5)
