@@ -15,6 +15,7 @@ from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import Graph
 from augury.core.results.diagnosis import Diagnosis, Finding
 from augury.diagnose.detectors.registry import DETECTORS
+from tests.ingest.written import MS, STEP_NS, Run
 
 FAST = {"bandwidth": "10000Gbit/s", "latency": "1ns"}
 
@@ -343,3 +344,43 @@ def test_input_of_all_ranks_is_found_beside_a_slow_rank() -> None:
     found = diagnosis(two_ranks([{**slow, "backward": [600, 600]}] * 5))
     assert kinds(found) == ["straggler-host", "input"]
     assert finding(found, "input").gain_pct == pytest.approx(100 * 300 / 1810, abs=0.5)
+
+
+@pytest.mark.parametrize("workers", [3, 4])
+def test_batches_that_workers_deliver_in_bursts_are_input(workers: int) -> None:
+    steps = [{"data": [5 + 3000 * (i % workers == 0)] * 2, **MODEL} for i in range(24)]
+    found = diagnosis(two_ranks(steps))
+    assert kinds(found) == ["input"]
+    mean = 3000 / workers
+    assert found.findings[0].gain_pct == pytest.approx(100 * (mean + 5) / (mean + 1015), abs=1)
+    assert found.findings[0].predicted_step_ns is None
+
+
+def test_disturbed_steps_of_one_part_of_the_run_are_no_regular_pauses() -> None:
+    steps = [
+        {"forward": [300 + 5000 * (i in range(20, 32, 2))] * 2, "backward": [600, 600]}
+        for i in range(60)
+    ]
+    pause = finding(diagnosis(two_ranks(steps)), "pause")
+    assert "in 6 of 60 steps" in pause.title
+    assert pause.confidence == "low"
+
+
+@pytest.mark.parametrize("every", [4, 6])
+def test_pauses_of_one_rank_that_others_see_a_step_later_are_regular(
+    every: int, tmp_path: Path
+) -> None:
+    """Rank 0 pauses after the last collective of a step; rank 1 waits for it in the next one."""
+
+    def change(record: dict[str, Any]) -> None:
+        own = np.full(120, STEP_NS)
+        own[29 + record["rank"] :: every] += 200 * MS
+        own[: len(record["step_end_ns"])] = STEP_NS
+        record["step_end_ns"] = (record["step_end_ns"][0] + np.cumsum(own) - STEP_NS).tolist()
+
+    found = augury.open(Run(tmp_path / "run", change=change).write()).diagnose().result
+    pause = finding(found, "pause")
+    figures = {one.name: one.value for one in pause.evidence}
+    assert figures["steps from pause to pause"] == every
+    assert figures["mean pause"] == 200 * MS
+    assert pause.confidence == "high"
