@@ -384,3 +384,11 @@ def test_pauses_of_one_rank_that_others_see_a_step_later_are_regular(
     assert figures["steps from pause to pause"] == every
     assert figures["mean pause"] == 200 * MS
     assert pause.confidence == "high"
+
+
+def test_loads_that_pause_too_rarely_for_the_windows_stay_a_pause() -> None:
+    steps = [{"data": [5 + 5000 * (i % 20 == 19)] * 2, **MODEL} for i in range(60)]
+    found = diagnosis(two_ranks(steps))
+    assert len(found.findings) == 1
+    assert found.findings[0].gain_pct == pytest.approx(100 * 250 / 1265, abs=1)
+    assert "loader" in found.findings[0].action or found.findings[0].kind == "input"

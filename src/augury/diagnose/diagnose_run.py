@@ -6,6 +6,7 @@ from typing import Any
 
 from augury.core.results.diagnosis import Confidence, Diagnosis, Finding
 from augury.diagnose.detectors.registry import DETECTORS
+from augury.diagnose.detectors.steps.pauses import are_loads
 from augury.diagnose.examined_run import ExaminedRun
 from augury.diagnose.verdict import judge
 from augury.diagnose.waterfall import gain_alone_ns, make_waterfall
@@ -48,7 +49,8 @@ def diagnose(opened: OpenedRun) -> Diagnosis:
                 }
             else:
                 found += detector.examine(run)
-        findings = _ranked([one for one in found if not _is_of_slow_ranks(run, one, found)])
+        kept = [one for one in found if not _is_of_slow_ranks(run, one, found)]
+        findings = _ranked(kept, {"pause": ("input",)} if are_loads(run) else {})
         parts = make_waterfall(run, findings)
         bound, verdict = judge(
             parts,
@@ -87,9 +89,10 @@ def _is_of_slow_ranks(run: ExaminedRun, finding: Finding, found: list[Finding]) 
     return left_pct - level.gain_pct <= (1 - EXPLAINED) * finding.gain_pct
 
 
-def _ranked(found: list[Finding]) -> list[Finding]:
+def _ranked(found: list[Finding], also_general: dict[str, tuple[str, ...]]) -> list[Finding]:
     """Largest gains first, those of less sure findings counted in part; findings without a
-    predicted gain come last."""
+    predicted gain come last. ``also_general`` extends GENERAL for this run."""
+    general = GENERAL | also_general
     gains = {one.kind: one.gain_pct or 0.0 for one in found}
     kept = [
         one
@@ -98,7 +101,7 @@ def _ranked(found: list[Finding]) -> list[Finding]:
         if one.kind not in (earlier.kind for earlier in found[:i])
         and not any(
             gains.get(kind, 0.0) > 0 and gains[kind] >= EXPLAINED * (one.gain_pct or 0.0)
-            for kind in GENERAL.get(one.kind, ())
+            for kind in general.get(one.kind, ())
         )
     ]
     return sorted(kept, key=lambda one: -_weighted_gain(one))

@@ -19,6 +19,7 @@ from augury.diagnose.findings import (
 from augury.passes.removals.no_input_wait import NO_INPUT_WAIT, gaps_before_forward, input_ops
 
 INPUT = "input"
+WORKERS = "DataLoader(..., num_workers=4, prefetch_factor=4, persistent_workers=True)"
 _LEAST_SHARE = 0.03
 
 
@@ -57,7 +58,7 @@ def _examine(run: ExaminedRun) -> list[Finding]:
             share_figure("share of the step", share),
         ],
         action="Load and transform data in worker processes, several batches ahead.",
-        command="DataLoader(..., num_workers=4, prefetch_factor=4, persistent_workers=True)",
+        command=WORKERS,
         at_most="high" if is_known and graph.num_steps > 1 else "medium",
     )
     # The replayed step is a median, which bursts do not move.

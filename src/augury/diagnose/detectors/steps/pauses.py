@@ -8,6 +8,7 @@ from augury.core.enums import OpKind
 from augury.core.results.diagnosis import Confidence, Figure, Finding, Place
 from augury.core.units import format_count, format_ns, format_percent
 from augury.diagnose.detectors.detector import Detector
+from augury.diagnose.detectors.steps.input import WORKERS
 from augury.diagnose.examined_run import ExaminedRun
 from augury.diagnose.findings import (
     MAX_STEPS,
@@ -29,6 +30,15 @@ _FEWEST_PAUSES = 2
 _REGULAR = 0.25
 """Largest relative deviation of the distances between regular pauses."""
 
+_ACTION = (
+    "Find what happens in these steps: garbage collection, checkpoints, evaluation, logging, or"
+    " other jobs on the host."
+)
+_LOAD_ACTION = (
+    "Find what the loader does in these steps: workers that start again each epoch, too few"
+    " workers, slow files."
+)
+
 
 def _examine(run: ExaminedRun) -> list[Finding]:
     number, dur_ns = run.slowest_rank_series
@@ -48,8 +58,7 @@ def _examine(run: ExaminedRun) -> list[Finding]:
         if period is not None
         else (f"in {len(paused)} of {format_count(len(number), 'step')}")
     )
-    if _are_loads(run):
-        return []  # the finding on input has their gain
+    is_load = are_loads(run)
     ranks, seen = _paused_ranks(run)
     sure: Confidence = "high" if period is not None and len(paused) >= 3 else "low"
     return [
@@ -73,9 +82,8 @@ def _examine(run: ExaminedRun) -> list[Finding]:
             gain_pct=round(100 * share, 4),
             gain_interval_pct=None,
             confidence=sure,
-            action="Find what happens in these steps: garbage collection, checkpoints, evaluation,"
-            " logging, or other jobs on the host.",
-            command="gc.freeze(); gc.disable()" if period is not None else "",
+            action=_LOAD_ACTION if is_load else _ACTION,
+            command=WORKERS if is_load else "gc.freeze(); gc.disable()" if period else "",
         )
     ]
 
@@ -96,9 +104,9 @@ def _period(paused: np.ndarray, num_steps: int) -> float | None:
     return middle if 2 * len(paused) >= num_steps / middle else None
 
 
-def _are_loads(run: ExaminedRun) -> bool:
-    """Whether most of the pauses in recorded windows load data: loader workers that are too slow
-    deliver several batches at a time, and then none."""
+def are_loads(run: ExaminedRun) -> bool:
+    """Whether most of the pauses in recorded windows load data: workers start again each epoch, or
+    are too slow and deliver several batches at a time, and then none."""
     lost = pauses_ns(run.graph)
     return bool(2 * lost[run.graph.ops.kind == OpKind.DATA].sum() > lost.sum())
 
