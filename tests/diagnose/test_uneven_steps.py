@@ -129,3 +129,12 @@ def test_a_rank_that_is_faster_than_all_others_has_no_smaller_batches() -> None:
         }
     ] * 6
     assert kinds(diagnosis(two_ranks(builder_steps))) == []
+
+
+def test_the_gap_of_each_step_is_not_the_mean_with_a_pause() -> None:
+    steps = [
+        {"forward": [300] * 2, "unexplained": [400 + 20_000 * (i == 3)] * 2, "backward": [600] * 2}
+        for i in range(8)
+    ]
+    gap = finding(diagnosis(two_ranks(steps)), "host-gap")
+    assert gap.title.startswith("400 us of each step")
