@@ -12,28 +12,9 @@ import pytest
 import augury
 from augury.core.enums import OpKind
 from augury.core.graph.builder import GraphBuilder
-from augury.core.graph.graph import Graph
-from augury.core.results.diagnosis import Diagnosis, Finding
+from augury.core.results.diagnosis import Diagnosis
 from augury.diagnose.detectors.registry import DETECTORS
-
-FAST = {"bandwidth": "10000Gbit/s", "latency": "1ns"}
-
-
-def synthetic(**options: Any) -> Graph:
-    """Returns a graph whose communication takes next to no time, unless options say otherwise."""
-    return augury.synth(**({"ranks": 4, "steps": 6} | FAST | options))
-
-
-def diagnosis(graph: Graph) -> Diagnosis:
-    return augury.open(graph).diagnose().result
-
-
-def finding(found: Diagnosis, kind: str) -> Finding:
-    return next(one for one in found.findings if one.kind == kind)
-
-
-def kinds(found: Diagnosis) -> list[str]:
-    return [one.kind for one in found.findings]
+from tests.diagnose.small_graphs import MODEL, diagnosis, finding, kinds, synthetic, two_ranks
 
 
 def check_waterfall(found: Diagnosis) -> None:
@@ -126,57 +107,6 @@ def test_uneven_stages_are_named() -> None:
                                     graph.ops.work_ns * 5 // 4, graph.ops.work_ns))
     ).replayed_step_ns  # fmt: skip
     assert stages.predicted_step_ns == pytest.approx(even_ns, rel=0.02)
-
-
-def two_ranks(steps: list[dict[str, list[int]]]) -> Graph:
-    """Returns a run of two ranks. Each step has, by kind of work, its time on both ranks in us."""
-    builder = GraphBuilder()
-    ranks = [builder.rank(host=f"node{i}") for i in range(2)]
-    threads = [builder.resource("main thread", rank=rank) for rank in ranks]
-    streams = [builder.resource("communication", rank=rank) for rank in ranks]
-    before: list[list[int]] = [[], []]
-    for number, works in enumerate(steps):
-        gang = builder.gang()
-        reduced = []
-        for i, rank in enumerate(ranks):
-            for kind, times in works.items():
-                op = builder.op(
-                    kind,
-                    kind=OpKind[kind.upper()],
-                    rank=rank,
-                    resource=threads[i],
-                    work_ns=1000 * times[i],
-                    step=number,
-                    after=before[i],
-                )
-                before[i] = [op]
-            reduced.append(
-                builder.op(
-                    "reduce",
-                    kind=OpKind.ALL_REDUCE,
-                    rank=rank,
-                    resource=streams[i],
-                    work_ns=10_000,
-                    step=number,
-                    gang=gang,
-                    after=before[i],
-                )
-            )
-        for i, rank in enumerate(ranks):
-            update = builder.op(
-                "update",
-                kind=OpKind.UPDATE,
-                rank=rank,
-                resource=threads[i],
-                work_ns=100_000,
-                step=number,
-                after=[reduced[i]],
-            )
-            before[i] = [update]
-    return builder.build()
-
-
-MODEL = {"forward": [300, 300], "backward": [600, 600]}
 
 
 def test_input_that_all_ranks_wait_for_is_found() -> None:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from augury.core.results.diagnosis import Confidence, Diagnosis, Finding
 from augury.diagnose.detectors.registry import DETECTORS
+from augury.diagnose.detectors.steps.pauses import are_loads
 from augury.diagnose.examined_run import ExaminedRun
 from augury.diagnose.verdict import judge
 from augury.diagnose.waterfall import gain_alone_ns, make_waterfall
+from augury.passes.protocol import Pass
+from augury.passes.removals.level_ranks import LEVEL_RANKS, SlowRanks
+from augury.passes.removals.no_gaps import NO_GAPS
+from augury.passes.removals.no_input_wait import NO_INPUT_WAIT
 from augury.predict.opened_run import OpenedRun
 from augury.predict.prediction import warnings_of
 
@@ -16,12 +23,13 @@ GENERAL = {
         "slow-network",
     ),
     "core-contention": ("straggler-compute",),
-    "input": ("straggler-input", "straggler-host", "straggler-compute"),
-    "host-gap": ("straggler-host", "straggler-input", "straggler-compute"),
 }  # fmt: skip
 """Kinds that also show causes of other, more specific kinds."""
+OF_ALL_RANKS: dict[str, Pass[Any]] = {"input": NO_INPUT_WAIT, "host-gap": NO_GAPS}
+"""Kinds that also show single slow ranks, and their fixes."""
 EXPLAINED = 0.5
-"""A general finding is left out if a specific one has at least this share of its gain."""
+"""A general finding is left out if a specific one has at least this share of its gain, and one of
+all ranks if it loses at least this share of its gain once the slow ranks are as fast as others."""
 
 WEIGHTS: dict[Confidence, float] = {"high": 1.0, "medium": 0.6, "low": 0.3}
 """Share of a gain that counts for the order of findings."""
@@ -41,13 +49,14 @@ def diagnose(opened: OpenedRun) -> Diagnosis:
                 }
             else:
                 found += detector.examine(run)
-        parts = make_waterfall(run)
-        findings = _ranked(found)
+        kept = [one for one in found if not _is_of_slow_ranks(run, one, found)]
+        findings = _ranked(kept, {"pause": ("input",)} if are_loads(run) else {})
+        parts = make_waterfall(run, findings)
         bound, verdict = judge(
             parts,
             findings,
             step_ns=run.step_ns,
-            gain_alone_ns=lambda names: gain_alone_ns(run, names),
+            gain_alone_ns=lambda names: gain_alone_ns(run, names, findings),
         )
     graph = run.graph
     ledger = graph.ledger.merged(run.timeline.ledger).merged(warnings_of(run.recorded))
@@ -65,16 +74,34 @@ def diagnose(opened: OpenedRun) -> Diagnosis:
     )
 
 
-def _ranked(found: list[Finding]) -> list[Finding]:
+def _is_of_slow_ranks(run: ExaminedRun, finding: Finding, found: list[Finding]) -> bool:
+    """Whether most of a gain is that of single slow ranks, which other findings name."""
+    fix = OF_ALL_RANKS.get(finding.kind)
+    stragglers = [one.where.ranks for one in found if one.kind.startswith("straggler-")]
+    slow = tuple(sorted({rank for ranks in stragglers for rank in ranks}))
+    if fix is None or not slow or finding.gain_pct is None:
+        return False
+    level = run.predict((LEVEL_RANKS, SlowRanks(slow)))
+    if level is None:
+        return False
+    left = run.predict((LEVEL_RANKS, SlowRanks(slow)), (fix, None))
+    left_pct = level.gain_pct if left is None else left.gain_pct
+    return left_pct - level.gain_pct <= (1 - EXPLAINED) * finding.gain_pct
+
+
+def _ranked(found: list[Finding], also_general: dict[str, tuple[str, ...]]) -> list[Finding]:
     """Largest gains first, those of less sure findings counted in part; findings without a
-    predicted gain come last."""
+    predicted gain come last. ``also_general`` extends GENERAL for this run."""
+    general = GENERAL | also_general
     gains = {one.kind: one.gain_pct or 0.0 for one in found}
     kept = [
         one
-        for one in found
-        if not any(
+        for i, one in enumerate(found)
+        # Two detectors may find uneven batches; the first one names the rank.
+        if one.kind not in (earlier.kind for earlier in found[:i])
+        and not any(
             gains.get(kind, 0.0) > 0 and gains[kind] >= EXPLAINED * (one.gain_pct or 0.0)
-            for kind in GENERAL.get(one.kind, ())
+            for kind in general.get(one.kind, ())
         )
     ]
     return sorted(kept, key=lambda one: -_weighted_gain(one))

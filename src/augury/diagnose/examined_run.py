@@ -81,6 +81,12 @@ class ExaminedRun:
         """The replayed step, from which gains are counted."""
         return self.timeline.step_ns
 
+    @property
+    def mean_step_ns(self) -> float:
+        """Mean of the replayed steps."""
+        dur_ns = self._steps_of(self.timeline)[1]
+        return float(dur_ns.mean()) if len(dur_ns) else float(self.step_ns)
+
     @cached_property
     def noise(self) -> float:
         """The smallest gain that is reported, as a share of the step: the error of the median of
@@ -161,6 +167,23 @@ class ExaminedRun:
         replayed, dur_ns = self._steps_of(self.timeline)
         return replayed.astype(np.int64), dur_ns
 
+    @cached_property
+    def slowest_rank_series(self) -> tuple[I8, Floats]:
+        """The same on the rank that takes longest in total. Where ranks wait for each other, each
+        of them has every pause in one of its steps; but it may be an earlier step on the rank that
+        paused, so that the mean over the ranks has half a pause in each of two steps."""
+        trace = self.trace
+        if trace is None:
+            return self.step_series
+        rows, steps = np.flatnonzero(counted_rows(trace)), trace.steps
+        rows = rows[np.isin(steps.step[rows], self.step_series[0])]
+        dur_ns = steps.end_ns[rows] - steps.start_ns[rows]
+        if not len(rows):
+            return self.step_series
+        own = steps.rank[rows] == np.argmax(np.bincount(steps.rank[rows], weights=dur_ns))
+        order = np.argsort(steps.step[rows][own], kind="stable")
+        return steps.step[rows][own][order].astype(np.int64), dur_ns[own][order].astype(np.float64)
+
     @property
     def num_timed_steps(self) -> int:
         if self.trace is None:
@@ -182,6 +205,33 @@ class ExaminedRun:
             self.note_failure(changes, error)
             return None
         return self.gain_of(after, model_error=model.relative, baseline_ns=baseline_ns)
+
+    def predict_mean(self, *changes: Step) -> PredictedGain | None:
+        """Predicts the gain of the mean step, for causes that single steps have and the median step
+        has not. None where changes cannot be replayed, and with few steps."""
+        model = ErrorModel.combined(one.error_model(parameters) for one, parameters in changes)
+        try:
+            after = self.replay(compose(self.scene, changes).scene.graph)
+        except AuguryError as error:
+            self.note_failure(changes, error)
+            return None
+        number, before_ns = self._steps_of(self.timeline)
+        number_after, after_ns = self._steps_of(after)
+        if len(number) < _FEWEST_STEPS or not np.array_equal(number, number_after):
+            return None
+        ratio = float(after_ns.sum() / max(1.0, before_ns.sum()))
+        # The error of a ratio of sums over the same steps.
+        left = after_ns - ratio * before_ns
+        error_of_ratio = math.sqrt(len(left) * float(left.var(ddof=1))) / max(1.0, before_ns.sum())
+        noise = SIGMAS_OF_90_PCT * error_of_ratio / max(1e-9, ratio)
+        mean_ns = round(self.mean_step_ns)
+        return self.gain(
+            round(ratio * mean_ns),
+            None,
+            model_error=model.relative,
+            baseline_ns=mean_ns,
+            noise=min(noise, 50.0),
+        )
 
     def replay(self, graph: Graph) -> Timeline:
         """Replays a changed graph. Recorded steps measure the unchanged one."""

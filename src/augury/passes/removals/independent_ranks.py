@@ -31,9 +31,10 @@ class IndependentRanks:
             "gang": np.where(moves, NONE, ops.gang),
         }
         src, dst = graph.edges.sources(), graph.edges.dst
-        keep = ~(moves[src] & ~moves[dst])
+        # What follows communication still follows the rank's own work before it.
+        keep = ops.rank[src] == ops.rank[dst]
         carries = graph.carries
-        stays = ~(moves[carries.src] & ~moves[carries.dst])
+        stays = ops.rank[carries.src] == ops.rank[carries.dst]
         graph = graph.evolve(
             ops=type(ops)(**columns),
             edges=Edges.from_pairs(src[keep], dst[keep], num_ops=graph.num_ops),

@@ -32,6 +32,8 @@ class SlowRanks:
 
     ranks: tuple[int, ...] | None = None
     groups: tuple[str, ...] | None = None
+    known: tuple[int, ...] = ()
+    """Of all ranks, those that are known to be slow and do not count as typical."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ def _levelled(graph: Graph, slow: SlowRanks) -> Graph:
         for on_host in (False, True):
             total = work_per_step(graph, group, on_host=on_host)[: len(workers)]
             typical = typical_work(total)
-            reference = reference_work(typical, slow.ranks)
+            reference = reference_work(typical, slow.known if slow.ranks is None else slow.ranks)
             for rank in workers if slow.ranks is None else slow.ranks:
                 if typical[rank] <= reference or typical[rank] <= 0:
                     continue

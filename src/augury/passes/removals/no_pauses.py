@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from augury.core.columns import I8
-from augury.core.enums import are_communication
+from augury.core.enums import OpKind, are_communication
 from augury.core.graph.graph import Graph
 from augury.passes.protocol import Changed, ErrorModel, Scene, changed
 
@@ -16,6 +16,8 @@ LONG = 3.0
 """Operations that take this many times their median are paused."""
 LONG_SHARE = 0.05
 """Smallest pause, as a share of a rank's work in a step."""
+
+_OF_BATCH = (OpKind.FORWARD, OpKind.BACKWARD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +68,31 @@ def pauses_ns(graph: Graph) -> I8:
     least = np.where(counts >= 3, median, np.iinfo(np.int64).max // 8)[peers]
     per_step = np.bincount(ops.rank[rows], weights=ops.work_ns[rows]) / graph.num_steps
     own = ops.work_ns[rows][order]
+    least = np.rint(least * _batch_scale(graph)[rows[order]]).astype(np.int64)
     excess = own - least
     smallest = LONG_SHARE * per_step[ops.rank[rows][order]]
     is_long = (own > LONG * least) & (excess > smallest)
     found[rows[order]] = np.where(is_long, excess, 0)
     return found
+
+
+def _batch_scale(graph: Graph) -> NDArray[np.float64]:
+    """Returns by how much the batch of each operation of forward and backward is larger than the
+    rank's median batch; 1 for other operations. A larger batch lengthens both forward and backward,
+    a pause only one of them."""
+    ops = graph.ops
+    scale = np.ones(graph.num_ops)
+    steps, column = np.unique(ops.step, return_inverse=True)
+    factors = np.full((len(graph.ranks), len(steps)), np.inf)
+    for kind in _OF_BATCH:
+        rows = np.flatnonzero((ops.kind == kind) & (ops.step >= 0))
+        total = np.zeros_like(factors)
+        np.add.at(total, (ops.rank[rows], column[rows]), ops.work_ns[rows])
+        median = np.median(total[:, steps >= 0], axis=1, keepdims=True)
+        factors = np.minimum(factors, total / np.maximum(1.0, median))
+    of_batch = np.flatnonzero(np.isin(ops.kind, _OF_BATCH) & (ops.step >= 0))
+    scale[of_batch] = np.maximum(1.0, factors[ops.rank[of_batch], column[of_batch]])
+    return scale
 
 
 def _groups(*columns: NDArray[np.integer]) -> I8:

@@ -50,6 +50,9 @@ _SAME_WORK = 0.35
 _OWN_CPU = 0.6
 """A rank with a larger batch uses at least this share of its excess as CPU time."""
 
+SMALLER = 0.9
+"""A rank with smaller batches takes less than this share of the time of others."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Excess:
@@ -119,6 +122,20 @@ def _has_larger_batch(run: ExaminedRun, rank: int, ratio: float) -> bool:
     if cpu is None:
         return not graph.meta.get("source", "").startswith("synthetic")
     return cpu - 1 >= _OWN_CPU * (ratio - 1)
+
+
+def has_smaller_batch(run: ExaminedRun, rank: int) -> bool:
+    """Tells a rank with less work than a typical other one from a faster one, in the same way."""
+    of_model = _kind_ratio(run, rank, (OpKind.FORWARD, OpKind.BACKWARD))
+    of_update = _kind_ratio(run, rank, (OpKind.UPDATE,))
+    if of_model is None or of_update is None or of_model >= SMALLER:
+        return False
+    if 1 - of_update > _SAME_WORK * (1 - of_model):
+        return False
+    cpu = _cpu_ratio(run, rank)
+    if cpu is None:
+        return not run.graph.meta.get("source", "").startswith("synthetic")
+    return 1 - cpu >= _OWN_CPU * (1 - of_model)
 
 
 def _kind_ratio(run: ExaminedRun, rank: int, kinds: tuple[OpKind, ...]) -> float | None:

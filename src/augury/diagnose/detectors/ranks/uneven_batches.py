@@ -8,14 +8,16 @@ from augury.core.enums import OpKind
 from augury.core.results.diagnosis import Finding, Place
 from augury.core.units import format_percent
 from augury.diagnose.detectors.detector import Detector, needs_ranks
-from augury.diagnose.detectors.ranks.slow_ranks import UNEVEN
+from augury.diagnose.detectors.ranks.slow_ranks import SMALLER, UNEVEN, has_smaller_batch
 from augury.diagnose.examined_run import ExaminedRun
 from augury.diagnose.findings import (
+    hosts_of,
     is_worth_reporting,
     predicted_finding,
     ratio_figure,
     share_figure,
 )
+from augury.diagnose.phrases import ranks_and_hosts
 from augury.passes.removals.balanced_ranks import BALANCED_RANKS
 
 Table = np.ndarray[tuple[int, int], np.dtype[np.float64]]
@@ -25,6 +27,11 @@ _LEAST_SPREAD = 0.1
 """Smallest relative difference between the ranks of a step."""
 _LEAST_CORRELATION = 0.7
 """A long batch makes both forward and backward long; a disturbance only one of them."""
+
+_ACTION = (
+    "Give all ranks batches of equal size and length, such as by sorting into buckets of similar"
+    " length."
+)
 
 
 def _examine(run: ExaminedRun) -> list[Finding]:
@@ -36,7 +43,12 @@ def _examine(run: ExaminedRun) -> list[Finding]:
     together = _correlation(_residuals(forward), _residuals(backward))
     slowest = np.argmax(total, axis=0)
     most = float(np.bincount(slowest).max()) / len(slowest)
-    if spread < _LEAST_SPREAD or together < _LEAST_CORRELATION:
+    if spread < _LEAST_SPREAD:
+        return []
+    smaller = _with_smaller_batches(run, total)
+    if smaller:
+        return _smaller_batches(run, smaller, spread)
+    if together < _LEAST_CORRELATION:
         return []
     if most > 0.75 and len(slowest) > FEWEST_STEPS:
         return []  # one rank is slow: a straggler
@@ -55,8 +67,38 @@ def _examine(run: ExaminedRun) -> list[Finding]:
                 ratio_figure("correlation of forward and backward", together),
                 share_figure("steps in which the same rank is slowest", most),
             ],
-            action="Give all ranks batches of equal size and length, such as by sorting into"
-            " buckets of similar length.",
+            action=_ACTION,
+        )
+    ]
+
+
+def _with_smaller_batches(run: ExaminedRun, total: Table) -> list[int]:
+    """Returns the ranks with smaller batches, if they are so few that the others are typical;
+    otherwise the others are slow ranks (``slow_ranks``)."""
+    typical = np.median(total, axis=1)
+    faster = np.flatnonzero(typical < SMALLER * np.median(typical)).tolist()
+    if len(faster) > (len(typical) - 2) // 2:
+        return []
+    return [rank for rank in faster if has_smaller_batch(run, rank)]
+
+
+def _smaller_batches(run: ExaminedRun, ranks: list[int], spread: float) -> list[Finding]:
+    """Most ranks wait for nobody, so that none of them is slow; but the work is not spread evenly
+    either."""
+    gain = run.predict((BALANCED_RANKS, None))
+    if gain is None or not is_worth_reporting(run, gain):
+        return []
+    return [
+        predicted_finding(
+            gain,
+            kind=UNEVEN,
+            title=f"{ranks_and_hosts(run.graph, ranks)}"
+            f" {'takes' if len(ranks) == 1 else 'take'} less time than the other ranks for forward"
+            " and backward, but not for updates: its batches are smaller",
+            where=Place(ranks=ranks, hosts=hosts_of(run.graph, ranks)),
+            evidence=[share_figure("slowest rank over the mean", spread)],
+            action=_ACTION,
+            command="DistributedSampler",
         )
     ]
 

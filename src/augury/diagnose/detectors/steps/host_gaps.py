@@ -14,6 +14,7 @@ from augury.diagnose.findings import (
     share_figure,
     time_figure,
 )
+from augury.passes.removals.level_ranks import typical_work
 from augury.passes.removals.no_gaps import NO_GAPS, gaps
 
 GAP = "host-gap"
@@ -24,9 +25,11 @@ _LEAST_SHARE = 0.1
 def _examine(run: ExaminedRun) -> list[Finding]:
     graph, ops = run.graph, run.graph.ops
     chosen = gaps(graph)
-    gap_ns = np.bincount(
-        ops.rank[chosen], weights=ops.work_ns[chosen], minlength=len(graph.ranks)
-    ) / max(1, graph.num_steps)
+    steps, place = np.unique(ops.step, return_inverse=True)
+    per_step = np.zeros((len(graph.ranks), len(steps)))
+    np.add.at(per_step, (ops.rank[chosen], place[chosen]), ops.work_ns[chosen])
+    # As the gain, of the median step: a single pause is no gap of each step.
+    gap_ns = typical_work(per_step[:, steps >= 0])
     share = float(gap_ns.max(initial=0.0)) / max(1, run.step_ns)
     if share < _LEAST_SHARE:
         return []

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from augury.core.enums import OpKind
 from augury.core.results.diagnosis import Confidence, Figure, Finding, Place
 from augury.core.units import format_count, format_ns, format_percent
 from augury.diagnose.detectors.detector import Detector
+from augury.diagnose.detectors.steps.input import WORKERS
 from augury.diagnose.examined_run import ExaminedRun
 from augury.diagnose.findings import (
     MAX_STEPS,
@@ -28,16 +30,25 @@ _FEWEST_PAUSES = 2
 _REGULAR = 0.25
 """Largest relative deviation of the distances between regular pauses."""
 
+_ACTION = (
+    "Find what happens in these steps: garbage collection, checkpoints, evaluation, logging, or"
+    " other jobs on the host."
+)
+_LOAD_ACTION = (
+    "Find what the loader does in these steps: workers that start again each epoch, too few"
+    " workers, slow files."
+)
+
 
 def _examine(run: ExaminedRun) -> list[Finding]:
-    number, dur_ns = run.step_series
+    number, dur_ns = run.slowest_rank_series
     usual = float(np.median(dur_ns))
     spread = 1.4826 * float(np.median(np.abs(dur_ns - usual)))
     is_long = dur_ns > max(_LONG * usual, usual + _SIGMAS * spread)
     paused = number[is_long]
     lost_ns = float((dur_ns[is_long] - usual).sum())
     share = lost_ns / float(dur_ns.sum())
-    period = _period(paused)
+    period = _period(paused, len(number))
     least = _LEAST_SHARE if period is not None else max(_LEAST_IRREGULAR_SHARE, run.noise)
     if len(paused) < _FEWEST_PAUSES or share < least or is_long.mean() > 0.4:
         return []
@@ -47,6 +58,7 @@ def _examine(run: ExaminedRun) -> list[Finding]:
         if period is not None
         else (f"in {len(paused)} of {format_count(len(number), 'step')}")
     )
+    is_load = are_loads(run)
     ranks, seen = _paused_ranks(run)
     sure: Confidence = "high" if period is not None and len(paused) >= 3 else "low"
     return [
@@ -70,15 +82,15 @@ def _examine(run: ExaminedRun) -> list[Finding]:
             gain_pct=round(100 * share, 4),
             gain_interval_pct=None,
             confidence=sure,
-            action="Find what happens in these steps: garbage collection, checkpoints, evaluation,"
-            " logging, or other jobs on the host.",
-            command="gc.freeze(); gc.disable()" if period is not None else "",
+            action=_LOAD_ACTION if is_load else _ACTION,
+            command=WORKERS if is_load else "gc.freeze(); gc.disable()" if period else "",
         )
     ]
 
 
-def _period(paused: np.ndarray) -> float | None:
-    """Returns the distance between regular pauses; None if they are irregular."""
+def _period(paused: np.ndarray, num_steps: int) -> float | None:
+    """Returns the distance between regular pauses; None if they are irregular, or if fewer than
+    half of the pauses are there that would be at this distance."""
     if len(paused) < 3:
         return None
     distances = np.diff(paused)
@@ -87,7 +99,16 @@ def _period(paused: np.ndarray) -> float | None:
     folded = distances / np.maximum(1, np.rint(distances / middle))
     deviation = float(np.median(np.abs(folded - middle))) / middle
     near = float((np.abs(folded - middle) <= max(1.0, _REGULAR * middle)).mean())
-    return middle if deviation <= _REGULAR and near >= 0.7 and middle >= 2 else None
+    if deviation > _REGULAR or near < 0.7 or middle < 2:
+        return None
+    return middle if 2 * len(paused) >= num_steps / middle else None
+
+
+def are_loads(run: ExaminedRun) -> bool:
+    """Whether most of the pauses in recorded windows load data: workers start again each epoch, or
+    are too slow and deliver several batches at a time, and then none."""
+    lost = pauses_ns(run.graph)
+    return bool(2 * lost[run.graph.ops.kind == OpKind.DATA].sum() > lost.sum())
 
 
 def _paused_ranks(run: ExaminedRun) -> tuple[list[int], list[Figure]]:
