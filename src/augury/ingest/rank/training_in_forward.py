@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from augury.core.columns import I8
+from augury.core.columns import I4, I8
 from augury.core.enums import Phase
 from augury.core.vocabulary.torch import (
     ACCUMULATES_GRADIENT,
@@ -52,7 +52,7 @@ def end_forward_at_backward(trace: KinetoTrace) -> KinetoTrace:
     return replace(trace, dur_ns=dur_ns, parent=enclosing(trace.thread, trace.start_ns, dur_ns))
 
 
-def _with_outer(rows: I8, trace: KinetoTrace, innermost: I8) -> list[int]:
+def _with_outer(rows: I8, trace: KinetoTrace, innermost: I4) -> list[int]:
     """Returns the rows and those of all forward ranges around them."""
     found: set[int] = set()
     waiting = rows.tolist()
