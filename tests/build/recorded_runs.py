@@ -4,7 +4,7 @@ concurrently, interfere and share a link, with all times known."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -183,12 +183,12 @@ def trace_of(
     buckets: Sequence[Sequence[int]] = (),
     sizes: Sequence[int] = (),
     delays: bool = True,
-    waits: bool = False,
+    waits: Collection[OpKind] = (),
     calibration: Iterable[Calibration] = (),
 ) -> Trace:
     """Returns the Trace. ``buckets`` and ``sizes``: the gradients of each bucket, and their bytes.
-    Steps are timed unless ``states`` differs; ``waits``: the recorder saw the waits of the program.
-    """
+    Steps are timed unless ``states`` differs; ``waits``: kinds of the collectives whose waits
+    the recorder saw: those that the program called."""
     seen = simulate(job)
     num_ranks = len(job.programs)
     pool = StringPool([""])
@@ -221,7 +221,7 @@ def trace_of(
                     "sequence": sequence,
                 }
             )
-            if waits:
+            if transfer.kind in waits:
                 begin, end = seen.waited[key, rank]
                 wait = _event(rank, 2 * rank, pool.number("wait"), seen.step_of[key], begin, end)
                 events.append(wait | {"kind": OpKind.SYNC, "group": 0, "sequence": sequence})
@@ -325,10 +325,12 @@ def ddp_step(
     micro_batches: int = 1,
     broadcasts: Sequence[int] = (),
     detailed: bool = False,
+    every_backward: bool = False,
 ) -> list[Item]:
     """One step of DistributedDataParallel. ``backward[i]`` ends with gradient i; ``copies[i]`` is
     the time to copy it out of its bucket; ``unseen`` is unrecorded time between phases.
-    ``broadcasts``: keys of collectives that forward waits for, as for BatchNorm's buffers."""
+    ``broadcasts``: keys of collectives that forward waits for, as for BatchNorm's buffers.
+    ``every_backward``: gradients of all micro-batches are reduced, as without ``no_sync``."""
     items: list[Item] = []
     if broadcasts:
         items.append(Run(1_000, "aten::cat", Phase.FORWARD))
@@ -347,9 +349,13 @@ def ddp_step(
             if detailed:
                 items.append(Run(1, PREPARES_GRADIENT, Phase.BACKWARD))
             ready.add(gradient)
-            while batch == micro_batches - 1 and sent < len(buckets) and ready >= {*buckets[sent]}:
+            is_sent = every_backward or batch == micro_batches - 1
+            while is_sent and sent < len(buckets) and ready >= {*buckets[sent]}:
                 items.append(Send(first_key + sent))
                 sent += 1
+        if every_backward and batch < micro_batches - 1:
+            items += [Wait(first_key + number) for number in range(len(buckets))]
+            first_key += len(buckets)
     for number, bucket in enumerate(buckets):
         items.append(Wait(first_key + number))
         for gradient in bucket:
@@ -399,6 +405,7 @@ def ddp_run(
     broadcast: bool = False,
     num_broadcasts: int = 1,
     micro_batches: int = 1,
+    every_backward: bool = False,
     unseen: int = 0,
 ) -> DdpRun:
     """Makes a job. ``slower`` scales the compute of ranks, ``vary`` that of a (rank, step); steps
@@ -406,13 +413,14 @@ def ddp_run(
     detailed = frozenset(detailed)
     transfers: dict[int, Transfer] = {}
     programs: list[list[list[Item]]] = [[] for _ in range(num_ranks)]
-    per_step = len(buckets) + num_broadcasts
+    reduced = [*buckets] * (micro_batches if every_backward else 1)
+    per_step = len(reduced) + num_broadcasts
     for step in range(num_steps):
-        for number, bucket in enumerate(buckets):
+        for number, bucket in enumerate(reduced):
             size = sum(sizes[gradient] for gradient in bucket)
             work = latency_ns + round(size * ns_per_byte)
             transfers[step * per_step + number] = Transfer(work, size)
-        first = step * per_step + len(buckets)
+        first = step * per_step + len(reduced)
         own = range(first, first + num_broadcasts) if broadcast else ()
         for key in own:
             transfers[key] = Transfer(latency_ns, 4_096, OpKind.BROADCAST)
@@ -430,6 +438,7 @@ def ddp_run(
                     micro_batches=micro_batches,
                     broadcasts=own,
                     detailed=step in detailed,
+                    every_backward=every_backward,
                 )
             )
     job = Job(programs, transfers, compute_rate, transfer_rate)

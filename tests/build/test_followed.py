@@ -57,7 +57,7 @@ def followed(num_ranks: int = 3, *, untimed: tuple[int, ...] = (), work_ns: int 
         Job(programs, transfers),
         buckets=((0, 1),),
         sizes=SIZES,
-        waits=True,
+        waits=tuple(OpKind),
         states={10 + step: StepState.PLAIN for step in untimed},
     )
     of_ddp = np.ones(len(trace.gradients), dtype=np.int32)
@@ -138,7 +138,7 @@ def lanes(num_ranks: int = 2, num_pieces: int = 4) -> Trace:
             steps.append(items)
         programs.append(steps)
     transfers = {key: Transfer(2 * MS, 1000) for own in keys for key in own}
-    return trace_of(Job(programs, transfers), waits=True)
+    return trace_of(Job(programs, transfers), waits=tuple(OpKind))
 
 
 def test_late_start_events_do_not_deadlock() -> None:

@@ -116,7 +116,7 @@ def programs(draw: st.DrawFn) -> Job:
 @settings(max_examples=60)
 @given(programs())
 def test_waits_of_the_program_are_replayed(job: Job) -> None:
-    assert_replays(trace_of(job, waits=True))
+    assert_replays(trace_of(job, waits=tuple(OpKind)))
 
 
 def test_rates_are_recovered() -> None:
@@ -187,6 +187,22 @@ def test_only_the_last_of_several_backwards_sends() -> None:
         backward = np.flatnonzero(same & (graph.ops.kind == OpKind.BACKWARD))
         assert (backward > made).sum() < 8
         assert carried not in backward
+
+
+@pytest.mark.parametrize("waits", [(), (OpKind.BROADCAST,)], ids=["in-cpp", "in-python"])
+def test_every_backward_that_reduces_its_gradients_is_followed_by_a_wait(
+    waits: tuple[OpKind, ...],
+) -> None:
+    run = ddp_run(micro_batches=3, every_backward=True, broadcast=True, ns_per_byte=5.0)
+    graph = assert_replays(run.trace(waits=waits))
+    ops = graph.ops
+    work_ns = {
+        kind: ops.work_ns[(ops.kind == kind) & (ops.rank == 0) & (ops.step == 11)].sum()
+        for kind in (OpKind.BACKWARD, OpKind.ALL_REDUCE, OpKind.UNEXPLAINED)
+    }
+    assert work_ns[OpKind.UNEXPLAINED] < 0.01 * work_ns[OpKind.BACKWARD]
+    assert work_ns[OpKind.BACKWARD] == pytest.approx(3 * 11 * MS, rel=0.01)
+    assert work_ns[OpKind.ALL_REDUCE] == pytest.approx(3 * (2 * 100_000 + 50 * MS), rel=0.01)
 
 
 def test_gradients_are_mapped_to_their_bucket() -> None:

@@ -99,7 +99,7 @@ def test_json_has_the_documented_fields(run: Runner, folder: Path) -> None:
 def test_the_best_policy_is_written_as_a_plan(run: Runner, folder: Path, tmp_path: Path) -> None:
     outcome = run("schedule", folder, "-o", "plan.json")
     assert outcome.code == 0
-    assert "next: augury run --plan plan.json -- torchrun" in outcome.out
+    assert "next: augury run --plan plan.json --out planned-run -- torchrun" in outcome.out
     plan = load_plan(tmp_path / "plan.json")
     section = communication_of(plan)
     document = asked(run, folder, "-o", "plan.json", "--force")

@@ -9,8 +9,9 @@ import pytest
 
 from augury.core.enums import Phase
 from augury.core.ledger import Ledger
-from augury.ingest.formats.kineto import read_kineto
+from augury.ingest.formats.kineto import KinetoTrace, read_kineto
 from augury.ingest.rank.phases_and_layers import phases
+from augury.ingest.rank.training_in_forward import end_forward_at_backward
 
 from .written import write_trace_file
 
@@ -25,7 +26,7 @@ Event = tuple[str, int, int]
 """Name, start and end in microseconds. Names in lower case with ``::`` are operators."""
 
 
-def phases_of(folder: Path, *events: Event, **sequence: int) -> list[tuple[str, Phase]]:
+def written_trace(folder: Path, *events: Event, **sequence: int) -> KinetoTrace:
     def written(name: str, start: int, end: int) -> dict[str, Any]:
         is_op = "::" in name or name == NODE
         args = {"Sequence number": sequence[name]} if name in sequence else {}
@@ -36,7 +37,11 @@ def phases_of(folder: Path, *events: Event, **sequence: int) -> list[tuple[str, 
 
     path = folder / "trace.json.gz"
     write_trace_file(path, [written(*event) for event in events])
-    trace = read_kineto(path, Ledger())
+    return read_kineto(path, Ledger())
+
+
+def phases_of(folder: Path, *events: Event, **sequence: int) -> list[tuple[str, Phase]]:
+    trace = written_trace(folder, *events, **sequence)
     return [*zip(trace.name, map(Phase, phases(trace).tolist()), strict=True)]
 
 
@@ -131,3 +136,52 @@ def test_evaluation_is_no_part_of_training(tmp_path: Path, outer: str) -> None:
         (NODE, 40, 50),
     )
     assert [phase for _, phase in found] == [NONE, NONE, NONE, FORWARD, BACKWARD]
+
+
+def ends_of_forward(folder: Path, *events: Event) -> list[int]:
+    trace = end_forward_at_backward(written_trace(folder, *events))
+    ends_us = (trace.start_ns + trace.dur_ns - trace.start_ns[0]) // 1000
+    return [
+        end
+        for name, end in zip(trace.name, ends_us.tolist(), strict=True)
+        if name == MODEL or name.startswith("augury.module")
+    ]
+
+
+def test_a_forward_that_contains_a_whole_step_ends_where_backward_begins(tmp_path: Path) -> None:
+    step: list[Event] = [
+        (MODEL, 0, 100),
+        ("augury.module: net", 1, 90),
+        (NODE, 30, 40),
+        (GRADIENT, 41, 45),
+        (STEP, 60, 70),
+    ]
+    assert ends_of_forward(tmp_path, *step) == [30, 30]
+    trace = end_forward_at_backward(written_trace(tmp_path, *step))
+    assert [Phase(phase) for phase in phases(trace).tolist()] == [
+        *(FORWARD, FORWARD, BACKWARD, BACKWARD, UPDATE)
+    ]
+    assert trace.parent.tolist() == [-1, 0, -1, -1, -1]
+
+
+def test_micro_batches_each_within_their_forward_end_it(tmp_path: Path) -> None:
+    micro: list[Event] = [(MODEL, 0, 20), (NODE, 8, 9), (GRADIENT, 10, 11)]
+    last: list[Event] = [(MODEL, 30, 90), (NODE, 40, 50), (GRADIENT, 51, 55), (STEP, 60, 70)]
+    assert ends_of_forward(tmp_path, *micro, *last) == [8, 40]
+    # The range of a step that the window cut is missing, and its gradients are in no forward.
+    cut: list[Event] = [("aten::linear", 91, 95), (NODE, 96, 97), (GRADIENT, 98, 99)]
+    assert ends_of_forward(tmp_path, *micro, *last, *cut) == [8, 40]
+
+
+def test_a_forward_that_is_differentiated_afterwards_stays(tmp_path: Path) -> None:
+    assert ends_of_forward(
+        tmp_path,
+        (MODEL, 0, 20),
+        (NODE, 8, 9),
+        (GRADIENT, 10, 11),
+        (NODE, 30, 40),
+        (GRADIENT, 41, 45),
+        (STEP, 60, 70),
+    ) == [20]
+    usual: list[Event] = [(MODEL, 0, 20), (NODE, 30, 40), (GRADIENT, 41, 45), (STEP, 60, 70)]
+    assert ends_of_forward(tmp_path, *usual) == [20]

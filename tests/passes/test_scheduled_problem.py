@@ -126,6 +126,17 @@ def test_ranks_whose_gradients_differ_are_refused() -> None:
         recorded_problem(replay(odd), costs, needs=NEEDS, ledger=Ledger())
 
 
+def test_gradients_of_several_backwards_are_refused() -> None:
+    graph, costs = recorded()
+    kind = graph.ops.kind.copy()
+    made_by = graph.gradients.made_by
+    kind[made_by[1]] = OpKind.FORWARD  # a second model's forward, after the first one's gradient
+    columns = dict(graph.ops.columns()) | {"kind": kind}
+    odd = graph.evolve(ops=type(graph.ops)(**columns))
+    with pytest.raises(InputError, match="in several backwards"):
+        recorded_problem(replay(odd), costs, needs=NEEDS, ledger=Ledger())
+
+
 def row(
     size_bytes: int, ns: int, *, during_compute: bool = False, concurrent: int = 1
 ) -> Calibration:
@@ -246,6 +257,15 @@ def test_lines_are_found_again(overhead_ns: int, ns_per_byte: float) -> None:
     network = fit_link(cost, total_bytes=100_000_000)
     assert network.ns_per_byte == pytest.approx(ns_per_byte, rel=1e-3)
     assert network.overhead_ns == pytest.approx(overhead_ns, rel=0.01, abs=2_000)
+
+
+@pytest.mark.parametrize("time_ns", [100_000, 3_141_592, 7_777_777])
+def test_pieces_that_take_equally_long_have_no_rate(time_ns: int) -> None:
+    cost = fit_transfers([], [(size, time_ns) for size in (1 << 12, 1 << 20, 1 << 24)])
+    assert cost is not None
+    network = fit_link(cost, total_bytes=3_450_000)
+    assert network.ns_per_byte == 0
+    assert network.overhead_ns == pytest.approx(time_ns)
 
 
 LINK = Link(latency_ns=20_000, bandwidth_bytes_per_s=1_000_000_000, overhead_ns=5_000)

@@ -76,7 +76,10 @@ def schedule(
     answer.render(sys.stdout)
     say_written(plot, page, problem, plan)
     if plan is not None:
-        next_command("run", "--plan", plan, "--", "torchrun", "...", "train.py")
+        # The run that the plan was made from is usually in the default folder.
+        next_command(
+            *("run", "--plan", plan, "--out", "planned-run", "--", "torchrun", "...", "train.py")
+        )
     elif answer.result.can_pay:
         next_command("schedule", run, "-o", "plan.json")
     elif out is not None:

@@ -59,6 +59,8 @@ def _fit_line(sizes: Floats, times: Floats) -> tuple[float, float]:
     design = np.column_stack([1 / times, sizes / times])
     (overhead_ns, ns_per_byte), *_ = np.linalg.lstsq(design, np.ones(len(sizes)), rcond=None)
     if overhead_ns >= 0:
-        return float(overhead_ns), max(0.0, float(ns_per_byte))
+        # Where all pieces take equally long, the slope is an error of rounding.
+        is_flat = ns_per_byte * sizes[-1] < 1
+        return float(overhead_ns), 0.0 if is_flat else float(ns_per_byte)
     bytes_per_ns = design[:, 1]
     return 0.0, float(bytes_per_ns.sum() / (bytes_per_ns @ bytes_per_ns))

@@ -106,6 +106,11 @@ def _parts(
         (i for i in backwards if not forwards or i > forwards[-1]),
         default=chain.index(min(made_by)),
     )
+    if chain.index(min(made_by)) < first_backward:
+        raise InputError(
+            "gradients of one step are computed in several backwards, with forward in between",
+            remedy="orders cannot be predicted for such a job",
+        )
     first_forward = min(forwards[0], first_backward) if forwards else 0
     later = np.flatnonzero(np.isin(kind[last_made + 1 :], _AFTER_BACKWARD))
     end = last_made + 1 + (int(later[0]) if len(later) else 0)

@@ -74,6 +74,37 @@ def reductions(
     }
 
 
+def earlier_reductions(
+    collectives: list[RecordedCollective], carrying: dict[int, list[int]]
+) -> dict[int, list[list[int]]]:
+    """Returns the collectives that carried the buckets of earlier backwards of each step, the
+    latest backward first: without ``no_sync``, DDP reduces the gradients of every micro-batch.
+    ``carrying`` are those of the last backward. Unknown sizes are not compared."""
+    groups = {collectives[own[0]].group for own in carrying.values()}
+    before: dict[int, list[int]] = defaultdict(list)
+    for index, one in enumerate(collectives):
+        is_alike = one.kind == OpKind.ALL_REDUCE and one.group in groups
+        if is_alike and one.step in carrying:
+            before[one.step].append(index)
+    found: dict[int, list[list[int]]] = {}
+    for step, last in carrying.items():
+        sizes = [collectives[i].size_bytes for i in last]
+        first = collectives[last[0]].sequence
+        indices = sorted(
+            (i for i in before[step] if collectives[i].sequence < first),
+            key=lambda index: collectives[index].sequence,
+        )
+        end, own = len(indices), []
+        while all(sizes) and end >= len(sizes):
+            some = indices[end - len(sizes) : end]
+            is_backward = [collectives[i].size_bytes for i in some] == sizes
+            if is_backward:
+                own.append(some)
+            end -= len(sizes) if is_backward else 1
+        found[step] = own
+    return found
+
+
 def _place_of(buckets: list[int], exchanged: list[int]) -> int | None:
     """Returns the place at which the buckets begin among the sizes that a step exchanged: the last
     one that fits. The program's own reductions precede backward; DDP sends a map of the used

@@ -38,19 +38,22 @@ def thread_step(
     buckets: BucketTable,
     collectives: dict[int, RecordedCollective],
     reductions: Sequence[int],
+    earlier: Sequence[Sequence[int]],
     awaited: Awaited,
 ) -> ThreadStep:
     """Splits the main thread of a rank in a timed step into segments of work.
 
     ``collectives`` are those of the rank in this step, by key. ``reductions`` are the keys of the
-    collectives that carry buckets, in order. ``awaited`` are the collectives of all steps and ranks
+    collectives that carry buckets, in order; ``earlier`` are those of earlier backwards, the latest
+    backward first. ``awaited`` are the collectives of all steps and ranks
     that the thread may wait for."""
     row = int(np.flatnonzero((trace.steps.rank == rank) & (trace.steps.step == step))[0])
     start_ns, end_ns = int(trace.steps.start_ns[row]), int(trace.steps.end_ns[row])
     top = main_thread_events(trace, rank, start_ns, end_ns)
     work = _number_gradients(phase_segments(trace, rank, top), len(buckets.names))
     of_program = {key: one for key, one in collectives.items() if key not in reductions}
-    waits, ends_ns = _waits_of_program(trace, rank, of_program, awaited, start_ns, end_ns)
+    after = _after_backwards(work, earlier, len(buckets.names))
+    waits, ends_ns = _waits_of_program(trace, rank, of_program, awaited, after, start_ns, end_ns)
     last = max((i for i, segment in enumerate(work) if segment.gradient >= 0), default=None)
     if reductions and last is not None:
         # Stock DDP waits for its buckets between the last gradient and the next event.
@@ -81,6 +84,7 @@ def _waits_of_program(
     rank: int,
     collectives: dict[int, RecordedCollective],
     awaited: Awaited,
+    after: dict[int, tuple[int, int]],
     start_ns: int,
     end_ns: int,
 ) -> tuple[list[ThreadSegment], dict[int, int]]:
@@ -90,7 +94,8 @@ def _waits_of_program(
     A recorded wait is taken as it is, and the call of its collective becomes a mark that splits the
     segment around it. Broadcasts without a recorded wait, such as those of BatchNorm's buffers, are
     called in C++, and the thread waits from their start to their end. The same is assumed of all
-    collectives if the rank recorded no waits. Under a plan without a barrier, forward also waits
+    collectives if the rank recorded no waits. DDP waits for those in ``after`` once their backward
+    is complete: between the two times. Under a plan without a barrier, forward also waits
     for communication of the step before."""
     events = trace.events
     rows = np.arange(trace.of_rank(rank).start, trace.of_rank(rank).stop)
@@ -119,9 +124,28 @@ def _waits_of_program(
             ends_ns[key] = min(one.end_ns[rank], max(until_ns, one.start_ns[rank]))
             waits.append(waiting(begin_ns, max(until_ns, begin_ns), key))
             waits.append(_call_mark(called_ns))
+        elif key in after:
+            begin_ns, next_ns = after[key]
+            ends_ns[key] = min(one.end_ns[rank], max(next_ns, one.start_ns[rank]))
+            waits.append(waiting(begin_ns, max(ends_ns[key], begin_ns), key))
         elif one.kind == OpKind.BROADCAST or not wait_rows:
             waits.append(waiting(max(one.start_ns[rank], start_ns), one.end_ns[rank], key))
     return waits, ends_ns
+
+
+def _after_backwards(
+    work: list[ThreadSegment], earlier: Sequence[Sequence[int]], num_gradients: int
+) -> dict[int, tuple[int, int]]:
+    """Returns, for the reductions of ``earlier`` backwards, the end of the last gradient of their
+    backward and the start of the segment after it."""
+    made = [i for i, segment in enumerate(work) if segment.name == ACCUMULATES_GRADIENT]
+    found: dict[int, tuple[int, int]] = {}
+    for place, keys in enumerate(earlier, start=1):
+        if len(made) < (place + 1) * num_gradients:
+            break
+        last = made[-place * num_gradients - 1]
+        found |= dict.fromkeys(keys, (work[last].end_ns, work[last + 1].start_ns))
+    return found
 
 
 def _call_mark(at_ns: int) -> ThreadSegment:

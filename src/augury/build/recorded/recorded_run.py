@@ -6,7 +6,12 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 
 from augury.build.recorded.detail_window import detail_of
-from augury.build.recorded.gradient_buckets import BucketTable, buckets_of, reductions
+from augury.build.recorded.gradient_buckets import (
+    BucketTable,
+    buckets_of,
+    earlier_reductions,
+    reductions,
+)
 from augury.build.recorded.main_thread import ThreadStep, thread_step
 from augury.build.recorded.recorded_collectives import (
     RecordedCollective,
@@ -86,6 +91,7 @@ def _thread_steps(
         for rank in one.rows:
             of_place[rank, one.step][key] = one
     awaited = awaited_collectives(trace, collectives, steps)
+    earlier = earlier_reductions(collectives, carrying)
     details = {
         rank: detail_of(trace, rank, num_gradients=len(buckets[rank].names)) for rank in ranks
     }
@@ -98,6 +104,7 @@ def _thread_steps(
             buckets=buckets[rank],
             collectives=of_place[rank, step],
             reductions=carrying.get(step, []),
+            earlier=earlier.get(step, []),
             awaited=awaited,
         )
         for rank in ranks

@@ -25,6 +25,7 @@ from augury.ingest.rank.device_phases import fill_host_phases, fill_kernel_phase
 from augury.ingest.rank.kernel_launches import link_launches
 from augury.ingest.rank.module_layers import with_module_layers
 from augury.ingest.rank.phases_and_layers import layers, phases
+from augury.ingest.rank.training_in_forward import end_forward_at_backward
 from augury.ingest.trace_builder import MutableEvents, TraceBuilder
 from augury.ingest.vocabulary.torch import OPTIMIZER_ZERO_GRAD, PROFILER_STEP
 
@@ -81,6 +82,7 @@ class KinetoRank:
 
 def read_kineto_rank(trace: KinetoTrace, step: I4, ledger: Ledger) -> KinetoRank:
     """``step`` is the step of each event by its own time; kernels get the step of their launch."""
+    trace = end_forward_at_backward(trace)
     events = MutableEvents.blank(trace.start_ns, trace.dur_ns)
     phase = fill_host_phases(trace, phases(trace))
     events.phase[:] = phase
