@@ -169,7 +169,8 @@ def _is_patched(kind: Any) -> bool:
     """Whether the program has put a wrapper around the ``step`` of a class of torch."""
     function = kind.step
     while function is not None:
-        if not function.__globals__.get("__name__", "").startswith("torch."):
+        home = getattr(function, "__globals__", {}).get("__name__", "")
+        if not home.startswith("torch."):
             return True
         function = getattr(function, "__wrapped__", None)
     return False
