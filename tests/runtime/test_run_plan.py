@@ -60,6 +60,20 @@ def test_a_plan_in_pieces_keeps_the_loss(tmp_path: Path, losses: list[list[str]]
     assert [_losses(process.stdout) for process in done] == losses
 
 
+def test_hooks_of_all_optimizers_run_in_every_step(tmp_path: Path) -> None:
+    """The program's hooks come after those of the launcher, and torch iterates over both."""
+    hook = (
+        "from torch.optim.optimizer import register_optimizer_step_pre_hook as register\n"
+        "seen = []\n"
+        "register(lambda *_: seen.append(1))\n"
+    )
+    script = TRAINING.format(each_step="pass", at_end="print('hooks', len(seen), flush=True)")
+    script = script.replace("inputs, targets =", f"{hook}inputs, targets =", 1)
+    done = _start(tmp_path, plan_for(SIZES), script=script)
+    assert "augury: follows the plan: augury, 8 pieces a step" in done[0].stderr
+    assert all("hooks 12" in process.stdout for process in done)
+
+
 def test_planned_buckets_keep_the_loss(tmp_path: Path, losses: list[list[str]]) -> None:
     plan = plan_for(SIZES, mode=Mode.DDP_BUCKETS, caps=(16, 1024, 9000))
     done = _start(tmp_path, plan, at_end=BUCKETS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from augury.runtime.torch.program.compatibility import why_never
 from augury.runtime.torch.training import schedule_training
 from tests.runtime.trainings import (
     STEPS,
@@ -96,6 +98,82 @@ def hooks_of_all_optimizers() -> None:
 
     compare(steps)
     compare(steps, plan={"has_barrier": True})
+
+
+def hooks_of_all_optimizers_that_keep_gradients() -> None:
+    """Steps that create state, steps behind a barrier, and steps with a closure."""
+
+    def steps(training: Training, change: Callable[[Any], None], *, has_closure: bool) -> None:
+        def hook(optimizer: Any, _args: Any, _options: Any) -> None:
+            if optimizer is training.optimizer:
+                change(training)
+
+        def closure() -> torch.Tensor:
+            loss = training.loss()
+            loss.backward()
+            return loss
+
+        for register in (register_optimizer_step_pre_hook, register_optimizer_step_post_hook):
+            handle = register(hook)
+            try:
+                for _ in range(STEPS):
+                    if has_closure:
+                        training.optimizer.step(closure)
+                    else:
+                        closure()
+                        training.optimizer.step()
+                    training.notes.append([checksum(p.grad) for p in training.model.parameters()])
+            finally:
+                handle.remove()
+                training.optimizer.zero_grad()
+
+    def zero(training: Training) -> None:
+        training.optimizer.zero_grad()
+
+    def halve(training: Training) -> None:
+        for parameter in training.model.parameters():
+            if parameter.grad is not None:
+                parameter.grad = parameter.grad * 0.5
+
+    def keep(training: Training) -> None:
+        given = [p.grad for p in training.model.parameters()]
+        training.notes.append(given)
+
+    for change in (zero, halve, keep):
+        for has_closure in (False, True):
+            for barrier in ({}, {"has_barrier": True}):
+                compare(
+                    functools.partial(steps, change=change, has_closure=has_closure),
+                    make_optimizer=_with_adam,
+                    net=Small,
+                    plan=barrier,
+                )
+
+
+def a_step_of_the_class_that_the_program_has_wrapped() -> None:
+    """Before the plan, which is refused, and while it is followed."""
+    kind = torch.optim.SGD
+    was = kind.step
+
+    @functools.wraps(was)
+    def halved(self: Any, *args: Any, **options: Any) -> Any:
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter.grad.mul_(0.5)
+        return was(self, *args, **options)
+
+    def steps(training: Training) -> None:
+        train(training)
+        kind.step = halved
+        try:
+            train(training)
+            if training.scheduled is not None:
+                reason = why_never(training.model, training.optimizer)
+                assert reason == "the program has replaced SGD.step"
+        finally:
+            kind.step = was
+
+    compare(steps)
 
 
 def _with_adam(model: nn.Module) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,12 +27,15 @@ class ExchangeDriver:
     ) -> None:
         self._model, self._counter, self._rank = model, counter, rank
         self.exchange: GradientExchange | None = None
+        self.thread = -1
+        """The thread that trains."""
         self.states = StepStates()
         self.guard = AccessGuard(on_access)
 
     def begin(self, exchange: GradientExchange, start_ns: int | None) -> None:
         """Backward, which started at ``start_ns``, has computed the first gradient; None: its
         start was not seen."""
+        self.thread = threading.get_ident()
         self.wait(self._counter.begin)
         self.states.begin_filling()
         exchange.begin(time.perf_counter_ns() if start_ns is None else start_ns)

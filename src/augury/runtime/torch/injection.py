@@ -52,7 +52,8 @@ class Follower:
         self._optimizer: Any = None
         """The model's optimizer, kept because the program may replace it before all ranks are
         ready."""
-        self._hook: Any = None
+        self._is_decided = False
+        """Whether this rank has seen the first step of the model's optimizer."""
         self._reason: str | None = None
         """Why this rank cannot follow the plan."""
         self.scheduled: Scheduled | None = None
@@ -76,7 +77,8 @@ class Follower:
         kind.__init__ = init
 
     def on_optimizers(self, module: ModuleType) -> None:
-        self._hook = module.register_optimizer_step_pre_hook(self._before_step)
+        # It stays: torch iterates over the hooks while they run.
+        module.register_optimizer_step_pre_hook(self._before_step)
 
     def _on_model(self, model: Any) -> None:
         from augury.core.plan.plan_file import load_plan, plan_digest  # noqa: PLC0415
@@ -112,12 +114,14 @@ class Follower:
 
     def _before_step(self, optimizer: Any, _args: Any, _options: Any) -> None:
         """At the first optimizer step the program is set up completely."""
+        if self._is_decided:
+            return
         models = [model for one in self._models if (model := one()) is not None]
         parameters = {id(p) for group in optimizer.param_groups for p in group["params"]}
         trained = [m for m in models if any(id(p) in parameters for p in m.parameters())]
         if models and not trained:
             return  # the step of another optimizer may follow
-        self._hook.remove()
+        self._is_decided = True
         if self._readiness is None:
             if not models:
                 from augury.runtime.torch.program.compatibility import why_no_ddp  # noqa: PLC0415

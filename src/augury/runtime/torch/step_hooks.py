@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import torch
 
 from augury.runtime.torch.program.hooks import GradientHooks, Hook, ModuleHooks, ReplacedMethod
+from augury.runtime.torch.program.unseen_calls import UnseenCalls
 from augury.runtime.torch.steps import PlannedSteps
 
 _PLACES = ((torch.Tensor, "backward"), (torch.autograd, "backward"))
@@ -91,6 +92,7 @@ def attach_step_hooks(
         ReplacedMethod(optimizer, "step", steps.on_step),
         ReplacedMethod(optimizer, "zero_grad", steps.on_zero_grad),
         BackwardHook(steps),
+        UnseenCalls(steps),
     ]
 
 

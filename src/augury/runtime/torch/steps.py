@@ -8,6 +8,7 @@ the accessed parameter only. When forward ends nothing is in flight.
 from __future__ import annotations
 
 import functools
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +20,11 @@ from augury.runtime.torch.pieces.exchange import GradientExchange, own_gradient
 from augury.runtime.torch.pieces.updates import Updates, without_program_modes
 from augury.runtime.torch.program.access_guard import AccessPattern
 from augury.runtime.torch.program.aliases import Aliases
-from augury.runtime.torch.program.compatibility import has_step_hooks, is_plain_step
+from augury.runtime.torch.program.compatibility import (
+    has_global_step_hooks,
+    has_step_hooks,
+    is_plain_step,
+)
 from augury.runtime.torch.program.hooks import GradientHooks, ModuleHooks
 from augury.runtime.torch.ranks.exchange_counter import (
     ExchangeCounter,
@@ -209,6 +214,7 @@ class PlannedSteps:
         is_plain = not has_step_hooks(self._optimizer) and is_plain_step(self._optimizer, previous)
         if not given:
             return self._step(previous, is_plain=is_plain)
+        is_plain = is_plain and not has_global_step_hooks()  # they run before the closure
         if is_plain and len(given) == 1 and callable(given[0]) and self._driver.exchange:
             # Torch's optimizers call a closure once, before they update anything.
             with torch.enable_grad():
@@ -241,6 +247,9 @@ class PlannedSteps:
             or exchange.meter.own(self._updates.creates_state, exchange.number_of)
             or exchange.meter.own(self._aliases.are_there)
         ):
+            if has_global_step_hooks():  # they may keep, replace or zero gradients
+                self._driver.flush()
+                return previous()
             return exchange.meter.own(self._step_now, exchange, previous)
         exchange.meter.own(self._step_later, exchange)
         return None
@@ -276,6 +285,21 @@ class PlannedSteps:
                     self._updates.apply(others, [parameter.grad for parameter in others])
                 self._guard.watched.update(self._updates.unit_of_state(exchange.unit_of))
             self._states.make_due()
+
+    def before_unseen_call(self) -> None:
+        """The program may access tensors in flight where the guard does not see it."""
+        is_ours = threading.get_ident() == self._driver.thread
+        if not is_ours or self.phase not in FLUSHABLE or torch._C._current_graph_task_id() != -1:
+            return
+        if not self._states.is_in_forward:
+            self._accesses.note("step" if self.phase is ExchangePhase.DUE else "backward")
+        self._driver.flush()
+
+    def before_modules_are_read(self) -> None:
+        """Torch scripts or traces modules, which may have no hooks of the runtime then."""
+        self.before_unseen_call()
+        if self.module_hooks is not None and not self._states.is_in_forward:
+            self.module_hooks.remove()
 
     def on_zero_grad(
         self, previous: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]

@@ -307,9 +307,21 @@ class Scheduled:
         if torch.is_grad_enabled() and not (
             self._steps.phase in (*LOST, ExchangePhase.FILLING) or model._join_config.enable
         ):
+            if model._comm_hooks:
+                self._leave_to_hook(model)
+                return
             self._enter(self._decision.mode_at(self._counter.step + 1))
         if self._mode is TrainingMode.PLANNED:
             self._steps.before_forward(model, inputs)
+
+    def _leave_to_hook(self, model: Any) -> None:
+        """The program has registered a communication hook: stock DDP stays from now on."""
+        had = model.reducer
+        self.refuse("the program has registered a communication hook")
+        self.close()
+        if model.reducer is not had:
+            for hook, state in model._comm_hooks:
+                distributed._register_comm_hook(model.reducer, state, hook)
 
     def _after_forward(self, model: Any, inputs: Any, output: Any) -> None:
         if self._mode is TrainingMode.PLANNED:

@@ -228,9 +228,10 @@ class GradientExchange:
 
     def drop(self) -> None:
         """Waits until nothing is in flight, without updates."""
-        while not self.sender.is_done:
-            self.sender.wait_next()
-        self.sender.finish()
+        with without_program_modes():
+            while not self.sender.is_done:
+                self.sender.wait_next()
+            self.sender.finish()
         self.left = set()
 
     def wait_units(self, units: Iterable[int]) -> None:
@@ -376,6 +377,8 @@ def own_gradient(parameter: Any, is_in_bucket: bool) -> Any:
     """Returns the gradient of a parameter; ``is_in_bucket``: copied out of DDP's buckets, whose
     memory belongs to DDP. Other views belong to the program and stay."""
     gradient = parameter.grad
+    if gradient is None:  # taken by a hook of the program: zero, as with DDP
+        gradient = parameter.grad = torch.zeros_like(parameter)
     if is_in_bucket and gradient._is_view():
         gradient = parameter.grad = gradient.detach().clone()
     return gradient

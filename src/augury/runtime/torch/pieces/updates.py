@@ -13,8 +13,10 @@ from copy import copy
 from typing import Any
 
 import torch
+from torch._functorch import pyfunctorch
 from torch.autograd.profiler import record_function
 from torch.optim import optimizer as torch_optimizer
+from torch.utils._python_dispatch import _disable_current_modes
 
 _HOOKS = (
     "_optimizer_step_pre_hooks",
@@ -32,15 +34,27 @@ PART_OF = "_augury_part_of"
 
 
 def without_program_modes() -> AbstractContextManager[Any]:
-    """Returns a context in which the runtime works during the program's forward. The program's
-    inference mode, autocast and torch functions are not active in it."""
-    if not (torch.is_inference_mode_enabled() or torch.is_autocast_enabled("cpu")):
+    """Returns a context in which the runtime works while modes of the program are active. The
+    program's inference mode, autocast, torch functions, dispatch modes and function transforms do
+    not apply in it."""
+    is_transformed = torch._C._functorch.maybe_current_level() is not None
+    is_dispatched = torch._C._len_torch_dispatch_stack() > 0
+    if not (
+        torch.is_inference_mode_enabled()
+        or torch.is_autocast_enabled("cpu")
+        or is_transformed
+        or is_dispatched
+    ):
         plain: AbstractContextManager[Any] = torch._C.DisableTorchFunction()
         return plain
     stack = ExitStack()
     stack.enter_context(torch._C.DisableTorchFunction())
     stack.enter_context(torch.inference_mode(False))
     stack.enter_context(torch.autocast("cpu", enabled=False))
+    if is_transformed:
+        stack.enter_context(pyfunctorch.temporarily_clear_interpreter_stack())
+    if is_dispatched:
+        stack.enter_context(_disable_current_modes())
     return stack
 
 

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any
 
 import torch
+from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor, maybe_current_level
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import DeviceContext
 
@@ -78,7 +79,10 @@ class AccessGuard(TorchFunctionMode):
 
     def _look(self, func: Any, args: Iterable[Any]) -> None:
         watched = self.watched
+        is_transformed = maybe_current_level() is not None
         for arg in args:
+            if is_transformed:
+                arg = _unwrapped(arg)  # noqa: PLW2901
             if id(arg) in watched:
                 if func in self._harmless or (func in _ZEROING and id(arg) in self.may_be_zeroed):
                     continue
@@ -125,6 +129,13 @@ class AccessGuard(TorchFunctionMode):
             torch._C._get_function_stack_at(n) is self
             for n in range(torch._C._len_torch_function_stack())
         )
+
+
+def _unwrapped(arg: Any) -> Any:
+    """Returns the tensor within the wrappers of function transforms, as ``torch.func.grad``."""
+    while isinstance(arg, torch.Tensor) and is_functorch_wrapped_tensor(arg):
+        arg = get_unwrapped(arg)
+    return arg
 
 
 def _take_off() -> list[Any]:

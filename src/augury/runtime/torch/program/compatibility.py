@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import optimizer as torch_optimizer
 
 from augury.core.enums import OpKind
 from augury.core.plan.plan import (
@@ -129,6 +130,8 @@ def _against_optimizer(model: Any, optimizer: Any) -> Iterator[str]:
     ):
         # Torch uses the epsilon of the first parameter of a group for all of them.
         yield "Adafactor cannot update parameters of several types one by one"
+    if _is_patched(kind):
+        yield f"the program has replaced {kind.__name__}.step"
     if has_step_hooks(optimizer):
         yield "the optimizer has step hooks"
     if GOVERNED in vars(optimizer):
@@ -159,11 +162,35 @@ def is_plain_step(optimizer: Any, step: Any) -> bool:
     function = getattr(step, "__func__", step)
     if getattr(function, "_wrapped_by_lr_sched", False):
         function = getattr(function, "__wrapped__", None)
-    return function is type(optimizer).step
+    return function is type(optimizer).step and not _is_patched(type(optimizer))
+
+
+def _is_patched(kind: Any) -> bool:
+    """Whether the program has put a wrapper around the ``step`` of a class of torch."""
+    function = kind.step
+    while function is not None:
+        home = getattr(function, "__globals__", {}).get("__name__", "")
+        if not home.startswith("torch."):
+            return True
+        function = getattr(function, "__wrapped__", None)
+    return False
 
 
 def has_step_hooks(optimizer: Any) -> bool:
     return bool(optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks)
+
+
+def has_global_step_hooks() -> bool:
+    """Whether the program has registered hooks for the steps of all optimizers. Those of Augury
+    neither read nor change gradients."""
+    return any(
+        not str(getattr(hook, "__module__", "")).startswith("augury.")
+        for hooks in (
+            torch_optimizer._global_optimizer_pre_hooks,
+            torch_optimizer._global_optimizer_post_hooks,
+        )
+        for hook in hooks.values()
+    )
 
 
 def _against_plan(model: Any, plan: Plan) -> Iterator[str]:

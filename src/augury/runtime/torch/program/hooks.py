@@ -29,6 +29,8 @@ class ReplacedMethod:
 
         @functools.wraps(previous)
         def call(_self: Any, *args: Any, **options: Any) -> Any:
+            if self._was is None:  # the program may have replaced the method of the class
+                return by(getattr(type(owner), name).__get__(owner), args, options)
             return by(previous, args, options)
 
         self._method = types.MethodType(call, owner)
