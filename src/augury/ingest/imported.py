@@ -12,10 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from augury.core.errors import InputError
 from augury.core.ledger import Ledger, Severity
 from augury.core.progress import Progress, silent
-from augury.core.trace.trace import Clock, Events, RankFacts, Trace
+from augury.core.trace.trace import Allocations, Clock, Events, RankFacts, Trace
 from augury.executor import IN_THIS_PROCESS, Executor
 from augury.ingest.clocks.rank_clocks import Source, align
 from augury.ingest.collectives.matching.match_ranks import match_collectives
@@ -85,14 +87,33 @@ class StagedTraces:
                 {rank: one.steps for rank, one in self.ranks.items()}, self.clocks
             ),
             ranks=[
-                RankFacts(rank=rank, host=one.host, framework="torch", clock=self.clocks[rank])
+                RankFacts(
+                    rank=rank,
+                    host=one.host,
+                    framework="torch",
+                    clock=self.clocks[rank],
+                    device_memory_bytes=one.device_memory_bytes,
+                )
                 for rank, one in self.ranks.items()
             ],
             world_size=self.world_size,
             streams=self.builder.streams(),
             strings=self.builder.strings.table(),
             groups=self.builder.groups,
+            allocations=self._allocations(),
             ledger=self.ledger,
+        )
+
+    def _allocations(self) -> Allocations:
+        parts, first_row = [Allocations.empty()], 0
+        for rank, one in self.ranks.items():
+            parts.append(one.finished_allocations(self.clocks[rank], self.builder, first_row))
+            first_row += len(parts[-1])
+        return Allocations(
+            **{
+                name: np.concatenate([getattr(part, name) for part in parts])
+                for name, _ in Allocations.schema()
+            }
         )
 
 

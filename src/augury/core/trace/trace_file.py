@@ -20,6 +20,7 @@ from augury.core.ledger import Anomaly, Ledger
 from augury.core.string_table import StringTable
 from augury.core.trace.table_file import SUFFIX, TableFile, TableWriter, damaged, read_table
 from augury.core.trace.trace import (
+    Allocations,
     Calibration,
     Events,
     GradientEvents,
@@ -33,7 +34,7 @@ from augury.core.trace.trace_spec import problems
 from augury.core.units import format_bytes
 
 RUN_FILE = "run.json"
-VERSION = 2
+VERSION = 3
 DEFAULT_MAX_BYTES = 2 << 30
 """Default limit on the unpacked columns of one trace."""
 
@@ -44,6 +45,7 @@ _TABLES: dict[str, type[Table]] = {
     "steps": Steps,
     "gradients": GradientEvents,
     "memory": MemoryUse,
+    "allocations": Allocations,
 }
 
 

@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from augury.core.columns import I4
-from augury.core.enums import OpKind, StreamKind
+from augury.core.enums import OpKind, Phase, StreamKind
 from augury.core.errors import InputError
 from augury.core.files import new_file
 from augury.core.graph.graph import NONE
 from augury.core.ledger import Ledger
-from augury.core.trace.trace import Clock, Events
+from augury.core.trace.trace import Allocations, Clock, Events
+from augury.ingest.clocks.rank_clocks import to_common
 from augury.ingest.collectives.rank_collectives import Collective, ranges_around
 from augury.ingest.formats.kineto import KinetoTrace, read_kineto
 from augury.ingest.rank.device_phases import fill_unlaunched_kernels
@@ -92,6 +93,9 @@ class StagedRank:
     """Events of the trace; those that were restored come after them."""
     strings: list[str]
     streams: list[tuple[StreamKind, str]]
+    allocations: Allocations
+    """Memory of its device, on its own clock and with its own numbers."""
+    device_memory_bytes: int | None
     file: Path
     unpacked_bytes: int
     file_ledger: Ledger
@@ -140,13 +144,37 @@ class StagedRank:
         first event will be row ``first_row``. Removes the file."""
         own = self.load()
         self.file.unlink()
-        string = _numbers(builder.strings.number(each) for each in self.strings)
-        stream = _numbers(builder.stream(self.rank, *each) for each in self.streams)
+        string, stream = self._numbers_in(builder)
         own.name = string[own.name]
         own.layer = string[own.layer]
         own.stream = stream[own.stream]
         own.move_to(clock)
         return rank_events(self.rank, own, builder.stream_kinds(), first_row)
+
+    def finished_allocations(
+        self, clock: Clock, builder: TraceBuilder, first_row: int
+    ) -> Allocations:
+        """Returns the allocations on the common clock, with numbers of the whole trace; the first
+        will be row ``first_row``."""
+        string, stream = self._numbers_in(builder)
+        own = self.allocations
+        return Allocations(
+            **dict(own.columns())
+            | {
+                "at_ns": to_common(clock, own.at_ns),
+                "pair": np.where(own.pair == NONE, NONE, own.pair + first_row),
+                "stream": stream[own.stream],
+                "name": string[own.name],
+                "layer": string[own.layer],
+            }
+        )
+
+    def _numbers_in(self, builder: TraceBuilder) -> tuple[I4, I4]:
+        """Returns the numbers of this rank's strings and streams in the whole trace."""
+        return (
+            _numbers(builder.strings.number(each) for each in self.strings),
+            _numbers(builder.stream(self.rank, *each) for each in self.streams),
+        )
 
     def _store(self, own: MutableEvents) -> None:
         self.file.unlink()
@@ -196,11 +224,45 @@ def stage_rank(path: Path, file: Path, *, is_only: bool, budget: ReadBudget) -> 
         launches_alone=_launches_alone(trace, own.events),
         strings=builder.strings.in_order(),
         streams=[(kind, name) for _, kind, name in builder.stream_keys()],
+        allocations=_allocations(rank, trace, own.events),
+        device_memory_bytes=_device_memory(trace),
         file=file,
         unpacked_bytes=left_bytes - budget.left_bytes,
         file_ledger=file_ledger,
         ledger=ledger,
     )
+
+
+def _allocations(rank: int, trace: KinetoTrace, events: MutableEvents) -> Allocations:
+    """Ties each allocation to the operation around it. Between operations it belongs to the phase
+    of the one before."""
+    own, around, before = trace.allocations, trace.around_allocation, trace.before_allocation
+    is_inside, has_phase = around != NONE, np.maximum(around, before) != NONE
+    first = np.searchsorted(trace.thread, own.thread)
+    place = np.where(is_inside, around, before)
+    return Allocations(
+        rank=np.full(len(own), rank),
+        at_ns=own.at_ns,
+        change_bytes=own.change_bytes,
+        allocated_bytes=own.allocated_bytes,
+        reserved_bytes=own.reserved_bytes,
+        pair=own.pair,
+        stream=np.where(own.thread == NONE, NONE, events.stream[first]),
+        name=np.where(is_inside, events.name[around], NONE),
+        phase=np.where(has_phase, events.phase[place], Phase.NONE),
+        layer=np.where(is_inside, events.layer[around], NONE),
+    )
+
+
+def _device_memory(trace: KinetoTrace) -> int | None:
+    """Returns the memory of the rank's device, if the trace describes it: the one of its
+    allocations, else that of its kernels, or any if all are alike."""
+    sizes = set(trace.capacities.values())
+    if len(trace.allocations):
+        return trace.capacities.get(trace.allocations.device)
+    used = {each.pid for each in trace.threads if each.is_device}
+    found = {size for device, size in trace.capacities.items() if device in used} or sizes
+    return found.pop() if len(found) == 1 else None
 
 
 def _launches_alone(trace: KinetoTrace, events: MutableEvents) -> list[tuple[int, OpKind]]:
