@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from augury.diagnose.detectors.detector import Detector
 from augury.diagnose.detectors.devices.launches import LAUNCH_BOUND
+from augury.diagnose.detectors.devices.memory_limit import MEMORY_LIMITS
 from augury.diagnose.detectors.devices.synchronization import DEVICE_WAITS
 from augury.diagnose.detectors.network.bucket_sizes import BUCKET_SIZES
 from augury.diagnose.detectors.network.exposed_communication import EXPOSED_COMMUNICATION
@@ -37,6 +38,7 @@ DETECTORS: tuple[Detector, ...] = (
     EXPOSED_COMMUNICATION,
     LAUNCH_BOUND,
     DEVICE_WAITS,
+    MEMORY_LIMITS,
 )
 """Specific causes before general ones: of two findings with the same gain, the first is reported
 first."""
