@@ -151,6 +151,12 @@ class RankFacts(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     framework: str = ""
     cores: int = 0
+    core_numbers: list[int] = []
+    """The cores that the process may run on; empty if unknown."""
+    cpu_limit: float | None = None
+    """Limit of the process's control group, in cores; None without one."""
+    num_threads: int = 0
+    """Number of threads that share the work of one operation; 0 if unknown."""
     command: list[str] = []
     trouble: str | None = None
     clock: Clock = Clock()

@@ -17,6 +17,7 @@ from augury.diagnose.detectors.ranks.slow_ranks import SLOW_RANKS
 from augury.diagnose.detectors.ranks.uneven_batches import UNEVEN_BATCHES
 from augury.diagnose.detectors.steps.cores import CORE_CONTENTION
 from augury.diagnose.detectors.steps.drift import DRIFTING_STEPS
+from augury.diagnose.detectors.steps.few_threads import FEW_THREADS
 from augury.diagnose.detectors.steps.host_gaps import HOST_GAPS
 from augury.diagnose.detectors.steps.input import INPUT_WAIT
 from augury.diagnose.detectors.steps.pauses import PAUSES
@@ -30,6 +31,7 @@ DETECTORS: tuple[Detector, ...] = (
     HOST_GAPS,
     PAUSES,
     CORE_CONTENTION,
+    FEW_THREADS,
     DRIFTING_STEPS,
     SLOW_LINKS,
     LOSSY_LINKS,
