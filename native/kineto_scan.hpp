@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <string>
 #include <string_view>
@@ -52,6 +53,12 @@ class KinetoScan {
   std::vector<std::int32_t> kept_row;
   std::string kept_args;
   std::vector<std::int64_t> kept_ends;
+  // Instant events of the allocator of a device: thread, time, and the numbers of each, in the
+  // order of Fields::memory.
+  static constexpr int kMemoryNumbers = 6;
+  std::vector<std::int32_t> memory_thread;
+  std::vector<double> memory_us;
+  std::vector<std::int64_t> memory_numbers;
   // (process and thread, name in quotes) of each thread that has a name, in order of the file.
   std::vector<std::pair<std::string, std::string>> thread_names;
   // Other values of the document that are read, as they stand in the file.
@@ -65,7 +72,12 @@ class KinetoScan {
     bool name_has_escapes = false;
     double start_us = 0, dur_us = 0;
     std::int64_t sequence = -1, forward_thread = 0, correlation = 0, external = 0, size_bytes = 0;
+    // Type and number of the device, address, size (negative for a free), bytes allocated and
+    // reserved afterwards.
+    std::int64_t memory[kMemoryNumbers] = {kUnknown, kUnknown, kUnknown,
+                                           kUnknown, kUnknown, kUnknown};
   };
+  static constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::min();
 
   bool scan() {
     buffer_.push_back('\0');
@@ -127,7 +139,8 @@ class KinetoScan {
     in.peek();
     const char* begin = in.at();
     if (!in.skip_value()) return false;
-    if (key == "baseTimeNanoseconds" || key == "distributedInfo" || key == "host_name")
+    if (key == "baseTimeNanoseconds" || key == "distributedInfo" || key == "host_name" ||
+        key == "deviceProperties")
       head[std::string(key)] = std::string(begin, in.at());
     state_ = State::after_value;
     return true;
@@ -152,6 +165,9 @@ class KinetoScan {
     ++num_events;
     if (own.ph == "X") {
       if (!is_skipped(own)) add(own);
+    } else if (own.ph == "i" && own.memory[0] > 0) {
+      if (own.name_has_escapes) return in.refuse();
+      if (own.name == "[memory]") add_memory(own);
     } else if (own.ph == "M") {
       if (own.name_has_escapes) return in.refuse();
       if (own.name == "thread_name" && own.thread_name.size() > 2)
@@ -222,19 +238,29 @@ class KinetoScan {
           own.thread_name = {begin, static_cast<std::size_t>(in.at() - begin)};
           return true;
         }
+        if (key == "Addr") return whole(in, own.memory[2]);
         break;
       case 5:
         if (key == "bytes") return size(in, own.size_bytes);
+        if (key == "Bytes") return whole(in, own.memory[3]);
+        break;
+      case 9:
+        if (key == "Device Id") return whole(in, own.memory[1]);
         break;
       case 11:
+        if (key == "Device Type") return whole(in, own.memory[0]);
         if (key == "correlation") return id(in, own.correlation, 0);
         if (key == "External id") return id(in, own.external, 0);
         break;
       case 13:
         if (key == "Fwd thread id") return id(in, own.forward_thread, 0);
         break;
+      case 14:
+        if (key == "Total Reserved") return whole(in, own.memory[5]);
+        break;
       case 15:
         if (key == "Sequence number") return id(in, own.sequence, -1);
+        if (key == "Total Allocated") return whole(in, own.memory[4]);
         break;
     }
     return in.skip_value();
@@ -249,6 +275,25 @@ class KinetoScan {
     if (text.size() - is_negative > 18) return true;  // no number that a profiler counts up to
     std::int64_t sum = 0;
     for (char c : text.substr(is_negative)) sum = sum * 10 + (c - '0');
+    value = is_negative ? -sum : sum;
+    return true;
+  }
+
+  // A whole number of up to 18 digits; any other value is unknown.
+  bool whole(JsonCursor& in, std::int64_t& value) {
+    value = kUnknown;
+    const char first = in.peek();
+    if (first != '-' && (first < '0' || first > '9')) return in.skip_value();
+    const char* begin = in.at();
+    if (!in.skip_value()) return false;
+    const std::string_view text(begin, static_cast<std::size_t>(in.at() - begin));
+    const bool is_negative = text[0] == '-';
+    if (text.size() - is_negative > 18) return true;
+    std::int64_t sum = 0;
+    for (char c : text.substr(is_negative)) {
+      if (c < '0' || c > '9') return true;
+      sum = sum * 10 + (c - '0');
+    }
     value = is_negative ? -sum : sum;
     return true;
   }
@@ -296,6 +341,21 @@ class KinetoScan {
     return key.append(own.tid);
   }
 
+  std::int32_t thread_number(const Fields& own) {
+    if (own.pid != last_pid_ || own.tid != last_tid_) {
+      last_pid_ = own.pid;
+      last_tid_ = own.tid;
+      last_thread_ = threads.number(thread_key(own));
+    }
+    return last_thread_;
+  }
+
+  void add_memory(const Fields& own) {
+    memory_thread.push_back(thread_number(own));
+    memory_us.push_back(own.start_us);
+    memory_numbers.insert(memory_numbers.end(), own.memory, own.memory + kMemoryNumbers);
+  }
+
   void add(const Fields& own) {
     const auto row = static_cast<std::int32_t>(name.size());
     const std::int32_t number = names.number(own.name);
@@ -303,12 +363,7 @@ class KinetoScan {
       is_kept_.push_back(own.name_has_escapes || starts_as_kept(own.name));
     name.push_back(number);
     category.push_back(categories.number(own.category));
-    if (own.pid != last_pid_ || own.tid != last_tid_) {
-      last_pid_ = own.pid;
-      last_tid_ = own.tid;
-      last_thread_ = threads.number(thread_key(own));
-    }
-    thread.push_back(last_thread_);
+    thread.push_back(thread_number(own));
     start_us.push_back(own.start_us);
     dur_us.push_back(own.dur_us);
     sequence.push_back(own.sequence);

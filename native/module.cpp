@@ -409,6 +409,9 @@ nb::dict take_scanned(KinetoScan& scan) {
   found["correlation"] = to_numpy(std::move(scan.correlation));
   found["external"] = to_numpy(std::move(scan.external));
   found["size_bytes"] = to_numpy(std::move(scan.size_bytes));
+  found["memory_thread"] = to_numpy(std::move(scan.memory_thread));
+  found["memory_us"] = to_numpy(std::move(scan.memory_us));
+  found["memory_numbers"] = to_numpy(std::move(scan.memory_numbers));
   nb::dict kept;
   std::int64_t begin = 0;
   for (std::size_t i = 0; i < scan.kept_row.size(); ++i) {

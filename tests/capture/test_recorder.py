@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -189,3 +190,13 @@ def test_a_range_over_many_steps_ends_the_recording_and_not_the_training(tmp_pat
     told = json.loads((tmp_path / "run" / "rank-00000.json").read_text())
     assert "'epoch' was open" in told["trouble"]
     assert [bool(window["trace"]) for window in told["windows"]] == [True, False]
+
+
+def test_a_record_states_threads_and_cores(tmp_path: Path):
+    script = write_training(tmp_path, each_step="\n    torch.set_num_threads(3)\n")
+    done = record(tmp_path / "run", [sys.executable, str(script), "8"], "--steps", "2:6")
+    assert done.returncode == 0, done.stderr
+    told = json.loads((tmp_path / "run" / "rank-00000.json").read_text())
+    assert told["num_threads"] == 3
+    assert told["core_numbers"] == sorted(os.sched_getaffinity(0))
+    assert told["cores"] == len(told["core_numbers"])

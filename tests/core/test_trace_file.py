@@ -26,7 +26,12 @@ from augury.core.trace.trace import (
     Streams,
     Trace,
 )
-from augury.core.trace.trace_file import read_trace, write_trace, write_trace_in_parts
+from augury.core.trace.trace_file import (
+    TableParts,
+    read_trace,
+    write_trace,
+    write_trace_in_parts,
+)
 from augury.core.trace.trace_spec import problems
 from tests.campaigns import campaign
 
@@ -236,7 +241,7 @@ def test_a_table_in_parts_is_the_same_file(folder: Path, tmp_path_factory: pytes
     columns = dict(whole.events.columns())
     parts = [Events(**{n: v[at : at + 1] for n, v in columns.items()}) for at in range(2)]
     other = tmp_path_factory.mktemp("parts")
-    write_trace_in_parts(iter(parts), 2, lambda: whole, other)
+    write_trace_in_parts({"events": TableParts(iter(parts), 2)}, lambda: whole, other)
     for path in folder.iterdir():
         assert path.read_bytes() == (other / path.name).read_bytes()
 

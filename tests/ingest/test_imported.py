@@ -195,11 +195,11 @@ def test_only_one_rank_is_in_memory(tmp_path: Path):
 
 def test_an_import_leaves_no_other_files(tmp_path: Path):
     import_run([write_ranks(tmp_path / "traces", 2, 10)], tmp_path / "run")
-    tables = ("events", "gradients", "memory", "steps", "streams")
+    tables = ("allocations", "events", "gradients", "memory", "steps", "streams")
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
-        *(f"{name}.columns" for name in tables[:3]),
+        *(f"{name}.columns" for name in tables[:4]),
         "run.json",
-        *(f"{name}.columns" for name in tables[3:]),
+        *(f"{name}.columns" for name in tables[4:]),
     ]
 
 

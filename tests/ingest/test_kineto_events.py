@@ -91,12 +91,36 @@ EVENT: dict[str, Any] = {
         "stream": 7,
     },
 }
+MEMORY: dict[str, Any] = {
+    "ph": "i",
+    "s": "t",
+    "cat": "cpu_instant_event",
+    "name": "[memory]",
+    "pid": 7,
+    "tid": 8,
+    "ts": 1669783687464183.5,
+    "args": {
+        "Device Type": 1,
+        "Device Id": 0,
+        "Addr": 139926520725504,
+        "Bytes": -512,
+        "Total Allocated": 5435638784,
+        "Total Reserved": 12782141440,
+    },
+}
 THREAD = {"ph": "M", "name": "thread_name", "pid": 7, "tid": "stream 7", "args": {"name": "s"}}
 FILE: dict[str, Any] = {
     "schemaVersion": 1,
     "deviceProperties": [{"id": 0, "name": "a device"}, {}, [], [1, -2.5e3, True, None]],
     "distributedInfo": {"backend": "nccl", "rank": 1, "world_size": 2},
-    "traceEvents": [EVENT, THREAD, EVENT | {"cat": "python_function"}, EVENT | {"cat": None}, {}],
+    "traceEvents": [
+        EVENT,
+        THREAD,
+        EVENT | {"cat": "python_function"},
+        EVENT | {"cat": None},
+        {},
+        MEMORY,
+    ],
     "baseTimeNanoseconds": 1711964646000000000,
     "host_name": "a \u00e4 host",
 }
@@ -109,6 +133,8 @@ def test_a_usual_file_is_scanned(scratch: Path):
     assert found is not None
     assert found.name.strings == ["nccl:all_reduce"]
     assert found.args[0].dtype == "Float"
+    assert found.memory.change_bytes.tolist() == [-512]
+    assert found.addresses[found.memory.thread[0]] == (7, 8)
     assert found.thread_names == {(7, "stream 7"): "s"}
     assert found.head.host_name == "a \u00e4 host"
 

@@ -140,8 +140,16 @@ def gpu_trace(rank: int, *, has_groups: bool) -> dict[str, Any]:
         add("Optimizer.step#SGD.step", "user_annotation", begin + 300, 60, 1)
         launch("multi_tensor_apply", begin + 310, 40, 7)
         add("cudaDeviceSynchronize", "cuda_runtime", begin + 380, 90, 1)
+        for at, address, change, held in ((15, 512, 4096, 5096), (150, 512, -4096, 1000)):
+            place = {"Device Type": 1, "Device Id": 0, "Addr": address, "Bytes": change}
+            totals = {"Total Allocated": held, "Total Reserved": 8192}
+            events.append(
+                {"ph": "i", "name": "[memory]", "pid": 7, "tid": 1, "ts": begin + at}
+                | {"args": place | totals}
+            )
     found: dict[str, Any] = {"schemaVersion": 1, "traceEvents": events, "host_name": "one"}
     found["baseTimeNanoseconds"] = 1_790_000_000_000_000_000
+    found["deviceProperties"] = [{"id": 0, "totalGlobalMem": 16384}]
     if has_groups:
         groups = [{"pg_name": "0", "ranks": [0, 1], "backend_config": "cuda:nccl"}]
         found["distributedInfo"] = {"backend": "nccl", "rank": rank, "world_size": 2}

@@ -142,6 +142,7 @@ READERS: tuple[Reader, ...] = (
         (
             "ingest.formats.kineto",
             "ingest.formats.kineto_events",
+            "ingest.formats.memory_events",
             "ingest.formats.gzip_reader",
             "ingest.formats.recognition",
             "ingest.rank.rank_file",

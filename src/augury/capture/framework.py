@@ -46,6 +46,8 @@ class FrameworkFacts:
     ddp: list[RecordedDdp] | None = None
     memory: list[RecordedMemory] | None = None
     refusals: list[str] | None = None
+    num_threads: int | None = None
+    """Number of threads that share the work of one operation."""
 
     def update(self, newer: FrameworkFacts, *, at_exit: bool = False) -> None:
         """Replaces each fact that was determined again. At exit the program may have freed its

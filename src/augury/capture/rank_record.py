@@ -10,12 +10,14 @@ from pathlib import Path
 
 import msgspec
 
+from augury.capture.cpu_limit import cpu_limit
 from augury.capture.framework import FrameworkFacts
 from augury.capture.process_identity import num_restarts, rank_name
 from augury.capture.step_log import StepTimeLog
 from augury.core.plan.plan_board import board
 from augury.core.plan.plan_status import PlanStatus, TrainingMode
 from augury.core.trace.rank_record import (
+    MAX_CORE_NUMBERS,
     SCHEMA_VERSION,
     CalibrationRecord,
     Handshake,
@@ -88,6 +90,9 @@ def build_record(
         pid=os.getpid(),
         python=sys.version.split()[0],
         cores=len(os.sched_getaffinity(0)),
+        core_numbers=sorted(os.sched_getaffinity(0))[:MAX_CORE_NUMBERS],
+        cpu_limit=cpu_limit(),
+        num_threads=facts.num_threads or 0,
         command=sys.argv,
         trouble=notes.trouble,
         windows=windows,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
@@ -38,6 +38,17 @@ class Table:
     @classmethod
     def empty(cls) -> Self:
         return cls(**{name: np.empty(0, dtype) for name, dtype in cls.schema()})
+
+    @classmethod
+    def joined(cls, tables: Iterable[Self]) -> Self:
+        """Returns the rows of all tables, one table after the other."""
+        parts = [*tables] or [cls.empty()]
+        return cls(
+            **{
+                name: np.concatenate([getattr(part, name) for part in parts])
+                for name, _ in cls.schema()
+            }
+        )
 
     def columns(self) -> Iterator[tuple[str, NDArray[Any]]]:
         for name, _ in self.schema():

@@ -14,7 +14,12 @@ from augury.core.errors import UsageError
 from augury.core.progress import Progress, silent
 from augury.core.results.imported_run import ImportResult, RankClock
 from augury.core.trace.trace import Events, Trace
-from augury.core.trace.trace_file import RUN_FILE, write_trace, write_trace_in_parts
+from augury.core.trace.trace_file import (
+    RUN_FILE,
+    TableParts,
+    write_trace,
+    write_trace_in_parts,
+)
 from augury.core.units import parse_bytes
 from augury.executor import IN_THIS_PROCESS, Executor
 from augury.ingest.clocks.rank_clocks import Source
@@ -65,8 +70,11 @@ def import_run(
                 write_trace(found, out)
                 counts.add(found.events)
                 return counts.result(found)
-            parts = map(counts.add, found.event_parts())
-            write_trace_in_parts(parts, found.num_events, found.facts, out)
+            tables = {
+                "events": TableParts(map(counts.add, found.event_parts()), found.num_events),
+                "allocations": TableParts(found.allocation_parts(), found.num_allocations),
+            }
+            write_trace_in_parts(tables, found.facts, out)
             return counts.result(found.facts())
     except BaseException:
         if is_new:

@@ -15,7 +15,7 @@ from pathlib import Path
 from augury.core.errors import InputError
 from augury.core.ledger import Ledger, Severity
 from augury.core.progress import Progress, silent
-from augury.core.trace.trace import Clock, Events, RankFacts, Trace
+from augury.core.trace.trace import Allocations, Clock, Events, RankFacts, Trace
 from augury.executor import IN_THIS_PROCESS, Executor
 from augury.ingest.clocks.rank_clocks import Source, align
 from augury.ingest.collectives.matching.match_ranks import match_collectives
@@ -27,7 +27,7 @@ from augury.ingest.rank.rank_numbers import number_ranks
 from augury.ingest.rank.staged_rank import MAX_RANKS, StagedRank
 from augury.ingest.rank.steps import annotated_step_table
 from augury.ingest.run_files import MAX_RUN_BYTES, ReadBudget
-from augury.ingest.trace_builder import TraceBuilder, join_events
+from augury.ingest.trace_builder import TraceBuilder
 
 
 def import_traces(
@@ -73,20 +73,39 @@ class StagedTraces:
             yield one.finished(self.clocks[rank], self.builder, first_row)
             first_row += one.num_events
 
+    @property
+    def num_allocations(self) -> int:
+        return sum(one.allocations.num_rows for one in self.ranks.values())
+
+    def allocation_parts(self) -> Iterator[Allocations]:
+        """Yields the allocations of one rank after the other, once."""
+        first_row = 0
+        for rank, one in self.ranks.items():
+            yield one.finished_allocations(self.clocks[rank], self.builder, first_row)
+            first_row += one.allocations.num_rows
+
     def trace(self) -> Trace:
         """Returns the whole Trace in memory, once."""
-        events = join_events(list(self.event_parts()))
-        return self.facts().evolve(events=events)
+        events = Events.joined(self.event_parts())
+        allocations = Allocations.joined(self.allocation_parts())
+        return self.facts().evolve(events=events, allocations=allocations)
 
     def facts(self) -> Trace:
-        """Returns the Trace without its events; its strings are complete after the last part."""
+        """Returns the Trace without its events and allocations; its strings are complete after the
+        last part."""
         return Trace(
             events=Events.empty(),
             steps=annotated_step_table(
                 {rank: one.steps for rank, one in self.ranks.items()}, self.clocks
             ),
             ranks=[
-                RankFacts(rank=rank, host=one.host, framework="torch", clock=self.clocks[rank])
+                RankFacts(
+                    rank=rank,
+                    host=one.host,
+                    framework="torch",
+                    clock=self.clocks[rank],
+                    device_memory_bytes=one.device_memory_bytes,
+                )
                 for rank, one in self.ranks.items()
             ],
             world_size=self.world_size,

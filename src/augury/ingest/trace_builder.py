@@ -135,7 +135,7 @@ class TraceBuilder:
             tables.append(rank_events(rank, joined(parts), self.stream_kinds(), first_row))
             first_row += len(tables[-1])
         self.streams()  # their names come after those of events
-        return join_events(tables)
+        return Events.joined(tables)
 
 
 def joined(parts: list[MutableEvents]) -> MutableEvents:
@@ -171,16 +171,4 @@ def rank_events(rank: int, own: MutableEvents, stream_kinds: U1, first_row: int)
         cause=np.where(cause == NONE, NONE, place[np.maximum(cause, 0)]),
         parent=np.where(has_parent, parent + first_row, NONE),
         **columns,
-    )
-
-
-def join_events(tables: list[Events]) -> Events:
-    """Returns the events of several ranks, in order of the ranks, as one table."""
-    if not tables:
-        return Events.empty()
-    return Events(
-        **{
-            name: np.concatenate([getattr(table, name) for table in tables])
-            for name, _ in Events.schema()
-        }
     )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from augury.core.errors import InputError
+from augury.core.errors import FileFormatError, InputError
 from augury.core.trace.trace import Trace
 from augury.ingest.foreign_traces import read_foreign
 from augury.ingest.formats.shown_path import write_part
@@ -228,3 +228,16 @@ def test_a_part_is_read_as_a_file_and_shown_as_its_origin(tmp_path: Path):
     assert path.parent == tmp_path
     copy = pickle.loads(pickle.dumps(path))
     assert (copy.read_bytes(), copy.name) == (b"some content", "rank3.json")
+
+
+def test_an_archive_whose_members_begin_before_it_is_damaged(tmp_path: Path):
+    path = tmp_path / "traces.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("rank0.json", encoded(trace_of(0, 1)))
+    data = bytearray(path.read_bytes())
+    directory = len(data) - 6  # where the directory is said to begin
+    begin = int.from_bytes(data[directory : directory + 4], "little")
+    data[directory : directory + 4] = (begin + 10).to_bytes(4, "little")
+    path.write_bytes(data)
+    with pytest.raises(FileFormatError, match="damaged"):
+        read_foreign([path])

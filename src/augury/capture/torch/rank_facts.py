@@ -30,6 +30,7 @@ def find_facts(optimizers: Sequence[Optimizer], order: GradientOrder) -> Framewo
         modules=_attempt(lambda: trained.class_names),
         ddp=_attempt(lambda: [ddp_facts(model, names, order.of(model)) for model in trained.ddp]),
         memory=_attempt(lambda: held_memory(optimizers, names)),
+        num_threads=_attempt(_num_threads),
         refusals=_attempt(lambda: _refusals(trained.ddp, optimizers)),
     )
 
@@ -38,6 +39,13 @@ def _attempt(find: Callable[[], _Fact]) -> _Fact | None:
     with suppress(Exception):
         return find()
     return None
+
+
+def _num_threads() -> int:
+    import torch
+
+    num_threads: int = torch.get_num_threads()
+    return num_threads
 
 
 def _refusals(models: Sequence[Any], optimizers: Sequence[Optimizer]) -> list[str]:

@@ -253,6 +253,21 @@ class GraphBuilder:
         layer_number = NONE if layer is None else self._pool.number(layer)
         return self._buffers.append(rank, size_bytes, kind, taken_by, given_by, later, layer_number)
 
+    def buffers(
+        self,
+        size_bytes: NDArray[np.integer[Any]],
+        *,
+        rank: ArrayLike,
+        kind: ArrayLike,
+        taken_by: ArrayLike,
+        given_by: ArrayLike,
+        layer: ArrayLike = NONE,
+    ) -> int:
+        """Adds one buffer per entry of ``size_bytes``, as ``ops`` adds operations."""
+        return self._buffers.extend(
+            len(size_bytes), rank, size_bytes, kind, taken_by, given_by, 0, layer
+        )
+
     def gradient(
         self,
         name: str,

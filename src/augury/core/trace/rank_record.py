@@ -17,11 +17,13 @@ SCHEMA_VERSION = 2
 MAX_RANKS = 1 << 20
 MAX_STEPS = 10_000_000
 MAX_REFUSALS = 100
+MAX_CORE_NUMBERS = 1 << 14
 
 _Time = Annotated[int, msgspec.Meta(ge=0, le=3_000_000_000_000_000_000)]
 _Delay = Annotated[int, msgspec.Meta(ge=-1, le=1 << 60)]
 _Size = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
 _Rank = Annotated[int, msgspec.Meta(ge=0, lt=MAX_RANKS)]
+_Core = Annotated[int, msgspec.Meta(ge=0, lt=1 << 20)]
 _Step = Annotated[int, msgspec.Meta(ge=0, le=MAX_STEPS)]
 _Reason = Annotated[str, msgspec.Meta(max_length=MAX_REASON_CHARS)]
 
@@ -176,6 +178,12 @@ class RankRecord(RankHeader, frozen=True, kw_only=True):
     python: str = ""
     cores: int | None = 0
     """Number of cores that the process may run on."""
+    core_numbers: Annotated[list[_Core], msgspec.Meta(max_length=MAX_CORE_NUMBERS)] = []
+    """Numbers of these cores."""
+    cpu_limit: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    """Limit of the process's control group, in cores; None without one."""
+    num_threads: Annotated[int, msgspec.Meta(ge=0, le=1 << 20)] = 0
+    """Number of threads that share the work of one operation; 0 if unknown."""
     command: list[str] = []
     step_cpu: list[StepCpu] = []
     step_delay_ns: Annotated[list[_Delay], msgspec.Meta(max_length=MAX_STEPS)] = []

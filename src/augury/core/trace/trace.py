@@ -94,6 +94,30 @@ class MemoryUse(Table):
     size_bytes: I8 = column("<i8")
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Allocations(Table):
+    """Allocations and frees on the device of each rank, as its allocator recorded them; sorted by
+    (rank, at_ns)."""
+
+    rank: I4 = column("<i4")
+    at_ns: I8 = column("<i8")
+    change_bytes: I8 = column("<i8")
+    """Size of an allocation, negative for a free; 0 if it is not known."""
+    allocated_bytes: I8 = column("<i8")
+    """Bytes of the device that are allocated afterwards."""
+    reserved_bytes: I8 = column("<i8")
+    """Bytes that the allocator holds afterwards, whether allocated or not."""
+    pair: I4 = column("<i4")
+    """Row of the free of an allocation, or of the allocation of a free; NONE if it was not
+    recorded."""
+    stream: I4 = column("<i4")
+    """Row of Streams: the thread; NONE if it recorded nothing else."""
+    name: I4 = column("<i4")
+    """Name of the operation during which it happened; NONE between operations."""
+    phase: U1 = column("<u1")
+    layer: I4 = column("<i4")
+
+
 class Clock(msgspec.Struct, frozen=True, kw_only=True):
     """Map from a rank's clock to the common one: common = own + offset + drift x since."""
 
@@ -127,12 +151,20 @@ class RankFacts(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     framework: str = ""
     cores: int = 0
+    core_numbers: list[int] = []
+    """The cores that the process may run on; empty if unknown."""
+    cpu_limit: float | None = None
+    """Limit of the process's control group, in cores; None without one."""
+    num_threads: int = 0
+    """Number of threads that share the work of one operation; 0 if unknown."""
     command: list[str] = []
     trouble: str | None = None
     clock: Clock = Clock()
     bucket_cap_bytes: int | None = None
     first_bucket_cap_bytes: int | None = None
     cpu_use: CpuUse | None = None
+    device_memory_bytes: int | None = None
+    """Memory of the rank's device."""
     speed: list[tuple[int, int]] = []
     """Probes of the machine's speed: the step, and the time of one memory copy in ns."""
     plan: PlanStatus | None = None
@@ -175,6 +207,7 @@ class Trace:
     """The ranks of each process group."""
     gradients: GradientEvents = field(default_factory=GradientEvents.empty)
     memory: MemoryUse = field(default_factory=MemoryUse.empty)
+    allocations: Allocations = field(default_factory=Allocations.empty)
     calibration: list[Calibration] = field(default_factory=list)
     ledger: Ledger = field(default_factory=Ledger)
 

@@ -6,7 +6,8 @@ tables with those in ``run.json``, and finally checks all values by the specific
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from augury.core.ledger import Anomaly, Ledger
 from augury.core.string_table import StringTable
 from augury.core.trace.table_file import SUFFIX, TableFile, TableWriter, damaged, read_table
 from augury.core.trace.trace import (
+    Allocations,
     Calibration,
     Events,
     GradientEvents,
@@ -33,7 +35,7 @@ from augury.core.trace.trace_spec import problems
 from augury.core.units import format_bytes
 
 RUN_FILE = "run.json"
-VERSION = 2
+VERSION = 3
 DEFAULT_MAX_BYTES = 2 << 30
 """Default limit on the unpacked columns of one trace."""
 
@@ -44,7 +46,16 @@ _TABLES: dict[str, type[Table]] = {
     "steps": Steps,
     "gradients": GradientEvents,
     "memory": MemoryUse,
+    "allocations": Allocations,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class TableParts:
+    """A table whose rows come in parts."""
+
+    parts: Iterable[Table]
+    num_rows: int
 
 
 class _Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -75,26 +86,28 @@ class _Version(msgspec.Struct, frozen=True):
 def write_trace(trace: Trace, folder: Path, *, sources: dict[str, str] | None = None) -> None:
     """Writes the files of a trace, and replaces existing ones. ``sources`` are the digests of the
     files that the trace was read from, by name."""
-    write_trace_in_parts([trace.events], len(trace.events), lambda: trace, folder, sources=sources)
+    write_trace_in_parts({}, lambda: trace, folder, sources=sources)
 
 
 def write_trace_in_parts(
-    parts: Iterable[Events],
-    num_events: int,
+    tables: Mapping[str, TableParts],
     facts: Callable[[], Trace],
     folder: Path,
     *,
     sources: dict[str, str] | None = None,
 ) -> None:
-    """Writes a trace whose events come in parts and need not be in memory together. ``facts``
-    returns everything else, and is called after the last part. ``run.json`` is written last: it
-    holds the checksums of the tables, so an interrupted write is detected."""
-    tables = {"events": _write_table(folder, "events", parts, num_events)}
+    """Writes a trace of which some tables come in parts and need not be in memory as a whole.
+    ``facts`` returns everything else, and is called after the last part. ``run.json`` is written
+    last: it holds the checksums of the tables, so an interrupted write is detected."""
+    written = {
+        name: _write_table(folder, name, table.parts, table.num_rows)
+        for name, table in tables.items()
+    }
     trace = facts()
     for name in _TABLES:
-        if name != "events":
-            table: Table = getattr(trace, name)
-            tables[name] = _write_table(folder, name, [table], len(table))
+        if name not in written:
+            whole: Table = getattr(trace, name)
+            written[name] = _write_table(folder, name, [whole], len(whole))
     head = _Head(
         schema_version=VERSION,
         world_size=trace.world_size,
@@ -103,7 +116,7 @@ def write_trace_in_parts(
         calibration=trace.calibration,
         ledger=list(trace.ledger),
         strings=list(trace.strings),
-        tables=tables,
+        tables={name: written[name] for name in _TABLES},
         sources=sources or {},
     )
     encoded = msgspec.json.encode(_without_surrogates(msgspec.to_builtins(head)))

@@ -17,7 +17,7 @@ from augury.core.trace.trace import Trace
 MAX_RANKS = 1 << 20
 MAX_TIME_NS = 4 * 10**18
 """Latest start (the year 2096) and longest duration: their sum fits 64 bits."""
-_TABLES = ("events", "streams", "steps", "gradients", "memory")
+_TABLES = ("events", "streams", "steps", "gradients", "memory", "allocations")
 
 
 def problems(trace: Trace) -> Iterator[str]:
@@ -85,6 +85,14 @@ def _of_ranges(trace: Trace) -> Iterator[str]:
         ("gradients", "group", NONE, num_groups),
         ("memory", "layer", NONE, num_strings),
         ("memory", "size_bytes", *size),
+        ("allocations", "at_ns", *time),
+        ("allocations", "change_bytes", -size[1], size[1]),
+        ("allocations", "allocated_bytes", *size),
+        ("allocations", "reserved_bytes", *size),
+        ("allocations", "pair", NONE, len(trace.allocations)),
+        ("allocations", "stream", NONE, len(trace.streams)),
+        ("allocations", "name", NONE, num_strings),
+        ("allocations", "layer", NONE, num_strings),
     ]
     bounds += [(table, "rank", 0, trace.world_size) for table in _TABLES]
     for table, column, low, high in bounds:
@@ -102,6 +110,7 @@ def _of_kinds(trace: Trace) -> Iterator[str]:
         ("streams", "kind", StreamKind),
         ("steps", "state", StepState),
         ("memory", "kind", MemoryKind),
+        ("allocations", "phase", Phase),
     ):
         values = getattr(getattr(trace, table), column)
         if not np.isin(values, [int(kind) for kind in vocabulary]).all():
@@ -116,6 +125,8 @@ def _of_order(trace: Trace) -> Iterator[str]:
         yield "steps: not in order"
     if not _is_sorted(trace.gradients, "rank", "order"):
         yield "gradients: not in order"
+    if not _is_sorted(trace.allocations, "rank", "at_ns"):
+        yield "allocations: not in order"
     if (events.parent >= np.arange(len(events))).any():
         yield "events: one stands before what encloses it"
     in_range = (events.stream >= 0) & (events.stream < len(trace.streams))

@@ -7,7 +7,7 @@ of modules in traces with kernels: they are no operations.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from augury.core.columns import I4, I8
 from augury.core.errors import FileFormatError
+from augury.core.graph.graph import NONE
 from augury.core.ledger import Ledger, Severity
 from augury.core.string_table import StringColumn
 from augury.ingest.ancestors import enclosing
@@ -24,6 +25,11 @@ from augury.ingest.formats.kineto_events import (
     DistributedInfo,
     EventColumns,
     read_events,
+)
+from augury.ingest.formats.memory_events import (
+    AllocatorEvents,
+    check_allocations,
+    device_capacities,
 )
 from augury.ingest.run_files import ReadBudget
 from augury.ingest.vocabulary.phase_words import MODULE_FRAME
@@ -83,6 +89,14 @@ class KinetoTrace:
     threads: list[Thread]
     distributed: DistributedInfo
     host: str
+    allocations: AllocatorEvents
+    """Memory of the rank's device; their threads are indices into ``threads``, or NONE."""
+    around_allocation: I4
+    """Row of the innermost event around each of ``allocations``; NONE if there is none."""
+    before_allocation: I4
+    """Row of the last event that started before each of them on its thread, or NONE."""
+    capacities: dict[int, int]
+    """Memory of each device in bytes."""
 
     def __len__(self) -> int:
         return len(self.name)
@@ -136,7 +150,24 @@ def read_kineto(path: Path, ledger: Ledger, budget: ReadBudget | None = None) ->
     )
     rows = np.flatnonzero(is_read & sane)
     dur_ns = nanoseconds(np.maximum(dur_us[rows], 0))
-    return _sorted(events, rows, start_ns[rows], dur_ns)
+    return _sorted(
+        events, rows, start_ns[rows], dur_ns, _allocations(events, base_ns, ledger, path)
+    )
+
+
+def _allocations(events: EventColumns, base_ns: int, ledger: Ledger, path: Path) -> AllocatorEvents:
+    """AllocatorEvents on threads as ``events.addresses`` numbers them."""
+    memory = events.memory
+    sane = np.abs(memory.at_us) < _MAX_US
+    at_ns = nanoseconds(np.where(sane, memory.at_us, 0)) + base_ns
+    sane &= np.abs(at_ns) < _MAX_NS
+    ledger.note(
+        "invalid-memory-event",
+        "an event of the allocator has impossible values; the totals of other events count",
+        count=int((~sane).sum()),
+        example=path.name,
+    )
+    return check_allocations(memory.at(sane), at_ns[sane], ledger, path.name)
 
 
 def _are_read(events: EventColumns) -> NDArray[np.bool_]:
@@ -148,15 +179,23 @@ def _are_read(events: EventColumns) -> NDArray[np.bool_]:
     return found
 
 
-def _sorted(events: EventColumns, rows: NDArray[np.int64], start_ns: I8, dur_ns: I8) -> KinetoTrace:
+def _sorted(
+    events: EventColumns,
+    rows: NDArray[np.int64],
+    start_ns: I8,
+    dur_ns: I8,
+    allocations: AllocatorEvents,
+) -> KinetoTrace:
     """The trace of the given rows of ``events``, whose times are ``start_ns`` and ``dur_ns``."""
-    threads, thread = _threads(events, rows)
+    threads, thread, number_of = _threads(events, rows)
+    allocations = replace(allocations, thread=number_of[allocations.thread])
     order = np.lexsort((-dur_ns, start_ns, thread))
     thread, start_ns, dur_ns = thread[order], start_ns[order], dur_ns[order]
     device = np.array([each.is_device for each in threads], dtype=bool)
     parent = enclosing(thread, start_ns, dur_ns)
     if len(parent):
         parent[device[thread]] = -1
+    around, before = _around(allocations, thread, start_ns, dur_ns)
     picked = rows[order]
     place = np.full(len(events.thread), -1, dtype=np.int64)
     place[picked] = np.arange(len(picked))
@@ -178,7 +217,38 @@ def _sorted(events: EventColumns, rows: NDArray[np.int64], start_ns: I8, dur_ns:
         threads=threads,
         distributed=events.head.distributedInfo or DistributedInfo(),
         host=events.head.host_name,
+        allocations=allocations,
+        around_allocation=around,
+        before_allocation=before,
+        capacities=device_capacities(events.head.deviceProperties),
     )
+
+
+def _around(allocations: AllocatorEvents, thread: I4, start_ns: I8, dur_ns: I8) -> tuple[I4, I4]:
+    """Returns the innermost of the sorted events around each allocation, and the last one before
+    it on its thread; NONE if there is none."""
+    num_events, count = len(thread), len(allocations)
+    if not count:
+        return allocations.thread, allocations.thread
+    threads = np.concatenate([thread, allocations.thread])
+    start = np.concatenate([start_ns, allocations.at_ns])
+    dur = np.concatenate([dur_ns, np.zeros(count, dtype=np.int64)])
+    order = np.lexsort((start, threads))  # stable: allocations come after events
+    is_event = order < num_events
+    parent = enclosing(threads[order], start[order], dur[order])
+    # An allocation encloses nothing: all that encloses is an event.
+    event_at = np.cumsum(is_event) - 1
+    own = np.flatnonzero(~is_event)
+    around, before = np.full((2, count), NONE, dtype=np.int32)
+    which = order[own] - num_events
+    has_parent = parent[own] >= 0
+    around[which[has_parent]] = event_at[parent[own][has_parent]]
+    earlier = event_at[own]
+    is_same = (earlier >= 0) & (thread[np.maximum(earlier, 0)] == threads[order][own])
+    before[which[is_same]] = earlier[is_same]
+    outside = allocations.thread == NONE
+    around[outside] = before[outside] = NONE
+    return around, before
 
 
 def nanoseconds(microseconds: NDArray[np.float64]) -> I8:
@@ -189,14 +259,15 @@ def nanoseconds(microseconds: NDArray[np.float64]) -> I8:
     return result
 
 
-def _threads(events: EventColumns, rows: NDArray[np.int64]) -> tuple[list[Thread], I4]:
-    """Threads in order of their first event among ``rows``, and the thread of each row."""
+def _threads(events: EventColumns, rows: NDArray[np.int64]) -> tuple[list[Thread], I4, I4]:
+    """Threads in order of their first event among ``rows``, the thread of each row, and that of
+    each address, or NONE."""
     address = events.thread[rows]
     num_addresses = len(events.addresses)
     first = np.full(num_addresses, len(rows), dtype=np.int64)
     first[address[::-1]] = np.arange(len(rows))[::-1]
     order = np.argsort(first, kind="stable")[: int((first < len(rows)).sum())]
-    number = np.zeros(num_addresses, dtype=np.int32)
+    number = np.full(num_addresses, NONE, dtype=np.int32)
     number[order] = np.arange(len(order))
     has_device_events = np.zeros(num_addresses, dtype=bool)
     on_device = events.category.where(_DEVICE_CATEGORIES.__contains__)
@@ -206,4 +277,4 @@ def _threads(events: EventColumns, rows: NDArray[np.int64]) -> tuple[list[Thread
         pid, tid = events.addresses[at]
         name = events.thread_names.get((pid, tid), f"thread {tid}")
         threads.append(Thread(pid, tid, name, bool(has_device_events[at])))
-    return threads, number[address]
+    return threads, number[address], number

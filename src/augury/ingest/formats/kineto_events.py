@@ -23,6 +23,7 @@ from augury.core.errors import FileFormatError, LimitError
 from augury.core.json_depth import bounded_depth
 from augury.core.string_table import StringColumn
 from augury.ingest.formats.gzip_reader import read_unpacked, unpacked_chunks
+from augury.ingest.formats.memory_events import MEMORY_EVENT, MemoryEvents, memory_numbers
 from augury.ingest.run_files import ReadBudget
 from augury.ingest.vocabulary.phase_words import MODULE_FRAME
 from augury.ingest.vocabulary.torch import COMMUNICATION_PREFIXES, is_communication
@@ -95,6 +96,7 @@ class KinetoHead(msgspec.Struct, frozen=True):
     baseTimeNanoseconds: int = 0  # noqa: N815
     distributedInfo: DistributedInfo | None = None  # noqa: N815
     host_name: str = ""
+    deviceProperties: msgspec.Raw = _NOTHING  # noqa: N815
 
 
 class _CommonArgs(msgspec.Struct, frozen=True, gc=False):
@@ -145,6 +147,8 @@ class EventColumns:
     size_bytes: I8
     args: dict[int, Args]
     """All arguments of the events that communicate, by row."""
+    memory: MemoryEvents
+    """Events of the allocators of devices; their threads are indices into ``addresses``."""
     is_repaired: bool = False
     """Whether the file had values or bytes that JSON does not allow."""
 
@@ -227,6 +231,7 @@ def _scanned(path: Path, budget: ReadBudget | None) -> EventColumns | None:
         external=found["external"],
         size_bytes=found["size_bytes"],
         args=_args(found["kept_args"], names, found["name"]),
+        memory=MemoryEvents.of(found["memory_thread"], found["memory_us"], found["memory_numbers"]),
     )
 
 
@@ -255,8 +260,18 @@ def _of_json(path: Path, data: bytes) -> EventColumns:
         for event, args in zip(file.traceEvents, all_args, strict=True)
         if event.ph == "X" and _is_kept(event)
     ]
+    allocations = [
+        (event, numbers)
+        for event in file.traceEvents
+        if event.ph == "i" and event.name == MEMORY_EVENT
+        if (numbers := memory_numbers(event.args)) is not None
+    ]
+    is_used = {id(event) for event, _ in events} | {id(event) for event, _ in allocations}
     addresses: dict[Address, int] = {}
-    threads = [addresses.setdefault((e.pid, e.tid), len(addresses)) for e, _ in events]
+    for each in file.traceEvents:
+        if id(each) in is_used:
+            addresses.setdefault((each.pid, each.tid), len(addresses))
+    threads = [addresses[e.pid, e.tid] for e, _ in events]
     names, name = _numbered(e.name for e, _ in events)
     categories, category = _numbered(e.cat or "" for e, _ in events)
     raw = {i: bytes(e.args) for i, (e, _) in enumerate(events) if is_communication(e.name)}
@@ -276,6 +291,11 @@ def _of_json(path: Path, data: bytes) -> EventColumns:
         size_bytes=np.array([_size_bytes(a.size_bytes) for _, a in events], dtype=np.int64),
         args=_args(raw, names, name),
         is_repaired=False,
+        memory=MemoryEvents.of(
+            np.array([addresses[e.pid, e.tid] for e, _ in allocations], dtype=np.int32),
+            np.array([e.ts for e, _ in allocations], dtype=np.float64),
+            np.array([numbers for _, numbers in allocations], dtype=np.int64),
+        ),
         **{
             field: np.array([_number(getattr(a, field), none) for _, a in events], dtype=np.int64)
             for field, none in _NUMBERS

@@ -48,6 +48,8 @@ def _content(
 ) -> Iterator[bytes]:
     cap = min(MAX_BYTES, max(1 << 20, info.compress_size * MAX_RATIO))
     total = 0
+    if info.header_offset < 0:
+        raise zipfile.BadZipFile("a member begins before the file")
     with archive.open(info) as member:
         while chunk := member.read(_CHUNK):
             total += len(chunk)

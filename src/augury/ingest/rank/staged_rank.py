@@ -19,11 +19,12 @@ from augury.core.errors import InputError
 from augury.core.files import new_file
 from augury.core.graph.graph import NONE
 from augury.core.ledger import Ledger, Severity
-from augury.core.trace.trace import Clock, Events
+from augury.core.trace.trace import Allocations, Clock, Events
 from augury.ingest.collectives.rank_collectives import Collective, ranges_around
 from augury.ingest.formats.kineto import KinetoTrace, read_kineto
 from augury.ingest.rank.device_phases import fill_unlaunched_kernels
 from augury.ingest.rank.kineto_rank import main_thread, read_kineto_rank
+from augury.ingest.rank.staged_allocations import StagedAllocations, allocations_of
 from augury.ingest.rank.steps import (
     AnnotatedStep,
     StepSource,
@@ -97,6 +98,8 @@ class StagedRank:
     """Events of the trace; those that were restored come after them."""
     strings: list[str]
     streams: list[tuple[StreamKind, str]]
+    allocations: StagedAllocations
+    device_memory_bytes: int | None
     file: Path
     unpacked_bytes: int
     file_ledger: Ledger
@@ -145,13 +148,28 @@ class StagedRank:
         first event will be row ``first_row``. Removes the file."""
         own = self.load()
         self.file.unlink()
-        string = _numbers(builder.strings.number(each) for each in self.strings)
-        stream = _numbers(builder.stream(self.rank, *each) for each in self.streams)
+        string, stream = self._numbers_in(builder)
         own.name = string[own.name]
         own.layer = string[own.layer]
         own.stream = stream[own.stream]
         own.move_to(clock)
         return rank_events(self.rank, own, builder.stream_kinds(), first_row)
+
+    def finished_allocations(
+        self, clock: Clock, builder: TraceBuilder, first_row: int
+    ) -> Allocations:
+        """Returns the allocations as ``finished`` does the events. Removes their file."""
+        string, stream = self._numbers_in(builder)
+        return self.allocations.finished(
+            self.rank, clock, string=string, stream=stream, first_row=first_row
+        )
+
+    def _numbers_in(self, builder: TraceBuilder) -> tuple[I4, I4]:
+        """Returns the numbers of this rank's strings and streams in the whole trace."""
+        return (
+            _numbers(builder.strings.number(each) for each in self.strings),
+            _numbers(builder.stream(self.rank, *each) for each in self.streams),
+        )
 
     def _store(self, own: MutableEvents) -> None:
         self.file.unlink()
@@ -202,11 +220,26 @@ def stage_rank(path: Path, file: Path, *, budget: ReadBudget) -> StagedRank:
         launches_alone=_launches_alone(trace, own.events),
         strings=builder.strings.in_order(),
         streams=[(kind, name) for _, kind, name in builder.stream_keys()],
+        allocations=StagedAllocations.store(
+            file.with_suffix(".allocations"), allocations_of(trace, own.events)
+        ),
+        device_memory_bytes=_device_memory(trace),
         file=file,
         unpacked_bytes=left_bytes - budget.left_bytes,
         file_ledger=file_ledger,
         ledger=ledger,
     )
+
+
+def _device_memory(trace: KinetoTrace) -> int | None:
+    """Returns the memory of the rank's device, if the trace describes it: the one of its
+    allocations, else that of its kernels, or any if all are alike."""
+    sizes = set(trace.capacities.values())
+    if len(trace.allocations):
+        return trace.capacities.get(trace.allocations.device)
+    used = {each.pid for each in trace.threads if each.is_device}
+    found = {size for device, size in trace.capacities.items() if device in used} or sizes
+    return found.pop() if len(found) == 1 else None
 
 
 def _launches_alone(trace: KinetoTrace, events: MutableEvents) -> list[tuple[int, OpKind]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from augury.build.recorded.device.device_collectives import DeviceCollectives, device_collectives
+from augury.build.recorded.device.device_memory import add_memory
 from augury.build.recorded.device.device_rank import DeviceRank
 from augury.build.recorded.device.device_steps import (
     add_bare_steps,
@@ -100,6 +101,7 @@ class _DeviceGraph:
         for thread, ops in zip(threads, added, strict=True):
             is_call = thread.entry >= 0
             self._op_of[thread.entry[is_call]] = ops.launch_op[is_call]
+        add_memory(builder, self._strings, own, threads, added)
         event_waits = waits_for_events(own)
         streams = [
             add_kernels(

@@ -99,6 +99,8 @@ def _host_thread(
 class AddedThread:
     """The operations of one thread in the graph, one per entry."""
 
+    first_op: I8
+    """First operation of each entry."""
     launch_op: I8
     """Operation after which the kernels of each call may start."""
     last_op: I8
@@ -159,7 +161,8 @@ def add_thread(
     op = np.cumsum(exists.reshape(-1)).reshape(-1, 4) - 1 + first
     number = np.arange(first, first + len(work))
     builder.edges(np.concatenate([[start], number[:-1]]), number)
-    return AddedThread(np.where(launches, op[:, _LAUNCH], op[:, _CALL]), op[:, _CALL])
+    first_op = op[np.arange(len(op)), exists.argmax(axis=1)]
+    return AddedThread(first_op, np.where(launches, op[:, _LAUNCH], op[:, _CALL]), op[:, _CALL])
 
 
 def _kinds_and_names(

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from augury.core.columns import I8
 from augury.core.enums import StepState
-from augury.core.trace.trace import Events, Steps, Trace
+from augury.core.trace.trace import Allocations, Events, Steps, Trace
 
 
 def watched_steps(trace: Trace) -> NDArray[np.intp]:
@@ -41,9 +41,24 @@ def join_windows(trace: Trace) -> Trace:
         "end_ns": steps.end_ns - step_earlier_ns,
     }
     return trace.evolve(
+        allocations=_moved_allocations(trace, rows, removed_ns),
         events=Events(**dict(events.columns()) | moved),
         steps=Steps(**dict(steps.columns()) | moved_steps),
     )
+
+
+def _moved_allocations(trace: Trace, rows: NDArray[np.intp], removed_ns: I8) -> Allocations:
+    """Moves allocations with the step that they happened in, or with the one before them."""
+    steps, found = trace.steps, trace.allocations
+    at_ns = found.at_ns.copy()
+    for rank in np.unique(found.rank).tolist():
+        own = np.flatnonzero(steps.rank[rows] == rank)
+        here = slice(*np.searchsorted(found.rank, [rank, rank + 1]).tolist())
+        if len(own):
+            place = np.searchsorted(steps.start_ns[rows[own]], at_ns[here], side="right") - 1
+            at_ns[here] -= removed_ns[own[np.maximum(place, 0)]]
+            at_ns[here] = np.maximum.accumulate(at_ns[here])
+    return Allocations(**dict(found.columns()) | {"at_ns": at_ns})
 
 
 def _places(trace: Trace, rows: NDArray[np.intp]) -> I8:

@@ -6,7 +6,7 @@ import numpy as np
 
 from augury.core.enums import StepState
 from augury.core.measured_step import other_load
-from augury.core.results.diagnosis import Finding, Place
+from augury.core.results.diagnosis import Figure, Finding, Place
 from augury.core.trace.trace import Trace
 from augury.core.units import format_percent
 from augury.diagnose.detectors.detector import Detector
@@ -18,6 +18,7 @@ from augury.diagnose.findings import (
     predicted_finding,
     share_figure,
 )
+from augury.diagnose.host_threads import HostThreads, host_threads
 from augury.passes.compute_scale import COMPUTE_SCALE, ComputeFactor
 from augury.passes.protocol import Step
 from augury.passes.removals.level_ranks import WORK_GROUPS, typical_work, work_per_step
@@ -56,6 +57,8 @@ def _examine(run: ExaminedRun) -> list[Finding]:
         if delays_ns.get(facts.rank, 0.0) >= _LEAST_DELAY * run.step_ns
     ]  # fmt: skip
     load = other_load(trace)
+    threads = _crowded_by_threads(trace, late)
+    action, command = _advice(trace, threads)
     return [
         predicted_finding(
             gain,
@@ -67,13 +70,56 @@ def _examine(run: ExaminedRun) -> list[Finding]:
                 share_figure("share of the step without a core", share),
                 *([] if load is None else [count_figure("cores that other processes use", load)]),
                 count_figure("cores of the rank", trace.ranks[late[0]].cores),
+                *_figures(threads),
             ],
-            action="Leave cores to training: fewer threads and loader workers per rank, fewer ranks"
-            " per host, no other jobs beside it.",
-            command="OMP_NUM_THREADS=1",
+            action=action,
+            command=command,
             at_most="medium",
         )
     ]
+
+
+def _crowded_by_threads(trace: Trace, late: list[int]) -> HostThreads | None:
+    """Returns the host of late ranks whose ranks run most threads per core, if they are more than
+    its cores."""
+    crowded = [
+        host
+        for host in host_threads(trace)
+        if host.num_threads > host.cores and set(host.rows) & set(late)
+    ]
+    return max(crowded, key=lambda host: host.num_threads / host.cores, default=None)
+
+
+def _figures(threads: HostThreads | None) -> list[Figure]:
+    if threads is None:
+        return []
+    return [
+        count_figure("intra-op threads of the ranks of a host", threads.num_threads),
+        count_figure("cores that these ranks share", threads.cores),
+    ]
+
+
+def _advice(trace: Trace, threads: HostThreads | None) -> tuple[str, str]:
+    """Returns what to do, and a setting if the number of threads is the cause or is unknown."""
+    if threads is not None:
+        number = threads.threads_per_rank
+        return (
+            f"The ranks of a host run {threads.num_threads} intra-op threads on {threads.cores}"
+            f" cores: use {number} per rank, by the variable or by"
+            f" torch.set_num_threads({number}).",
+            f"OMP_NUM_THREADS={number}",
+        )
+    if trace.ranks and all(facts.num_threads == 1 for facts in trace.ranks):
+        return (
+            "Leave cores to training: fewer loader workers per rank, fewer ranks per host, no other"
+            " jobs beside it. The ranks use one intra-op thread each.",
+            "",
+        )
+    return (
+        "Leave cores to training: fewer threads and loader workers per rank, fewer ranks"
+        " per host, no other jobs beside it.",
+        "OMP_NUM_THREADS=1",
+    )
 
 
 def delays_of(trace: Trace) -> dict[int, float]:
