@@ -72,7 +72,7 @@ def _coverage(config: pytest.Config) -> Any:
 
 
 def _import_traced() -> None:
-    """Lines outside of functions run at the first import, which would else be untraced."""
+    """Lines outside of functions run at the first import, which would be untraced otherwise."""
     for name in ("augury.core", "augury.replay"):
         for module in walk_packages(import_module(name).__path__, f"{name}."):
             with suppress(ImportError):  # the kernel is missing without a compiler

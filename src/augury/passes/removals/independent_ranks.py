@@ -31,7 +31,7 @@ class IndependentRanks:
             "gang": np.where(moves, NONE, ops.gang),
         }
         src, dst = graph.edges.sources(), graph.edges.dst
-        # What follows communication still follows the rank's own work before it.
+        # Operations after communication stay behind the rank's own work before it.
         keep = ops.rank[src] == ops.rank[dst]
         carries = graph.carries
         stays = ops.rank[carries.src] == ops.rank[carries.dst]

@@ -83,8 +83,7 @@ def _with_smaller_batches(run: ExaminedRun, total: Table) -> list[int]:
 
 
 def _smaller_batches(run: ExaminedRun, ranks: list[int], spread: float) -> list[Finding]:
-    """Most ranks wait for nobody, so that none of them is slow; but the work is not spread evenly
-    either."""
+    """No rank is slow: most ranks take the same time. But the work is not spread evenly either."""
     gain = run.predict((BALANCED_RANKS, None))
     if gain is None or not is_worth_reporting(run, gain):
         return []
