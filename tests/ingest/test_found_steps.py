@@ -99,3 +99,25 @@ def test_optimizers_may_step_within_backward(tmp_path: Path):
     ranges += [(ADAM, AUTOGRAD, 3_200 + 100 * i, 50) for i in range(3)]
     write(tmp_path, 3, ranges)
     assert durations_us(import_traces([tmp_path])) == [9_990] * 3
+
+
+def test_kernels_tell_the_steps_of_a_trace_without_operations(tmp_path: Path):
+    """All launches have the same name: only kernels show the period."""
+    events: list[dict[str, Any]] = []
+    kernels = ["embed", *["attention", "gemm", "gemm"] * 3, "loss", "adam"]
+    at = 0
+    for number in range(4):
+        for place, kernel in enumerate(kernels):
+            which = number * 100 + place + 1
+            for name, tid, cat, start, dur in (
+                ("cudaLaunchKernel", MAIN, "cuda_runtime", at, 10),
+                (kernel, "stream 7", "kernel", at + 20, 80),
+            ):
+                event = {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": tid}
+                events.append(event | {"ts": start, "dur": dur, "args": {"correlation": which}})
+            at += 100
+        at += 500
+    (tmp_path / "rank0.json").write_text(json.dumps({"traceEvents": events}))
+    trace = import_traces([tmp_path])
+    assert len(durations_us(trace)) in (3, 4)
+    assert set(durations_us(trace)[:3]) == {100 * len(kernels) + 500}

@@ -19,6 +19,7 @@ from augury.core.trace.trace import Clock, Steps
 from augury.core.vocabulary.torch import OPTIMIZER_STEP
 from augury.ingest.clocks.rank_clocks import to_common
 from augury.ingest.formats.kineto import KinetoTrace
+from augury.ingest.rank.kernel_launches import last_row_with
 from augury.ingest.rank.step_periods import step_periods
 from augury.ingest.vocabulary.torch import (
     GLOO,
@@ -167,8 +168,8 @@ def found_steps(trace: KinetoTrace, main_thread: int) -> tuple[list[AnnotatedSte
             for number, (start_ns, end_ns) in enumerate(pairwise(bounds_ns), start=1)
         ], StepSource.UPDATES
     outermost = np.flatnonzero((trace.thread == main_thread) & (trace.parent == NONE))
-    names = [trace.name[i] for i in outermost.tolist()]
     starts_ns = trace.start_ns[outermost]
+    names = _names_with_kernels(trace, outermost)
     periods = step_periods(names, starts_ns, starts_ns + trace.dur_ns[outermost])
     if not periods:
         periods = [(int(trace.start_ns.min()), int((trace.start_ns + trace.dur_ns).max()))]
@@ -176,6 +177,15 @@ def found_steps(trace: KinetoTrace, main_thread: int) -> tuple[list[AnnotatedSte
         (number, begin_ns, end_ns, StepState.TIMED)
         for number, (begin_ns, end_ns) in enumerate(periods, start=1)
     ], StepSource.PERIODS
+
+
+def _names_with_kernels(trace: KinetoTrace, rows: I8) -> list[str]:
+    """Returns the names of operations, and of launches those of their kernels: the host launches
+    all kernels by the same call."""
+    on_device = np.flatnonzero(trace.is_on_device & (trace.correlation != 0))
+    kernels = last_row_with(trace.correlation, on_device, rows)
+    kernels[trace.correlation[rows] == 0] = NONE
+    return [trace.name[row] for row in np.where(kernels == NONE, rows, kernels).tolist()]
 
 
 def _update_ends(trace: KinetoTrace, main_thread: int) -> list[int]:
