@@ -51,7 +51,7 @@ def _figures(result: ScheduleResult) -> list[KeyFigure]:
             f"below {format_percent(result.noise_pct)} is noise",
         ),
         KeyFigure(
-            "Lower bound",
+            "Estimated lower bound",
             format_ns(result.bound_ns),
             f"headroom {format_percent(result.headroom_pct)}",
         ),

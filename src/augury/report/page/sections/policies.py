@@ -56,7 +56,7 @@ def policy_section(schedule: ScheduleResult) -> Section:
         else "No plan pays off: possible gains are within the noise or below the stock order."
     )
     about = (
-        f"{verdict} No order is faster than the bound, {format_ns(schedule.bound_ns)};"
+        f"{verdict} The estimated lower bound for any order is {format_ns(schedule.bound_ns)};"
         f" gains are relative to {safe(schedule.baseline)},"
         f" {format_ns(schedule.baseline_step_ns)}. Gains below"
         f" {format_percent(schedule.noise_pct)} are within the run's own variation."
