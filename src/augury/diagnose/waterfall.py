@@ -31,7 +31,8 @@ WAITING = "waiting for each other"
 SYNCHRONIZATION = "synchronization with devices"
 LAUNCHES = "launches by the host"
 
-SLOW_KINDS = ("straggler-compute", "straggler-input", "straggler-host", "batch-imbalance")
+_SLOW_PROCESSOR = "straggler-compute"
+SLOW_KINDS = (_SLOW_PROCESSOR, "straggler-input", "straggler-host", "batch-imbalance")
 """Kinds of findings that name slow ranks."""
 
 
@@ -50,7 +51,7 @@ def removals_of(run: ExaminedRun, findings: Sequence[Finding]) -> list[Removal]:
     findings name as slow are no typical ranks, even if they are most of them."""
     found = [Removal(PAUSES, NO_PAUSES)]
     if run.graph.num_ranks > 1:
-        level = Removal(SLOW_RANKS, LEVEL_RANKS, SlowRanks(known=_named_ranks(findings)))
+        level = Removal(SLOW_RANKS, LEVEL_RANKS, _slow_ranks(findings))
         found.append(Removal(STAGES, BALANCED_RANKS) if run.is_pipeline else level)
     # What is left of input is the same on all ranks.
     found.append(Removal(INPUT, NO_INPUT_WAIT))
@@ -103,9 +104,16 @@ def gain_alone_ns(
         return 0
 
 
-def _named_ranks(findings: Sequence[Finding]) -> tuple[int, ...]:
-    slow = (one.where.ranks for one in findings if one.kind in SLOW_KINDS)
-    return tuple(sorted({rank for ranks in slow for rank in ranks}))
+def _slow_ranks(findings: Sequence[Finding]) -> SlowRanks:
+    return SlowRanks(
+        known=_named_ranks(findings, SLOW_KINDS),
+        slow_processors=_named_ranks(findings, (_SLOW_PROCESSOR,)),
+    )
+
+
+def _named_ranks(findings: Sequence[Finding], kinds: Collection[str]) -> tuple[int, ...]:
+    named = (one.where.ranks for one in findings if one.kind in kinds)
+    return tuple(sorted({rank for ranks in named for rank in ranks}))
 
 
 def _part(name: str, before_ns: int, after_ns: int) -> WaterfallPart:

@@ -58,17 +58,22 @@ class ComputeScale:
 COMPUTE_SCALE = ComputeScale()
 
 
-def with_scaled_work(graph: Graph, op_factors: Floats, rank_factors: Floats) -> Graph:
+def with_scaled_work(
+    graph: Graph, op_factors: Floats, rank_factors: Floats, *, transfer_factor: float = 1.0
+) -> Graph:
     """Scales the work of each operation, and the processor time that communication takes from the
-    compute of each rank."""
+    compute of each rank. ``transfer_factor`` scales by how much compute slows communication."""
     ops, rules, resources = graph.ops, graph.interference, graph.resources
     work_ns: I8 = np.rint(ops.work_ns * op_factors).astype(np.int64)
     rate = rules.rate.copy()
     for row in range(len(rules)):
         victim = int(rules.victim[row])
         rank = int(resources.rank[victim])
+        factor = transfer_factor
         if resources.kind[victim] == ResourceKind.COMPUTE and rank >= 0:
-            taken = (RATE_ONE - int(rate[row])) * rank_factors[rank]
+            factor = float(rank_factors[rank])
+        if factor != 1.0:
+            taken = (RATE_ONE - int(rate[row])) * factor
             rate[row] = min(RATE_ONE, max(RATE_ONE // 10, round(RATE_ONE - taken)))
     # A zero-work operation on a resource would take a round of its own.
     resource = np.where((work_ns == 0) & (ops.gang < 0), -1, ops.resource)

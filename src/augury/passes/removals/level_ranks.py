@@ -34,6 +34,9 @@ class SlowRanks:
     groups: tuple[str, ...] | None = None
     known: tuple[int, ...] = ()
     """Of all ranks, those that are known to be slow and do not count as typical."""
+    slow_processors: tuple[int, ...] = ()
+    """Ranks that are slow because they lack processor time. Calibration measures interference on
+    the slowest rank; with the processor of a typical rank it is smaller on all ranks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,21 @@ def _levelled(graph: Graph, slow: SlowRanks) -> Graph:
                 factor[own] = reference / typical[rank]
                 if group == "compute" and not on_host:
                     rank_factors[rank] = reference / typical[rank]
-    return with_scaled_work(graph, factor, rank_factors)
+    lacking = min((float(rank_factors[rank]) for rank in slow.slow_processors), default=1.0)
+    for rank in workers.tolist() if lacking < 1 else ():
+        if any(_slowdowns(graph, rank) == _slowdowns(graph, one) for one in slow.slow_processors):
+            rank_factors[rank] = lacking
+    return with_scaled_work(graph, factor, rank_factors, transfer_factor=lacking)
+
+
+def _slowdowns(graph: Graph, rank: int) -> list[int]:
+    """Returns the rates at which the rank computes during communication, rising: equal on two ranks
+    if they are those of a calibration."""
+    rules, resources = graph.interference, graph.resources
+    own = (resources.rank[rules.victim] == rank) & (
+        resources.kind[rules.victim] == ResourceKind.COMPUTE
+    )
+    return sorted(rules.rate[own].tolist())
 
 
 def _in_group(graph: Graph, group: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -176,7 +176,8 @@ def _finding(run: ExaminedRun, kind: str, slow: list[list[_Excess]]) -> Finding 
     if kind == UNEVEN:
         gain = run.predict((BALANCED_RANKS, None))
     else:
-        gain = run.predict((LEVEL_RANKS, SlowRanks(tuple(ranks), groups)))
+        lacking = tuple(ranks) if kind == COMPUTE else ()
+        gain = run.predict((LEVEL_RANKS, SlowRanks(tuple(ranks), groups, slow_processors=lacking)))
     if gain is None or not is_worth_reporting(run, gain):
         return None
     worst = max(slow, key=lambda own: own[0].excess_ns)[0]
