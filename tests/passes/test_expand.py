@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from augury.core.enums import Discipline, OpKind, ResourceKind
 from augury.core.errors import UsageError
 from augury.core.graph.builder import GraphBuilder
-from augury.core.graph.graph import Graph
+from augury.core.graph.graph import RATE_ONE, Graph
 from augury.costs.collective_steps import ring
 from augury.costs.links import Links
 from augury.passes.expand_collectives import Topology
@@ -142,3 +143,14 @@ def test_an_unknown_algorithm_is_refused() -> None:
 def test_an_order_that_leaves_ranks_out() -> None:
     with pytest.raises(UsageError, match="no order"):
         expand(training(4), equal_links(4), topology=Topology(ring_order=(0, 1)))
+
+
+@pytest.mark.parametrize(("factor", "taken"), [(2.0, 0.4), (1.0, 0.2), (0.5, 0.1)])
+def test_links_of_another_speed_take_the_same_processor_time(factor: float, taken: float) -> None:
+    links = equal_links(2)
+    changed = expand(training(2), links, links=links.all_faster(factor))
+    kinds = changed.resources.kind[changed.interference.aggressor]
+    on_links = np.isin(kinds, (ResourceKind.LINK_OUT, ResourceKind.LINK_IN))
+    assert on_links.any()
+    rates = changed.interference.rate[on_links] / RATE_ONE
+    assert rates == pytest.approx(np.full(on_links.sum(), 1 - taken), abs=0.01)

@@ -62,7 +62,9 @@ class ExpandCollectives:
         graph, new_op_of = base.graph(), base.new_op_of()
         if links is not recorded or topology != RECORDED:
             expansion = _Expansion(scene.graph, recorded, links, topology)
-            graph = keep_processor_time(graph, expansion.graph())
+            # The expansion has moved interference to its links, with the same processor time.
+            whole = (ResourceKind.COMMUNICATION,)
+            graph = keep_processor_time(graph, expansion.graph(), of=whole)
             new_op_of = expansion.new_op_of()
         return changed(scene, replace(scene, graph=graph, is_expanded=True), new_op_of)
 

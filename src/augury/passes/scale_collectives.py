@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -30,13 +30,13 @@ def with_costs(graph: Graph, costs: Costs, new_costs: Mapping[OpKind, TransferCo
     return keep_processor_time(graph, graph.evolve(ops=type(ops)(**columns)))
 
 
-def keep_processor_time(old: Graph, new: Graph) -> Graph:
+def keep_processor_time(old: Graph, new: Graph, *, of: Sequence[ResourceKind] = _NETWORK) -> Graph:
     """Returns ``new`` with interference by communication rescaled. Communication takes the same
     processor time for the same bytes: if it lasts longer it slows concurrent compute less, if it is
-    faster it slows compute more."""
+    faster it slows compute more. ``of`` are the kinds of the resources that it occupies."""
     rules = new.interference
     rate = rules.rate.copy()
-    on_network = np.isin(new.resources.kind, _NETWORK)
+    on_network = np.isin(new.resources.kind, of)
     for row, aggressor in enumerate(rules.aggressor.tolist()):
         before_ns, now_ns = _work_on(old, aggressor), _work_on(new, aggressor)
         if on_network[aggressor] and before_ns and now_ns:
