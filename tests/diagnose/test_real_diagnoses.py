@@ -20,8 +20,25 @@ pytest.importorskip("torch")
 TRAINING = Path(__file__).parent / "faulty_training.py"
 
 
+ATTEMPTS = 3
+
+
+def undisturbed(factory: pytest.TempPathFactory, fault: str) -> Diagnosis:
+    """Records again where other load on the machine took the cores: it hides the injected fault."""
+    for attempt in range(ATTEMPTS):
+        found = diagnosis(factory, fault, attempt=attempt)
+        if "core-contention" not in [one.kind for one in found.findings]:
+            break
+    return found
+
+
 def diagnosis(
-    factory: pytest.TempPathFactory, fault: str, *, num_steps: int = 50, windows: str = "6:14,20:28"
+    factory: pytest.TempPathFactory,
+    fault: str,
+    *,
+    num_steps: int = 50,
+    windows: str = "6:14,20:28",
+    attempt: int = 0,
 ) -> Diagnosis:
     def make(folder: Path) -> str:
         command = torchrun(TRAINING, fault, str(num_steps))
@@ -29,7 +46,7 @@ def diagnosis(
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    return augury.open(once(factory, f"faulty-{fault}", make).run).diagnose().result
+    return augury.open(once(factory, f"faulty-{fault}-{attempt}", make).run).diagnose().result
 
 
 def check_waterfall(found: Diagnosis) -> None:
@@ -73,7 +90,7 @@ def test_a_late_rank_is_the_first_finding(tmp_path_factory: pytest.TempPathFacto
 def test_injected_faults_are_found_first(
     tmp_path_factory: pytest.TempPathFactory, fault: str, kinds: tuple[str, ...]
 ) -> None:
-    found = diagnosis(tmp_path_factory, fault)
+    found = undisturbed(tmp_path_factory, fault)
     check_waterfall(found)
     causes = injected(found, fault)
     assert causes, found.verdict
