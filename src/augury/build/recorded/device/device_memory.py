@@ -130,7 +130,7 @@ def _take(took: I8, gave: I8, is_left: Marks, is_asked: Marks, operations: tuple
 
 
 @dataclass(frozen=True, slots=True)
-class _Samples:
+class _MemorySamples:
     """The state with the most bytes during each operation, in order of time."""
 
     at: I8
@@ -140,18 +140,18 @@ class _Samples:
     """Last one."""
 
 
-def _sample(states: I8, took: I8, gave: I8) -> _Samples:
+def _sample(states: I8, took: I8, gave: I8) -> _MemorySamples:
     """``states`` are those before and after each event; ``took`` and ``gave`` are operations of
     each event. The first state belongs to the first event."""
     if not len(took):
-        return _Samples(np.zeros(1, np.int64), *np.full((2, 1), NONE, dtype=np.int64))
+        return _MemorySamples(np.zeros(1, np.int64), *np.full((2, 1), NONE, dtype=np.int64))
     starts = np.concatenate([[0], np.flatnonzero(gave[1:] != gave[:-1]) + 1])
     group = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(gave)))
     group = np.concatenate([[0], group])
     most = np.maximum.reduceat(states, np.concatenate([[0], starts[1:] + 1]))
     highest = np.flatnonzero(states == most[group])
     _, place = np.unique(group[highest], return_index=True)
-    return _Samples(highest[place], took[starts], gave[starts])
+    return _MemorySamples(highest[place], took[starts], gave[starts])
 
 
 @dataclass(frozen=True, slots=True)
