@@ -156,7 +156,7 @@ def read_kineto(path: Path, ledger: Ledger, budget: ReadBudget | None = None) ->
 
 
 def _allocations(events: EventColumns, base_ns: int, ledger: Ledger, path: Path) -> AllocatorEvents:
-    """AllocatorEvents on threads as ``events.addresses`` numbers them."""
+    """Returns the events of the allocator, on threads as ``events.addresses`` numbers them."""
     memory = events.memory
     sane = np.abs(memory.at_us) < _MAX_US
     at_ns = nanoseconds(np.where(sane, memory.at_us, 0)) + base_ns

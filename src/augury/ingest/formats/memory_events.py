@@ -97,7 +97,7 @@ def memory_numbers(args: msgspec.Raw) -> list[int] | None:
 
 @dataclass(frozen=True, kw_only=True)
 class AllocatorEvents:
-    """AllocatorEvents and frees on one device, in order of time, on the process's own clock."""
+    """Allocations and frees on one device, in order of time, on the process's own clock."""
 
     thread: I4
     at_ns: I8
