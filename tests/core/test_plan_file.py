@@ -27,6 +27,17 @@ from augury.core.plan.plan import (
 from augury.core.plan.plan_file import decode_plan, encode_plan, load_plan, save_plan
 from augury.core.plan.plan_spec import order_errors
 from augury.core.plan.problem import Gradient, Network, Problem, Scheme
+from augury.core.plan.sections import (
+    AccumulateSection,
+    CompressionSection,
+    FusionSection,
+    HalfPrecision,
+    LoaderSection,
+    PrecisionSection,
+    RecomputeSection,
+    ShardingSection,
+    ThreadsSection,
+)
 
 PROBLEM = Problem(
     gradients=(
@@ -77,6 +88,24 @@ def test_a_file_names_what_it_does(tmp_path: Path) -> None:
     assert document["plan"]["communication"]["order"]["pieces"][0]["op"] == "all_reduce"
 
 
+def test_every_section_is_read_again() -> None:
+    whole = replace(
+        PLAN,
+        communication=None,
+        fusion=FusionSection(modules=("blocks.0", "blocks.10", "head")),
+        recompute=RecomputeSection(modules=("",)),
+        precision=PrecisionSection(dtype=HalfPrecision.FLOAT16),
+        compression=CompressionSection(),
+        loader=LoaderSection(num_workers=2),
+        threads=ThreadsSection(num_threads=3),
+        accumulate=AccumulateSection(num_micro_batches=4),
+        sharding=ShardingSection(stage=3),
+        applied=tuple(one for one in PlanSection if one is not PlanSection.COMMUNICATION),
+        prediction=None,
+    )
+    assert decode_plan(encode_plan(whole)) == whole
+
+
 def test_nothing_is_overwritten_by_accident(tmp_path: Path) -> None:
     save_plan(PLAN, tmp_path / "plan.json")
     with pytest.raises(UsageError, match="exists"):
@@ -112,6 +141,10 @@ def _gradient(**changes: Any) -> Callable[[dict[str, Any]], None]:
 
 def _slice(**changes: Any) -> Callable[[dict[str, Any]], None]:
     return lambda plan: plan["communication"]["order"]["pieces"][0]["slices"][0].update(changes)
+
+
+def _with_section(name: str, **content: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda plan: plan.update({name: content, "applied": ["communication", name]})
 
 
 HOSTILE = {
@@ -151,7 +184,20 @@ HOSTILE = {
     "a digest that is none": lambda plan: plan.update(run_digest="../../etc"),
     "an unknown framework": lambda plan: plan.update(framework="abacus"),
     "an unknown section": lambda plan: plan.update(exploit={}),
-    "a section that is not applied": lambda plan: plan.update(fusion={}),
+    "a section that is not applied": lambda plan: plan.update(threads={"num_threads": 2}),
+    "a section without its content": lambda plan: plan.update(
+        fusion={}, applied=["communication", "fusion"]
+    ),
+    "a section with an unknown field": _with_section("threads", num_threads=2, pinned=True),
+    "modules that are none": _with_section("fusion", modules=[]),
+    "a module twice": _with_section("fusion", modules=["a", "a"]),
+    "a module within another": _with_section("recompute", modules=["a.b", "a"]),
+    "a module within the whole model": _with_section("recompute", modules=["", "a"]),
+    "an unknown number format": _with_section("precision", dtype="int3"),
+    "workers without number": _with_section("loader", num_workers=0),
+    "more threads than any machine has": _with_section("threads", num_threads=1 << 40),
+    "micro-batches of nothing": _with_section("accumulate", num_micro_batches=0),
+    "a fourth stage": _with_section("sharding", stage=4),
     "an applied section that is missing": lambda plan: plan.update(
         applied=["communication", "fusion"]
     ),
@@ -205,10 +251,10 @@ def test_a_plan_of_an_older_version_is_refused_with_a_remedy(tmp_path: Path) -> 
     assert "run `augury schedule RUN -o plan.json` again" in str(caught.value.remedy)
 
 
-def test_sections_to_come_are_kept_and_applied_in_the_stated_order(tmp_path: Path) -> None:
+def test_sections_are_applied_in_the_stated_order(tmp_path: Path) -> None:
     plan = replace(
         PLAN,
-        precision={"layers": ["fc"]},
+        precision=PrecisionSection(),
         applied=(PlanSection.PRECISION, PlanSection.COMMUNICATION),
     )
     save_plan(plan, tmp_path / "plan.json")

@@ -11,6 +11,7 @@ from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
+from augury.core.plan.sections import FusionSection
 from augury.runtime.torch.training import schedule_training
 from tests.runtime.trainings import (
     Net,
@@ -87,7 +88,7 @@ def plans_that_do_not_fit() -> None:
     assert "ranks" in reason(model, sgd, replace(plan, num_ranks=5))
     assert "is for jax" in reason(model, sgd, replace(plan, framework="jax"))
     assert "section fusion of the plan is not supported" in reason(
-        model, sgd, replace(plan, fusion={})
+        model, sgd, replace(plan, fusion=FusionSection(modules=("first",)))
     )
     assert "no communication section" in reason(model, sgd, replace(plan, communication=None))
     assert "parameters of other sizes" in reason(

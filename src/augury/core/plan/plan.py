@@ -9,12 +9,21 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 from augury.core.enums import OpKind
 from augury.core.errors import InputError
 from augury.core.graph.graph import NONE
 from augury.core.plan.problem import Problem
+from augury.core.plan.sections import (
+    AccumulateSection,
+    CompressionSection,
+    FusionSection,
+    LoaderSection,
+    PrecisionSection,
+    RecomputeSection,
+    ShardingSection,
+    ThreadsSection,
+)
 
 PIECE_OPS = (
     OpKind.ALL_REDUCE,
@@ -124,6 +133,20 @@ class CommunicationSection:
     candidates by the evaluated step times this ratio."""
 
 
+SECTIONS: dict[PlanSection, type] = {
+    PlanSection.COMMUNICATION: CommunicationSection,
+    PlanSection.FUSION: FusionSection,
+    PlanSection.RECOMPUTE: RecomputeSection,
+    PlanSection.PRECISION: PrecisionSection,
+    PlanSection.COMPRESSION: CompressionSection,
+    PlanSection.LOADER: LoaderSection,
+    PlanSection.THREADS: ThreadsSection,
+    PlanSection.ACCUMULATE: AccumulateSection,
+    PlanSection.SHARDING: ShardingSection,
+}
+"""The content of each section."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanPrediction:
     """The predicted step under a Plan, for the run that the plan was made from."""
@@ -145,10 +168,7 @@ class PlanPrediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Changes of one training run, each in a section of its own.
-
-    Sections other than ``communication`` are part of the schema, but not supported yet: the
-    runtime refuses a plan that has one."""
+    """Changes of one training run, each in a section of its own."""
 
     num_ranks: int
     """World size."""
@@ -160,14 +180,14 @@ class Plan:
     """Digest of the run that the plan was made from; empty where it was made from a graph or a
     stated problem."""
     communication: CommunicationSection | None = None
-    fusion: dict[str, Any] | None = None
-    recompute: dict[str, Any] | None = None
-    precision: dict[str, Any] | None = None
-    compression: dict[str, Any] | None = None
-    loader: dict[str, Any] | None = None
-    threads: dict[str, Any] | None = None
-    accumulate: dict[str, Any] | None = None
-    sharding: dict[str, Any] | None = None
+    fusion: FusionSection | None = None
+    recompute: RecomputeSection | None = None
+    precision: PrecisionSection | None = None
+    compression: CompressionSection | None = None
+    loader: LoaderSection | None = None
+    threads: ThreadsSection | None = None
+    accumulate: AccumulateSection | None = None
+    sharding: ShardingSection | None = None
     applied: tuple[PlanSection, ...] = (PlanSection.COMMUNICATION,)
     """The sections of this plan in the order in which they are applied."""
     prediction: PlanPrediction | None = None

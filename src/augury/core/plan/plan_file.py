@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,16 @@ from augury.core.enums import OpKind
 from augury.core.errors import FileFormatError
 from augury.core.files import load_whole, new_file
 from augury.core.json_depth import bounded_depth
-from augury.core.plan.plan import Plan
+from augury.core.plan.plan import SECTIONS, Plan
 from augury.core.plan.plan_spec import verify_plan
 
 SCHEMA_VERSION = 2
 MAX_FILE_BYTES = 256 << 20
 _REMEDY = "run `augury schedule RUN -o plan.json` again"
 _FIELDS = frozenset(field.name for field in fields(Plan))
+_SECTION_FIELDS = {
+    name.value: frozenset(field.name for field in fields(kind)) for name, kind in SECTIONS.items()
+}
 
 
 def save_plan(plan: Plan, path: Path, *, force: bool = False) -> None:
@@ -68,9 +71,18 @@ def _require_version(version: object) -> None:
 
 def _require_known_fields(plan: object) -> None:
     """Refuses sections that this version does not know: they would be dropped silently."""
-    unknown = sorted(set(plan) - _FIELDS) if isinstance(plan, dict) else []
+    if not isinstance(plan, dict):
+        return
+    _refuse_others(plan, _FIELDS, "the plan")
+    for name, known in _SECTION_FIELDS.items():
+        if isinstance(section := plan.get(name), dict):
+            _refuse_others(section, known, f"section {name}")
+
+
+def _refuse_others(document: dict[str, Any], known: Iterable[str], what: str) -> None:
+    unknown = sorted(set(document) - set(known))
     if unknown:
-        raise FileFormatError(f"the plan has an unknown field {unknown[0]!r:.80}", remedy=_REMEDY)
+        raise FileFormatError(f"{what} has an unknown field {unknown[0]!r:.80}", remedy=_REMEDY)
 
 
 def _with_labels(plan: Plan) -> Any:

@@ -21,6 +21,7 @@ from augury.core.plan.plan import (
     Piece,
     Plan,
     PlanPrediction,
+    PlanSection,
     parameters_digest,
     problem_parameters,
 )
@@ -68,6 +69,10 @@ def plan_errors(plan: Plan) -> Iterator[str]:
         problem = plan.communication.problem
         if parameters_digest(problem_parameters(problem)) != plan.parameters_digest:
             yield "parameters_digest does not match the gradients of the communication section"
+    for name in plan.sections:
+        if name is not PlanSection.COMMUNICATION:
+            for error in getattr(plan, name.value).errors():
+                yield f"section {name}: {error}"
     if plan.prediction is not None:
         yield from _prediction_errors(plan.prediction, plan)
 

@@ -12,6 +12,7 @@ import msgspec
 
 from augury.core.plan.piece_log import PieceLog
 from augury.core.plan.plan_status import MAX_REASON_CHARS, PlanStatus, TrainingMode
+from augury.core.trace.module_timing import MAX_TIMINGS, ModuleTiming
 
 SCHEMA_VERSION = 2
 MAX_RANKS = 1 << 20
@@ -200,6 +201,7 @@ class RankRecord(RankHeader, frozen=True, kw_only=True):
     memory: list[RecordedMemory] = []
     handshake: list[Handshake] = []
     calibration: list[CalibrationRecord] = []
+    module_timings: Annotated[list[ModuleTiming], msgspec.Meta(max_length=MAX_TIMINGS)] = []
     pieces: PieceLog | None = None
     """Times of the pieces of a plan, which no profiler sees."""
     refusals: Annotated[list[_Reason], msgspec.Meta(max_length=MAX_REFUSALS)] = []

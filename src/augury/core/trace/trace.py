@@ -12,6 +12,7 @@ from augury.core.columns import I4, I8, U1, Table, column
 from augury.core.ledger import Ledger
 from augury.core.plan.plan_status import PlanStatus, WindowMode
 from augury.core.string_table import StringTable
+from augury.core.trace.module_timing import ModuleTiming
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -177,6 +178,8 @@ class RankFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Process groups that carried the pieces of a plan."""
     refusals: list[str] = []
     """Reasons why the runtime cannot follow a plan of pieces, each as the end of a sentence."""
+    module_timings: list[ModuleTiming] = []
+    """Times of the rank's modules, measured by calibration."""
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
