@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Sequence
 
 from augury.core.plan.problem import Network
+from augury.costs.relative_line import relative_line, relative_slope
 from augury.costs.transfer_times import TransferCost
 
 SMALLEST_BYTES = 1 << 16
 """Lower limit of the smallest piece that the fit covers."""
 SPAN = 32
 """Ratio of the largest to the smallest piece that the fit covers."""
+NUM_SIZES = 24
+"""Number of sizes between them that the line is fitted to."""
 
 _SIGMA_PER_MEDIAN_DEVIATION = 1.4826
 """Standard deviation of a normal distribution, divided by its median absolute deviation."""
-
-Floats = NDArray[np.float64]
 
 
 def fit_link(
@@ -44,8 +44,9 @@ def fit_link(
     balanced_bytes = time_ns(SMALLEST_BYTES) / max(cost.ns_per_byte, 1e-9)
     first_bytes = max(SMALLEST_BYTES, min(balanced_bytes, total_bytes / SPAN))
     last_bytes = max(min(SPAN * first_bytes, total_bytes), 2 * first_bytes)
-    sizes = np.geomspace(first_bytes, last_bytes, 24)
-    overhead_ns, ns_per_byte = _fit_line(sizes, np.array([time_ns(size) for size in sizes]))
+    ratio = last_bytes / first_bytes
+    sizes = [first_bytes * ratio ** (nth / (NUM_SIZES - 1)) for nth in range(NUM_SIZES)]
+    overhead_ns, ns_per_byte = _fit_line(sizes, [time_ns(size) for size in sizes])
     return Network(
         overhead_ns=round(overhead_ns * slowdown),
         ns_per_byte=ns_per_byte * slowdown,
@@ -53,14 +54,12 @@ def fit_link(
     )
 
 
-def _fit_line(sizes: Floats, times: Floats) -> tuple[float, float]:
+def _fit_line(sizes: Sequence[float], times: Sequence[float]) -> tuple[float, float]:
     """Returns the overhead and the time per byte of the line with the least squared relative
     errors. Neither is negative."""
-    design = np.column_stack([1 / times, sizes / times])
-    (overhead_ns, ns_per_byte), *_ = np.linalg.lstsq(design, np.ones(len(sizes)), rcond=None)
-    if overhead_ns >= 0:
-        # Where all pieces take equally long, the slope is an error of rounding.
-        is_flat = ns_per_byte * sizes[-1] < 1
-        return float(overhead_ns), 0.0 if is_flat else float(ns_per_byte)
-    bytes_per_ns = design[:, 1]
-    return 0.0, float(bytes_per_ns.sum() / (bytes_per_ns @ bytes_per_ns))
+    overhead_ns, ns_per_byte = relative_line(sizes, times)
+    if overhead_ns < 0:
+        return 0.0, relative_slope(sizes, times)
+    # Where all pieces take equally long, the slope is an error of rounding.
+    is_flat = ns_per_byte * sizes[-1] < 1
+    return overhead_ns, 0.0 if is_flat else ns_per_byte

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from augury.costs.relative_line import relative_line
+
 LARGE_BYTES = 1 << 20
 """Smallest size whose time is determined by bandwidth."""
 
@@ -122,12 +124,9 @@ def _rising(times: list[float]) -> list[float]:
 def _slope(points: Sequence[Sample]) -> float:
     if len(points) < 2:
         return points[0][1] / max(1, points[0][0])
-    sizes, times = np.array(points, dtype=np.float64).T
+    sizes, times = zip(*points, strict=True)
     # Relative errors: otherwise the largest size alone would decide.
-    weight = 1 / times
-    design = np.column_stack([np.ones_like(sizes), sizes]) * weight[:, None]
-    _, slope = np.linalg.lstsq(design, np.ones_like(sizes), rcond=None)[0]
-    return float(max(slope, 0.0))
+    return max(relative_line(sizes, times)[1], 0.0)
 
 
 def _line(own: Sequence[Sample]) -> TransferCost:

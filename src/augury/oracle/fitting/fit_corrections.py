@@ -29,6 +29,9 @@ from augury.oracle.strategy import Estimate, Options, Strategy, StrategyCase
 PULL = 0.02
 """Weight of the regularisation: departing by a unit costs as much as an error of 2 %."""
 OUTLIER = 0.03
+DECIMALS = 4
+"""Decimals of fitted coordinates. Digits after them differ between processors, since libraries of
+linear algebra round differently."""
 UNKNOWN_SPREAD = 0.1
 """Spread where too few rows were measured to hold any out."""
 
@@ -205,7 +208,7 @@ def _fit(predictor: Predictor, start: Constants | None = None) -> Constants:
         f_scale=OUTLIER,
         max_nfev=400 if start is None else 40,
     )
-    return _constants(found.x, affecting)
+    return _constants(np.round(found.x, DECIMALS), affecting)
 
 
 def _log_errors(predictor: Predictor, constants: Constants) -> F8:
