@@ -148,6 +148,8 @@ def test_progress_counts_items(engine: str, at_once):
 
 
 _INTERRUPTED = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # as in a terminal, also under nohup
 import augury.executor
 from tests.executor import tasks
 augury.executor.START_WORKERS_S = 0.0
