@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from augury.core.enums import MemoryKind
+from augury.core.errors import InputError
 from augury.core.plan.plan import PlanSection
 from augury.core.plan.sections import FusionSection
 from augury.core.trace.module_timing import COMPILED
@@ -38,6 +39,13 @@ class Fusion:
         check_section(self, scene, section)
         work = ModuleWork(scene)
         check_modules(section.modules, known_modules(scene), roots=work.roots)
+        for module in section.modules:
+            reason = self.refusal(scene, module)
+            if reason is not None:
+                raise InputError(
+                    f"module {module!r:.80} cannot be compiled: {reason}",
+                    remedy="leave it out of the section",
+                )
         saved = np.ones(len(scene.graph.buffers))
         layers, is_activation = layer_names(scene), of_kind(scene, MemoryKind.ACTIVATION)
         for module in section.modules:
