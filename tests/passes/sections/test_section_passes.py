@@ -253,9 +253,10 @@ def test_errors_are_small_where_modules_were_timed() -> None:
 
 def test_compression_halves_transfers_and_adds_casts() -> None:
     scene = Trained().scene()
-    new = done(scene, PlanSection.COMPRESSION)
+    section = CompressionSection(dtype=HalfPrecision.BFLOAT16)
+    new = done(scene, PlanSection.COMPRESSION, compression=section)
     before, after = (work_ns(one, OpKind.ALL_REDUCE) for one in (scene, new))
-    assert after == pytest.approx(before / 2, rel=0.01)
+    assert after == pytest.approx(before / 2, rel=0.03)
     assert work_ns(new, OpKind.COPY) > work_ns(scene, OpKind.COPY)
     assert work_ns(new, OpKind.BACKWARD) > work_ns(scene, OpKind.BACKWARD)
     own = new.graph.buffers.kind == MemoryKind.COMMUNICATION
@@ -369,6 +370,9 @@ def test_sections_apply_to_recorded_runs(run: str) -> None:
     }
     before = replay(scene.graph)
     for name, one in SECTION_PASSES.items():
+        if name is PlanSection.LOADER:
+            assert one.applies(scene) == ["no operation loads data"]
+            continue
         assert one.applies(scene) == []
         graph = one.apply(scene, sections[name]).scene.graph
         verify(graph)
