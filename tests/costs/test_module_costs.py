@@ -95,7 +95,7 @@ def test_without_measurements_a_model_states_a_wide_error() -> None:
 def test_threads_never_gain_more_than_the_cores_that_they_add(
     num_threads: int, recorded: int, cores: float, measured_ns: int | None
 ) -> None:
-    timings = (timing("a", "", 100, 100),)
+    timings: tuple[ModuleTiming, ...] = (timing("a", "", 100, 100),)
     if measured_ns is not None:
         timings += (timing("a", f"threads={num_threads}", measured_ns, measured_ns),)
     costs = ModuleCosts(timings=timings, recorded_threads=recorded, cores_per_rank=cores)
@@ -113,6 +113,10 @@ def test_trouble_of_a_variant_is_told_and_not_used() -> None:
     costs = ModuleCosts(timings=(timing("a", "", 100), failed))
     assert costs.trouble("a", "compiled") == "graph breaks"
     assert costs.trouble("a", "bfloat16") is None
+    # Nothing could be compiled: as without a compiler.
+    assert costs.trouble("b", "compiled") == "graph breaks"
+    compiled = (timing("c", "", 100), timing("c", "compiled", 80))
+    assert ModuleCosts(timings=(*costs.timings, *compiled)).trouble("b", "compiled") is None
     assert not costs.ratio("a", COMPILED).is_measured
 
 
