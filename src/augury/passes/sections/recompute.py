@@ -25,7 +25,7 @@ _ERROR = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Recompute:
+class RecomputeModules:
     """Repeats the forward of modules before their backward. From the end of forward until then,
     only the input of each module is held."""
 
@@ -94,7 +94,7 @@ class Recompute:
         return ErrorModel(_ERROR * float(added.max(initial=0.0)) / work.step_ns())
 
 
-RECOMPUTE = Recompute()
+RECOMPUTE = RecomputeModules()
 
 
 def _taken_again(scene: Scene, work: ModuleWork, passes: Mapping[str, list[ModulePass]]) -> I4:
