@@ -36,10 +36,12 @@ def rank_facts(record: RankRecord, clock: Clock, piece_groups: list[int]) -> Ran
         clock=clock,
         bucket_cap_bytes=first.bucket_cap_bytes if first else None,
         first_bucket_cap_bytes=first.first_bucket_cap_bytes if first else None,
+        gradient_as_bucket_view=first.gradient_as_bucket_view if first else None,
         cpu_use=_cpu_use(record),
         speed=record.speed,
         plan=record.plan if isinstance(record.plan, PlanStatus) else None,
         module_timings=record.module_timings,
+        modules=record.modules,
         tells_of_plan=record.plan is not msgspec.UNSET,
         window_modes=[
             WindowMode(first=window.first, last=window.last, mode=window.training_mode)
