@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from pathlib import Path
 
@@ -38,10 +39,16 @@ def store(
     program.write_text("\n".join(["#!/bin/sh", *script]))
     program.chmod(0o700)
     process = TimingProcess(
-        executable=str(program), path=[], folder=str(run), modules=[*modules], **fields
+        executable=str(program),
+        path=[],
+        folder=str(run),
+        modules=[*modules],
+        **{"host": socket.gethostname()} | fields,
     )
     settings = Settings(out=str(run), calibrate=True, calibrate_seconds=20.0)
-    (run / settings.snapshot).write_bytes(msgspec.json.encode(process) + b"\npickled")
+    snapshot = run / settings.snapshot
+    snapshot.write_bytes(msgspec.json.encode(process) + b"\npickled")
+    snapshot.chmod(0o600)
     return settings
 
 
@@ -138,7 +145,22 @@ def test_the_process_is_not_recorded_and_follows_no_plan(run: Path) -> None:
     time_modules(settings, given, has_succeeded=True)
     names = {line.partition("=")[0] for line in (run.parent / "variables").read_text().splitlines()}
     assert "MY_OWN" in names
-    assert not names & {"AUGURY_PLAN", "AUGURY_RECORD", "LD_PRELOAD"}
+    assert not names & {"AUGURY_PLAN", "AUGURY_RECORD"}
+
+
+def test_nothing_is_measured_on_another_host_than_that_of_rank_0(run: Path) -> None:
+    settings = store(run, say(TIMED), host="elsewhere")
+    time_modules(settings, os.environ, has_succeeded=True)
+    assert timings(run) == []
+    assert left(run) == []
+
+
+def test_a_snapshot_that_others_may_write_is_not_loaded(run: Path) -> None:
+    settings = store(run, say(TIMED))
+    (run / settings.snapshot).chmod(0o666)
+    time_modules(settings, os.environ, has_succeeded=True)
+    assert timings(run) == []
+    assert left(run) == []
 
 
 def test_a_damaged_snapshot_is_removed(run: Path) -> None:

@@ -29,13 +29,14 @@ _START = (
     " from augury.capture.torch.module_times.timing_main import main;"
     " main(sys.argv[2], float(sys.argv[3]))"
 )
-_JOB_VARIABLES = ("AUGURY_", "LD_PRELOAD")
-"""Beginnings of the names of variables with which a job is recorded or follows a plan."""
+_JOB_VARIABLES = "AUGURY_"
+"""Beginning of the names of variables with which a job is recorded or follows a plan."""
 
 
 class TimingProcess(msgspec.Struct, frozen=True, kw_only=True):
     """How to start the process: as the rank that stored the modules was started."""
 
+    host: str
     executable: str
     path: list[str]
     """``sys.path`` of the rank."""

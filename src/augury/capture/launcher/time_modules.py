@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -47,12 +48,13 @@ def _time(snapshot: Path, seconds: float, environment: Mapping[str, str]) -> lis
     """Returns the times that are known when the process ends, its time is over, or the user
     interrupts it."""
     with open_regular(snapshot) as file:
-        if os.fstat(file.fileno()).st_uid != os.getuid():
-            return []  # loading it would run another user's code
+        status = os.fstat(file.fileno())
+        if status.st_uid != os.getuid() or status.st_mode & 0o022:
+            return []  # loading it could run another user's code
         header = file.readline(MAX_HEADER_BYTES)
     process = msgspec.json.decode(bounded_depth(header), type=TimingProcess)
     timings = [*process.refused]
-    if not process.modules:
+    if not process.modules or process.host != socket.gethostname():
         return timings
     ProgressLines(0).timing_modules(seconds)
     try:

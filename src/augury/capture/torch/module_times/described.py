@@ -142,7 +142,8 @@ def _tensor_with_values(tensor: Tensor) -> TensorDescription | Tensor:
     with torch.no_grad():
         if tensor.numel() and not tensor.untyped_storage().nbytes():
             raise CannotDescribeError("its parameters are sharded: they have no memory")
-        if tensor.numel() <= MAX_KEPT_ELEMENTS and not tensor.requires_grad:
+        is_buffer = not (tensor.requires_grad or described.is_parameter)
+        if is_buffer and tensor.numel() <= MAX_KEPT_ELEMENTS:
             return tensor.detach().clone()
         if not tensor.numel() or tensor.is_complex():
             return described

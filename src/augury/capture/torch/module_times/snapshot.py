@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import socket
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -65,6 +66,7 @@ def save_snapshot(path: Path, noted: Mapping[str, NotedCalls]) -> None:
         except Exception as error:
             refused.append(ModuleTiming(modules=[*group.paths], trouble=trouble_of(error)))
     process = TimingProcess(
+        host=socket.gethostname(),
         executable=sys.executable,
         path=[entry for entry in sys.path if isinstance(entry, str)],
         folder=os.getcwd(),
