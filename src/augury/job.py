@@ -164,11 +164,14 @@ def repeat_job(job: Job, number: int, report: Report) -> int:
     wire_environment(job.settings)
     runs = [(name, job.out / name / place) for name, place in alternating_runs(number)]
     folders = [prepare_folder(out, force=job.force) for _, out in runs]
+    first = next(out for name, out in runs if name == BASELINE)
     for (name, out), folder in zip(runs, folders, strict=True):
         environment = job.environment()
         if name == BASELINE:
             del environment[VARIABLE]
         settings = replace(job.settings, out=str(folder))
+        if out is not first:
+            settings = replace(settings, calibrate_seconds=0)  # the modules are the same
         one = replace(job, out=out, settings=settings, rank=None)
         code = _launch(one, folder, report, environment)
         if code:

@@ -171,6 +171,14 @@ def test_a_damaged_snapshot_is_removed(run: Path) -> None:
     assert left(run) == []
 
 
+def test_the_summary_says_why_no_module_was_timed(run: Path) -> None:
+    refused = ModuleTiming(modules=["a"], trouble="its parameters are sharded")
+    settings = store(run, modules=(), refused=[refused])
+    time_modules(settings, os.environ, has_succeeded=True)
+    lines = run_summary_lines(summarize_run(run), out=run, exit_code=0)
+    assert "  no module was timed: a: its parameters are sharded" in lines
+
+
 def test_the_summary_has_one_line_about_modules(run: Path) -> None:
     trouble = ModuleTiming(modules=["a"], variant="compiled", trouble="no compiler")
     again = ModuleTiming(modules=["b"], variant="compiled", trouble="no compiler")

@@ -79,6 +79,9 @@ def _wire_line(wire: WireSummary) -> str:
 
 def _module_times_line(times: ModuleTimesSummary) -> str:
     """Returns the line about timed modules, with one of the reasons for missing times."""
+    more = f" (and {len(times.troubles) - 1} more)" if len(times.troubles) > 1 else ""
+    if not times.num_groups:
+        return f"no module was timed: {times.troubles[0]}{more}"
     said = (
         f"timed: {format_count(times.num_modules, 'module')} in"
         f" {format_count(times.num_groups, 'group')} of equal ones, {times.num_compiled} of them"
@@ -86,7 +89,6 @@ def _module_times_line(times: ModuleTimesSummary) -> str:
     )
     if not times.troubles:
         return said
-    more = f" (and {len(times.troubles) - 1} more)" if len(times.troubles) > 1 else ""
     return f"{said}; without times: {times.troubles[0]}{more}"
 
 

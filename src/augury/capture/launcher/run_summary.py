@@ -112,7 +112,7 @@ def summarize_run(
 
 
 def _module_times(record: RankHeader) -> ModuleTimesSummary | None:
-    timings = record.module_timings
+    timings = [one for one in record.module_timings if one.forward_ns or one.trouble]
     if not timings:
         return None
     timed = [one for one in timings if one.variant == AS_RECORDED and one.forward_ns]

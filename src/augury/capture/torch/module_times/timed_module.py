@@ -183,9 +183,13 @@ def _with_gradients(output: Any) -> list[Tensor]:
     import torch
     from torch.utils._pytree import tree_leaves
 
+    leaves = tree_leaves(output)
+    for leaf in [*leaves]:
+        # torch knows only some kinds of containers: look into others one level deep.
+        leaves += tree_leaves(list(getattr(leaf, "__dict__", {}).values()))
     found = [
         leaf
-        for leaf in tree_leaves(output)
+        for leaf in leaves
         if isinstance(leaf, torch.Tensor) and leaf.requires_grad and leaf.grad_fn is not None
     ]
     losses = [leaf for leaf in found if leaf.dim() == 0]
