@@ -87,6 +87,7 @@ class TimedModule:
                 if is_quick:
                     quick.append(variant)
             except Exception as error:
+                samples.clear()
                 samples.error = error
             if not quick or (time.monotonic() > deadline and not variant.is_compiled):
                 break

@@ -69,7 +69,7 @@ def _set_up(stored: Snapshot) -> None:
     torch.set_num_threads(stored.num_threads)
     torch.set_float32_matmul_precision(stored.matmul_precision)
     torch.set_default_dtype(stored.default_dtype)
-    torch.use_deterministic_algorithms(stored.is_deterministic)
+    torch.use_deterministic_algorithms(stored.is_deterministic, warn_only=True)
     torch.backends.cudnn.benchmark = stored.cudnn_benchmark
 
 
@@ -142,11 +142,13 @@ class _Measurement:
                     samples = self._compiled(group, name)
                 except Exception as error:
                     samples = Samples(error=error)
+                if samples is None:
+                    continue
+                self._report(group, name, samples)
+                if samples.error is not None:
                     groups.remove(group)
-                if samples is not None:
-                    passed_s = time.monotonic() - begun
-                    operation_s = FIRST_COMPILE_SHARE * passed_s / group.num_operations
-                    self._report(group, name, samples)
+                passed_s = time.monotonic() - begun
+                operation_s = FIRST_COMPILE_SHARE * passed_s / group.num_operations
 
     def _compiled(self, group: StoredGroup, name: str) -> Samples | None:
         """Returns samples at the speed of the machine when the module was timed as recorded; None
