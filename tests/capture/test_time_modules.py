@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -107,6 +110,30 @@ def is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_an_interrupt_ends_the_process_and_keeps_the_times_so_far(run: Path) -> None:
+    store(run, say(TIMED), "echo $$ >../pid", "exec sleep 300")
+    program = (
+        "import os, sys; from augury.capture.settings import Settings;"
+        " from augury.capture.launcher.time_modules import time_modules;"
+        " time_modules(Settings(out=sys.argv[1], calibrate=True, calibrate_seconds=200),"
+        " os.environ, has_succeeded=True); print('goes on')"
+    )
+    caller = subprocess.Popen(
+        [sys.executable, "-c", program, str(run)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not (run.parent / "pid").exists() and caller.poll() is None:
+        time.sleep(0.05)
+    time.sleep(0.2)
+    caller.send_signal(signal.SIGINT)
+    said, errors = caller.communicate(timeout=60)
+    assert (said, errors) == ("goes on\n", "")
+    assert timings(run) == [TIMED]
+    assert left(run) == []
 
 
 def test_a_process_that_fails_is_named_as_trouble(run: Path) -> None:

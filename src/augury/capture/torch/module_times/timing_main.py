@@ -40,7 +40,7 @@ PLAIN_SHARE = 0.5
 FIRST_COMPILE_SHARE = 0.5
 """Share of a group's time for compiling that another one takes, per operation: equal kernels are
 compiled once, and the compiler starts once."""
-COMPILED_SAMPLE_SHARE = 0.25
+COMPILED_SAMPLE_SHARE = 0.15
 """Largest share of the time that is left for the samples of one compiled group."""
 
 
