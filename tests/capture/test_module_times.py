@@ -110,6 +110,18 @@ def test_modules_with_other_inputs_are_apart() -> None:
     assert {("parts.0", "parts.1"), ("parts.2",)} <= set(found)
 
 
+def test_a_module_that_is_never_called_is_searched_for_its_parts() -> None:
+    """Trainers call a part of the module that they are given."""
+    outer = nn.ModuleDict({"model": Model()})
+    calls = ForwardCalls()
+    calls.start(TrainedModules(modules={path or "Outer": m for path, m in outer.named_modules()}))
+    outer["model"](words())
+    calls.stop()
+    found = {group.paths for group in find_groups(calls.take())}
+    assert {("model",), tuple(f"model.blocks.{number}" for number in range(3))} <= found
+    assert ("Outer",) not in found
+
+
 def test_calls_without_gradients_are_not_noted() -> None:
     assert find_groups(noted(Model(), words(), grad=False)) == []
 

@@ -63,8 +63,8 @@ class _Search:
         self._chosen: dict[str, Module] = {}
 
     def groups(self) -> Iterator[ModuleGroup]:
-        roots = [module for _, module in self._outermost()]
-        total_ns = sum(self._noted[path].elapsed_ns for path, _ in self._outermost())
+        roots = self._outermost()
+        total_ns = sum(map(self._forward_ns, roots))
         for root in roots:
             self._choose(root, is_root=True)
         members: dict[Hashable, list[str]] = {}
@@ -84,15 +84,18 @@ class _Search:
                     num_operations=num_operations,
                 )
 
-    def _outermost(self) -> list[tuple[str, Module]]:
+    def _outermost(self) -> list[Module]:
         """The modules that no other noted module contains."""
-        modules = [
-            (path, module)
-            for path, calls in self._noted.items()
-            if (module := calls.module()) is not None
-        ]
-        inner = {id(child) for _, module in modules for child in module.children()}
-        return [(path, module) for path, module in modules if id(module) not in inner]
+        noted = [calls.module() for calls in self._noted.values()]
+        modules = [module for module in noted if module is not None]
+        inner = {id(child) for module in modules for child in module.children()}
+        return [module for module in modules if id(module) not in inner]
+
+    def _forward_ns(self, module: Module) -> int:
+        """Time of a module's forward, or of those inside of one that the program never calls."""
+        path = self._path.get(id(module))
+        elapsed_ns = self._noted[path].elapsed_ns if path is not None else 0
+        return elapsed_ns or sum(map(self._forward_ns, module.children()))
 
     def _choose(self, module: Module, *, is_root: bool = False) -> None:
         path = self._path.get(id(module))
