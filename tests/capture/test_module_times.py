@@ -277,13 +277,19 @@ from torch import nn
 
 torch.set_num_threads(1)
 
+class Activation(nn.Module):
+    def forward(self, value):
+        return torch.relu(value)
+
 class Part(nn.Module):
     def __init__(self):
         super().__init__()
         self.first, self.second = nn.Linear(64, 256), nn.Linear(256, 64)
+        self.activation = Activation()
 
     def forward(self, given, *, scale):
-        return {"value": given["value"] + self.second(self.first(given["value"]).relu()) * scale}
+        hidden = self.activation(self.first(given["value"]))
+        return {"value": given["value"] + self.second(hidden) * scale}
 
 class Refusing(nn.Module):
     # Cannot run under autocast, nor compiled.
@@ -359,7 +365,7 @@ def test_a_calibrated_job_has_times_of_its_modules(tmp_path: Path, num_ranks: in
     assert base.backward_ns
     assert found[*parts, "bfloat16"].forward_ns
     compiled = found[*parts, "compiled"]
-    assert compiled.trouble is not None or compiled.backward_ns
+    assert compiled.backward_ns or "compiler" in str(compiled.trouble)
     assert "only as it is" in str(found["last", "bfloat16"].trouble)
     trace = open_run(out)
     assert trace.ranks[0].module_timings == timings(out)

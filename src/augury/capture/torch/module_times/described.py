@@ -10,8 +10,10 @@ from __future__ import annotations
 import io
 import math
 import pickle
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -108,10 +110,23 @@ class _Unpickler(pickle.Unpickler):
         self._tensor_at = tensor_at
         self._made: dict[int, Tensor] = {}
 
+    def find_class(self, module: str, name: str) -> Any:
+        found = super().find_class(module, name)
+        is_maker = module.startswith("cloudpickle") and name == "_make_function"
+        return partial(_make_in_main, found) if is_maker else found
+
     def persistent_load(self, number: int) -> Tensor:
         if number not in self._made:
             self._made[number] = self._tensor_at(number)
         return self._made[number]
+
+
+def _make_in_main(make: Callable[..., Any], code: Any, names: dict[str, Any], *rest: Any) -> Any:
+    """Makes a function of the main script one of this process's main module: torch.compile looks
+    there for the global names that it uses."""
+    if names.get("__name__") == "__main__":
+        names = vars(sys.modules["__main__"])
+    return make(code, names, *rest)
 
 
 def _described_tensor(tensor: Tensor) -> TensorDescription | Tensor:
