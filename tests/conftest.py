@@ -104,7 +104,7 @@ def _own_variables() -> dict[str, str]:
 def recorded_ddp(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     """Two models under DDP on two ranks: accumulation, unused parameters, calls of its own; two
     windows and a calibration."""
-    options = ("--steps", "4:6,8:10", "--calibrate")
+    options = ("--steps", "4:6,8:10", "--calibrate", "--calibrate-seconds", "0")
     return once(
         tmp_path_factory, "ddp", lambda folder: record_kind(folder, training_kinds.DDP, *options)
     )

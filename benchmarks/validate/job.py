@@ -119,7 +119,8 @@ def training(schedule: Schedule, gate: Path, times: Path) -> list[str]:
 
 def augury_run(out: Path, schedule: Schedule) -> list[str]:
     windows = ",".join(f"{first}:{last}" for first, last in schedule.windows)
-    augury = [sys.executable, "-m", "augury", "run", "--calibrate", "--out", str(out)]
+    augury = [sys.executable, "-m", "augury", "run", "--calibrate", "--calibrate-seconds", "0"]
+    augury += ["--out", str(out)]
     return [*augury, *(["--wire"] if schedule.setting.wire else []), "--steps", windows, "--"]
 
 

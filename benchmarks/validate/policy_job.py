@@ -241,7 +241,8 @@ def _command(case: PolicyCase, bed: Bed, gate: Path, folder: Path) -> list[str]:
     windows = ",".join(f"{first}:{last}" for first, last in WINDOWS)
     out = bed.hosts[0].scratch / "run"
     return [
-        *(sys.executable, "-m", "augury", "run", "--calibrate", "--out", str(out)),
+        *(sys.executable, "-m", "augury", "run", "--calibrate", "--calibrate-seconds", "0"),
+        *("--out", str(out)),
         *("--steps", windows, "--"),
         *(sys.executable, "-m", "benchmarks.testbed.train", "--model", setting.model),
         *("--steps", str(FIRST_STEPS), "--cap", setting.cap, *setting.options),

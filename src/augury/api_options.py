@@ -97,6 +97,7 @@ class RunOptions(TypedDict, total=False):
     steps: str
     ranks: str | None
     calibrate: bool
+    calibrate_seconds: float
     wire: bool
     wire_events: int
     watch: int | None

@@ -21,8 +21,14 @@ from augury.capture.launcher.in_process import (
 from augury.capture.launcher.launch import as_program, launch
 from augury.capture.launcher.run_folder import prepare_folder
 from augury.capture.launcher.run_summary import summarize_run
+from augury.capture.launcher.time_modules import time_modules
 from augury.capture.process_identity import own_rank
-from augury.capture.settings import Settings, checked_distance, parse_windows
+from augury.capture.settings import (
+    DEFAULT_CALIBRATE_SECONDS,
+    Settings,
+    checked_distance,
+    parse_windows,
+)
 from augury.capture.wire.pack import pack_left
 from augury.capture.wire.preload import become_wired, wire_environment
 from augury.core.errors import UsageError
@@ -92,6 +98,7 @@ def make_job(
     steps: str = "auto",
     ranks: str | None = None,
     calibrate: bool = False,
+    calibrate_seconds: float = DEFAULT_CALIBRATE_SECONDS,
     wire: bool = False,
     wire_events: int = 1 << 20,
     watch: int | None = None,
@@ -113,6 +120,7 @@ def make_job(
         out=os.path.realpath(out),
         windows=windows,
         calibrate=calibrate,
+        calibrate_seconds=calibrate_seconds,
         ranks=chosen,
         wire=wire,
         wire_events=wire_events,
@@ -156,11 +164,14 @@ def repeat_job(job: Job, number: int, report: Report) -> int:
     wire_environment(job.settings)
     runs = [(name, job.out / name / place) for name, place in alternating_runs(number)]
     folders = [prepare_folder(out, force=job.force) for _, out in runs]
+    first = next(out for name, out in runs if name == BASELINE)
     for (name, out), folder in zip(runs, folders, strict=True):
         environment = job.environment()
         if name == BASELINE:
             del environment[VARIABLE]
         settings = replace(job.settings, out=str(folder))
+        if out is not first:
+            settings = replace(settings, calibrate_seconds=0)  # the modules are the same
         one = replace(job, out=out, settings=settings, rank=None)
         code = _launch(one, folder, report, environment)
         if code:
@@ -208,10 +219,12 @@ def _launch(job: Job, folder: Path, report: Report, environment: dict[str, str])
 def _become_rank(job: Job, folder: Path, report: Report) -> int:
     """Runs the job in this process, which a launcher has started as one rank."""
     exit_code = 0
+    has_succeeded = False
     pid = os.getpid()  # handlers also run in processes that the job forks
 
     def report_at_exit() -> None:
         if os.getpid() == pid:
+            time_modules(job.settings, os.environ, has_succeeded=has_succeeded)
             try:
                 report(_finished(job, folder, exit_code))
             except Exception as error:  # the job must not fail for it
@@ -232,8 +245,10 @@ def _become_rank(job: Job, folder: Path, report: Report) -> int:
     arrange_plan()
     try:
         run_python(job.words)
+        has_succeeded = True
     except SystemExit as end:
         exit_code = exit_code_of(end)
+        has_succeeded = exit_code == 0
         raise
     except Exception as error:
         exit_code = 1

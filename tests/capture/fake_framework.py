@@ -90,3 +90,6 @@ class FakeFramework:
     def calibrate(self) -> list[CalibrationRecord]:
         self.events.append("calibrate")
         return [CalibrationRecord(size_bytes=1, durations_ns=[5])]
+
+    def store_modules(self, path: Path) -> None:
+        self.events.append(f"store {path.name}")

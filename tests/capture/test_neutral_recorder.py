@@ -40,12 +40,35 @@ def read(out: Path) -> RankRecord:
     return msgspec.json.decode((out / "rank-00000.json").read_bytes(), type=RankRecord)
 
 
+@pytest.mark.parametrize(
+    ("settings", "rank", "is_stored"),
+    [
+        ({"calibrate": True}, 0, True),
+        ({"calibrate": True}, 1, False),
+        ({"calibrate": True, "calibrate_seconds": 0.0}, 0, False),
+        ({}, 0, False),
+        ({"calibrate": True, "ranks": (1,)}, 0, False),
+    ],
+)
+def test_only_rank_0_of_a_calibrated_job_stores_modules(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, object],
+    rank: int,
+    is_stored: bool,
+) -> None:
+    monkeypatch.setattr(process_identity, "_learned", (rank, 2))
+    framework = FakeFramework()
+    train(recorder(tmp_path, framework, windows=((2, 4),), **settings), 9)
+    assert ("store .modules.pickle" in framework.events) == is_stored
+
+
 def test_windows_are_recorded_in_order(tmp_path: Path) -> None:
     framework = FakeFramework()
     train(recorder(tmp_path, framework, windows=((2, 4),), calibrate=True), 9)
     light = ["light", "probes", "step", "step", "stop"]
     detail = ["detail", "probes", "step", "step", "step", "stop"]
-    assert framework.events == [*light, "calibrate", *detail]
+    assert framework.events == [*light, "calibrate", *detail, "store .modules.pickle"]
     record = read(tmp_path)
     assert [(w.first, w.last, w.mode) for w in record.windows] == [
         (2, 4, "light"),

@@ -65,7 +65,8 @@ def job(
 
 def recorded_wire(factory: pytest.TempPathFactory, *, num_ranks: int) -> Path:
     """Two ranks measure the network too."""
-    options = ["--steps", "4:12", "--wire", *(["--calibrate"] if num_ranks == 2 else [])]
+    calibration = ["--calibrate", "--calibrate-seconds", "0"] if num_ranks == 2 else []
+    options = ["--steps", "4:12", "--wire", *calibration]
 
     def make(folder: Path) -> str:
         script = folder / "train.py"

@@ -21,6 +21,7 @@ NO_FORMAT = {
     "report.page.document": "reads the package's own templates, styles and scripts",
     "capture.cpu_limit": "reads files of the kernel",
     "ingest.rank.staged_allocations": "reads what the same import has just written",
+    "capture.launcher.time_modules": "reads what the job that it started has just written",
     "capture.torch.profiler_window": "reads the trace that its own process has just written",
 }
 """Modules that read files and need no reader of their own, with the reason."""

@@ -131,3 +131,7 @@ class FrameworkRecorder(Protocol):
 
     def calibrate(self) -> list[CalibrationRecord]:
         """Measures the network; all ranks call this after the same step."""
+
+    def store_modules(self, path: Path) -> None:
+        """Stores the modules that the last detailed window has seen in a file, to be timed after
+        the job."""

@@ -25,6 +25,9 @@ class ProgressLines:
     def calibrating(self) -> None:
         self._print("timed windows complete, calibrating the network")
 
+    def timing_modules(self, seconds: float) -> None:
+        self._print(f"the job has ended, timing modules for at most {seconds:g} s")
+
     def planned_windows_complete(self, stride: int | None) -> None:
         """``stride`` is the distance of further windows; None if there are none."""
         further = "" if stride is None else f", next ones every {stride} steps"

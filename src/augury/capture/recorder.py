@@ -173,6 +173,8 @@ class StepRecorder:
             self._finish_planned_windows()
         elif closing is not None and closing.first > schedule.detail.first and has_other_hosts():
             self.attempt(lambda: self._shake_hands(f"step {step}"))
+        if closing is not None and closing.mode == "detail" and self._settings.times_modules:
+            self.attempt(self._store_modules)
 
     def _finish_planned_windows(self) -> None:
         self.attempt(lambda: self._shake_hands("end"))
@@ -264,6 +266,10 @@ class StepRecorder:
 
     def _calibrate(self) -> None:
         self._notes.calibration = self._framework.calibrate()
+
+    def _store_modules(self) -> None:
+        if self._rank == 0 and self._is_chosen:
+            self._framework.store_modules(self._folder / self._settings.snapshot)
 
     def _pack_wire(self) -> None:
         """Calls that the process makes later are packed at its end."""

@@ -12,6 +12,7 @@ from augury.core.errors import UsageError
 AUTO = "auto"
 """Value of ``--steps`` for windows spread over the whole job."""
 DEFAULT_WIRE_EVENTS = 1 << 20
+DEFAULT_CALIBRATE_SECONDS = 30.0
 
 MIN_WATCH_DISTANCE = 10
 """Smallest distance of watch windows, in steps."""
@@ -28,6 +29,11 @@ class Settings:
     windows: tuple[tuple[int, int], ...] = ()
     """Empty: windows are spread over the whole job."""
     calibrate: bool = False
+    """Whether the network is measured, and modules are timed after the job."""
+    calibrate_seconds: float = DEFAULT_CALIBRATE_SECONDS
+    """Longest time for timing modules; 0 leaves it out."""
+    snapshot: str = ".modules.pickle"
+    """File in ``out`` in which rank 0 stores the modules that are timed after the job."""
     ranks: tuple[int, ...] | None = None
     """Ranks to profile; None means all."""
     wire: bool = False
@@ -40,6 +46,10 @@ class Settings:
     def to_environment(self) -> str:
         return json.dumps(asdict(self))
 
+    @property
+    def times_modules(self) -> bool:
+        return self.calibrate and self.calibrate_seconds > 0
+
     @classmethod
     def from_environment(cls) -> Settings | None:
         text = os.environ.get(cls.VARIABLE)
@@ -51,6 +61,8 @@ class Settings:
             out=values["out"],
             windows=tuple((first, last) for first, last in values["windows"]),
             calibrate=values["calibrate"],
+            calibrate_seconds=values["calibrate_seconds"],
+            snapshot=values["snapshot"],
             ranks=None if ranks is None else tuple(ranks),
             wire=values["wire"],
             wire_events=values["wire_events"],

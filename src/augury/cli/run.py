@@ -47,8 +47,20 @@ def run(
     ] = None,
     calibrate: Annotated[
         bool,
-        typer.Option("--calibrate", help="Also measure the network, after the last window."),
+        typer.Option(
+            "--calibrate",
+            help="Also measure the network, after the last window, and modules, after the job.",
+        ),
     ] = False,
+    calibrate_seconds: Annotated[
+        float,
+        typer.Option(
+            metavar="S",
+            min=0,
+            max=86400,
+            help="With --calibrate: longest time for measuring modules; 0 leaves them out.",
+        ),
+    ] = 30.0,
     wire: Annotated[
         bool,
         typer.Option("--wire", help="Also record TCP traffic, message by message."),
@@ -109,6 +121,7 @@ def run(
         steps=steps,
         ranks=ranks,
         calibrate=calibrate,
+        calibrate_seconds=calibrate_seconds,
         wire=wire,
         wire_events=wire_events,
         watch=watch,

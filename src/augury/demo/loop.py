@@ -35,6 +35,8 @@ NUM_RECORDED_STEPS = 20
 NUM_STEPS = 60
 PLANNED_STEPS = 280
 """Includes the trial of the plan, which takes 200 steps at most."""
+CALIBRATE_SECONDS = 20.0
+"""Time for measuring modules of the recorded run; the planned run has the same ones."""
 _ENVIRONMENT = {
     # By name, because a host cannot resolve its own name in a network namespace.
     "GLOO_SOCKET_IFNAME": "lo",
@@ -137,7 +139,12 @@ class DemoLoop:
         self, out: Path, num_steps: int, work: str, variables: dict[str, str] | None = None
     ) -> None:
         folder = prepare_folder(out, force=self.force, rank=None)
-        settings = Settings(out=str(folder), windows=parse_windows(WINDOWS), calibrate=True)
+        settings = Settings(
+            out=str(folder),
+            windows=parse_windows(WINDOWS),
+            calibrate=True,
+            calibrate_seconds=CALIBRATE_SECONDS if variables is None else 0,
+        )
         environment = os.environ | _ENVIRONMENT | (variables or {})
         with self.progress(f"training with two processes for {work}"):
             code = launch(self._command(num_steps), settings, environment)

@@ -6,7 +6,13 @@ import shlex
 from pathlib import Path
 from typing import TextIO
 
-from augury.core.results.recorded_run import RankSummary, RunSummary, WatchSummary, WireSummary
+from augury.core.results.recorded_run import (
+    ModuleTimesSummary,
+    RankSummary,
+    RunSummary,
+    WatchSummary,
+    WireSummary,
+)
 from augury.core.units import format_count, format_ns
 from augury.report.safe_text import safe
 
@@ -35,6 +41,8 @@ def run_summary_lines(
         lines.append(f"  {_wire_line(summary.wire)}")
     if summary.watch is not None:
         lines.append(f"  {_watch_line(summary.watch, out)}")
+    if summary.module_times is not None:
+        lines.append(f"  {_module_times_line(summary.module_times)}")
     for anomaly in summary.ledger:
         example = anomaly.example or anomaly.name
         lines.append(f"  {anomaly.severity}: {anomaly.meaning} ({example})")
@@ -67,6 +75,21 @@ def _wire_line(wire: WireSummary) -> str:
         f" {format_count(wire.num_events, 'event')} kept, {wire.events_written_over:,} overwritten,"
         f" {format_count(wire.calls_not_kept, 'call')} outside of windows counted but not kept"
     )
+
+
+def _module_times_line(times: ModuleTimesSummary) -> str:
+    """Returns the line about timed modules, with one of the reasons for missing times."""
+    more = f" (and {len(times.troubles) - 1} more)" if len(times.troubles) > 1 else ""
+    if not times.num_groups:
+        return f"no module was timed: {times.troubles[0]}{more}"
+    said = (
+        f"timed: {format_count(times.num_modules, 'module')} in"
+        f" {format_count(times.num_groups, 'group')} of equal ones, {times.num_compiled} of them"
+        " compiled too"
+    )
+    if not times.troubles:
+        return said
+    return f"{said}; without times: {times.troubles[0]}{more}"
 
 
 def _watch_line(watch: WatchSummary, out: Path) -> str:

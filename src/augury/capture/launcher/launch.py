@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from augury.capture.bootstrap import set_defaults
 from augury.capture.launcher.in_process import is_python
+from augury.capture.launcher.time_modules import time_modules
 from augury.capture.settings import Settings
 from augury.capture.wire.pack import pack_left
 from augury.capture.wire.preload import wire_environment
@@ -29,9 +32,12 @@ def as_program(command: Sequence[str]) -> list[str]:
 def launch(command: Sequence[str], settings: Settings, inherited: Mapping[str, str]) -> int:
     """Starts the command with the ``inherited`` variables and those of the recorder. Returns its
     exit code, or 128 + the signal that ended it, as shells do."""
+    # Other launchers of this job may share the folder: each times the modules of its own ranks.
+    settings = replace(settings, snapshot=f".modules-{secrets.token_hex(8)}.pickle")
     code = _run(command, recording_environment(settings, inherited))
     if settings.wire:
         pack_left(Path(settings.out))
+    time_modules(settings, inherited, has_succeeded=code == 0)
     return code if code >= 0 else 128 - code
 
 

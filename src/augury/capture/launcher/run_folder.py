@@ -16,6 +16,7 @@ _LEFT_BY_RECORDERS = (
     "rank-*.partial",
     "gathered.json",
     ".gathered.json.*",
+    ".modules*.pickle*",
     "run.json",
     "events.parquet",
     "*.columns",

@@ -17,8 +17,15 @@ from augury.core.errors import InputError
 from augury.core.files import DISK_IS_FULL, open_regular
 from augury.core.json_depth import bounded_depth
 from augury.core.ledger import Ledger, Severity
-from augury.core.results.recorded_run import RankSummary, RunPlace, RunSummary, WatchSummary
+from augury.core.results.recorded_run import (
+    ModuleTimesSummary,
+    RankSummary,
+    RunPlace,
+    RunSummary,
+    WatchSummary,
+)
 from augury.core.results.watch import WATCH_FILE
+from augury.core.trace.module_timing import AS_RECORDED, COMPILED
 from augury.core.trace.rank_record import RankHeader
 
 MAX_RECORD_BYTES = 16 << 20
@@ -100,6 +107,21 @@ def summarize_run(
         gathered=gathered,
         wire=wire_summary,
         watch=_summarize_watch(folder) if watch and not rank and gathered is None else None,
+        module_times=next((times for one in records if (times := _module_times(one))), None),
+    )
+
+
+def _module_times(record: RankHeader) -> ModuleTimesSummary | None:
+    timings = [one for one in record.module_timings if one.forward_ns or one.trouble]
+    if not timings:
+        return None
+    timed = [one for one in timings if one.variant == AS_RECORDED and one.forward_ns]
+    first_module = {one.trouble: one.modules[0] for one in reversed(timings) if one.trouble}
+    return ModuleTimesSummary(
+        num_modules=sum(len(one.modules) for one in timed),
+        num_groups=len(timed),
+        num_compiled=sum(one.variant == COMPILED and bool(one.forward_ns) for one in timings),
+        troubles=[f"{module}: {trouble}" for trouble, module in reversed(first_module.items())],
     )
 
 

@@ -39,7 +39,7 @@ class ModuleRanges:
         self._local = threading.local()
 
     def start(self, trained: TrainedModules) -> None:
-        for path, module in _visible(trained):
+        for path, module in visible_modules(trained):
             self._watch(module, path)
 
     def stop(self) -> None:
@@ -104,7 +104,7 @@ class KnownModules:
         if self._optimizers == [*map(id, optimizers)] and known and len(known) == len(found):
             return known
         trained = find_modules(optimizers)
-        known = list(_visible(trained))
+        known = list(visible_modules(trained))
         self._modules = [(path, weakref.ref(module)) for path, module in known]
         self._ddp = [weakref.ref(model) for model in trained.ddp]
         self._optimizers = [*map(id, optimizers)]
@@ -194,7 +194,7 @@ class _OutermostCall:
         self.module, self.range, self.depth = module, opened, 1
 
 
-def _visible(trained: TrainedModules) -> Iterator[tuple[str, Module]]:
+def visible_modules(trained: TrainedModules) -> Iterator[tuple[str, Module]]:
     """Yields all modules with their paths, without those inside of compiled ones."""
     inside = {id(inner) for outer in trained.compiled for inner in outer._orig_mod.modules()}
     for module in trained.modules.values():

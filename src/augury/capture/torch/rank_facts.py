@@ -11,6 +11,7 @@ from augury.capture.torch.ddp_buckets import ddp_facts
 from augury.capture.torch.gradient_order import GradientOrder
 from augury.capture.torch.memory import SavedActivations, held_memory
 from augury.capture.torch.module_ranges import ForwardRanges, ModuleRanges
+from augury.capture.torch.module_times.forward_calls import ForwardCalls
 from augury.capture.torch.modules import find_modules
 from augury.core.plan.plan_board import board
 from augury.core.plan.plan_status import MAX_REASON_CHARS
@@ -71,10 +72,12 @@ def process_groups() -> list[Group]:
 
 class DetailProbes:
     """Observations of the detailed window besides the profiler: module ranges and, in its first
-    step, the activations that autograd saves and the order of gradients."""
+    step, the activations that autograd saves, the order of gradients and, where modules are to be
+    timed, their arguments."""
 
-    def __init__(self, order: GradientOrder) -> None:
+    def __init__(self, order: GradientOrder, calls: ForwardCalls | None) -> None:
         self._order = order
+        self._calls = calls
         self._ranges = ModuleRanges()
         self._activations = SavedActivations(self._ranges)
 
@@ -83,14 +86,17 @@ class DetailProbes:
         self._ranges.start(trained)
         self._activations.start(trained)
         self._order.start(trained.ddp)
+        if self._calls is not None:
+            self._calls.start(trained)
 
     def end_step(self) -> None:
         self._activations.stop()
         self._order.stop()
+        if self._calls is not None:
+            self._calls.stop()
 
     def stop(self) -> None:
-        self._activations.stop()
-        self._order.stop()
+        self.end_step()
         self._ranges.stop()
 
     def saved_memory(self) -> list[RecordedMemory]:

@@ -23,6 +23,7 @@ from augury.capture.torch.closure_ranges import ClosureRanges
 from augury.capture.torch.distributed_calls import CallRecorder
 from augury.capture.torch.gradient_order import GradientOrder
 from augury.capture.torch.module_ranges import ForwardRanges, KnownModules
+from augury.capture.torch.module_times.forward_calls import ForwardCalls
 from augury.capture.torch.profiler_window import TorchProfiler
 from augury.capture.torch.rank_facts import DetailProbes, LightProbes, find_facts
 from augury.capture.torch.step_phases import TorchPhases
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 def start_recording(settings: Settings, module: ModuleType) -> None:
     """Records this process; ``module`` is ``torch.optim.optimizer``."""
-    framework = TorchRecorder()
+    framework = TorchRecorder(notes_calls=settings.times_modules)
     recorder = StepRecorder(settings, framework)
     framework.closures.arrange(module)
     if settings.watch:
@@ -66,12 +67,14 @@ def has_trained(module: ModuleType) -> bool:
 class TorchRecorder:
     """Implements ``FrameworkRecorder`` for PyTorch."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, notes_calls: bool = False) -> None:
+        """``notes_calls`` says whether modules will be stored, to be timed after the job."""
         self.closures = ClosureRanges()
         self._modules = KnownModules()
         self._forwards = ForwardRanges(self._modules)
         self._phases = TorchPhases(self._modules, self._optimizers)
         self._order = GradientOrder()
+        self._forward_calls = ForwardCalls() if notes_calls else None
         self._leader: weakref.ref[Optimizer] | None = None
         self._seen: dict[int, weakref.ref[Optimizer]] = {}
         self._calls = CallRecorder()
@@ -95,7 +98,11 @@ class TorchRecorder:
         return find_job_store()
 
     def open_window(self, mode: Mode, on_rival: Callable[[], None]) -> TorchWindow:
-        probes = DetailProbes(self._order) if mode == "detail" else LightProbes(self._forwards)
+        probes = (
+            DetailProbes(self._order, self._forward_calls)
+            if mode == "detail"
+            else LightProbes(self._forwards)
+        )
         return TorchWindow(
             profiler=TorchProfiler(mode, on_rival),
             calls=self._calls,
@@ -118,6 +125,12 @@ class TorchRecorder:
 
     def calibrate(self) -> list[CalibrationRecord]:
         return calibrate()
+
+    def store_modules(self, path: Path) -> None:
+        if self._forward_calls is not None and self._forward_calls.noted:
+            from augury.capture.torch.module_times.snapshot import save_snapshot
+
+            save_snapshot(path, self._forward_calls.take())
 
     def _optimizers(self) -> list[Optimizer]:
         """Returns the optimizers in the order of their first steps."""

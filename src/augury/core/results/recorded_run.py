@@ -43,6 +43,19 @@ class WatchSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Number of windows in which the verdict changed."""
 
 
+class ModuleTimesSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts of the modules that were timed after the job."""
+
+    num_modules: int
+    num_groups: int
+    """Number of groups of equal modules, of which one is timed."""
+    num_compiled: int
+    """Number of groups that were also timed compiled."""
+    troubles: list[str]
+    """Reasons why modules, or variants of them, have no times: each reason once, with the first
+    module."""
+
+
 class RunPlace(msgspec.Struct, frozen=True, kw_only=True):
     """Host and folder of the gathered files."""
 
@@ -59,6 +72,8 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     """None if TCP traffic was not recorded."""
     watch: WatchSummary | None = None
     """None if the job was not watched, or the summary is of another rank than 0."""
+    module_times: ModuleTimesSummary | None = None
+    """None if no modules were to be timed, or none were stored."""
 
     @property
     def is_empty(self) -> bool:

@@ -167,6 +167,8 @@ class RankHeader(msgspec.Struct, frozen=True, kw_only=True):
     """Step, and the time at which the recorder let the job continue after that step."""
     plan: PlanStatus | msgspec.UnsetType | None = msgspec.UNSET
     """None: the job had no plan; unset: the recorder did not record it."""
+    module_timings: Annotated[list[ModuleTiming], msgspec.Meta(max_length=MAX_TIMINGS)] = []
+    """Times of single modules, measured after the job; only at rank 0."""
 
 
 class RankRecord(RankHeader, frozen=True, kw_only=True):
@@ -201,7 +203,6 @@ class RankRecord(RankHeader, frozen=True, kw_only=True):
     memory: list[RecordedMemory] = []
     handshake: list[Handshake] = []
     calibration: list[CalibrationRecord] = []
-    module_timings: Annotated[list[ModuleTiming], msgspec.Meta(max_length=MAX_TIMINGS)] = []
     pieces: PieceLog | None = None
     """Times of the pieces of a plan, which no profiler sees."""
     refusals: Annotated[list[_Reason], msgspec.Meta(max_length=MAX_REFUSALS)] = []
