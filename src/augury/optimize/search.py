@@ -1,4 +1,4 @@
-"""The search for the best candidate of a space: steepest descent with restarts, until a budget ends.
+"""The search for the best candidate: steepest descent with restarts, until a budget ends.
 
 Each round estimates all single changes of the best candidate, evaluates the most promising ones
 exactly, and takes all that gain together where they still do. Where no single change gains, pairs
@@ -105,7 +105,7 @@ class _Search:
     ) -> None:
         self._space, self._objective, self._options = space, objective, options
         self._progress, self._clock = progress, clock
-        self._random = random.Random(options.seed)  # noqa: S311: no secret
+        self._random = random.Random(options.seed)  # noqa: S311
         self._evaluated: dict[Candidate, Evaluated] = {}
         self._failed: set[Candidate] = set()
         self._compiled: dict[Candidate, list[Candidate]] = {}

@@ -110,13 +110,15 @@ def exhaustive(
     """Returns the best of all candidates, with communication compiled for each of them: the
     yardstick of the search, for spaces of a few thousand candidates."""
     objective = objective or Objective()
-    start = start_of(space)
-    found = space.evaluate(start)
-    assert found is not None
-    best, best_found = start, found
+    found: dict[Candidate, Evaluated] = {}
+    seen: set[Candidate] = set()
     for candidate in list(every_candidate(space)):
         for one in (candidate, *space.compiled(candidate)):
+            if one in seen:
+                continue
+            seen.add(one)
             evaluated = space.evaluate(one)
-            if evaluated is not None and objective.cost(evaluated) < objective.cost(best_found):
-                best, best_found = one, evaluated
-    return best, best_found
+            if evaluated is not None:
+                found[one] = evaluated
+    best = min(found, key=lambda one: (objective.cost(found[one]), one))
+    return best, found[best]
