@@ -72,10 +72,12 @@ class ScheduledGraph:
         """Returns the graph with this order."""
         return self.change_to(order).scene.graph
 
-    def change_to(self, order: Order) -> Changed:
+    def change_to(self, order: Order, *, is_stock: bool | None = None) -> Changed:
         """Buckets of stock DDP share the link; pieces of a plan use it as the plan says, and two
-        ranks exchange them without collectives."""
-        is_stock = bucket_caps(self.problem, order) is not None
+        ranks exchange them without collectives. ``is_stock`` says which of them the order is; by
+        default, whether stock DDP can follow it."""
+        if is_stock is None:
+            is_stock = bucket_caps(self.problem, order) is not None
         if self.p2p and not is_stock and is_swapped(order, self.scene.graph.num_ranks):
             pieces = OrderedPieces(
                 problem=self.problem,

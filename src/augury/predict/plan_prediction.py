@@ -1,0 +1,286 @@
+"""Predicts a Plan: all of its sections, applied to a run in their order, and each one left out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from augury.build.problem.step_parts import NO_GRADIENTS, NO_GRADIENTS_REMEDY
+from augury.core.enums import OpKind
+from augury.core.errors import InputError
+from augury.core.ledger import Ledger, Severity
+from augury.core.plan.plan import (
+    Mode,
+    Plan,
+    PlanSection,
+    parameters_digest,
+    problem_parameters,
+)
+from augury.core.units import format_bytes, format_count
+from augury.passes.communication_order import order_error
+from augury.passes.sections.registry import SECTION_PASSES
+from augury.predict.prediction import predict_step, representation_of
+from augury.predict.replays import Engine, replay_changed, replay_graph
+from augury.predict.schedule_case import noise_of, open_case
+from augury.schedule.policies.ddp import order_of_buckets
+
+if TYPE_CHECKING:
+    from augury.core.graph.graph import Graph
+    from augury.core.plan.plan import CommunicationSection, Order
+    from augury.core.progress import Progress
+    from augury.core.results.prediction import Prediction
+    from augury.core.timeline import Timeline
+    from augury.costs.prediction_interval import Representation
+    from augury.passes.protocol import Changed, Scene
+    from augury.predict.opened_run import OpenedRun
+    from augury.predict.schedule_case import ScheduleCase
+
+APPLIED = (
+    PlanSection.FUSION,
+    PlanSection.RECOMPUTE,
+    PlanSection.PRECISION,
+    PlanSection.THREADS,
+    PlanSection.LOADER,
+    PlanSection.ACCUMULATE,
+    PlanSection.SHARDING,
+    PlanSection.COMPRESSION,
+    PlanSection.COMMUNICATION,
+)
+"""The order in which sections are applied: compute before the communication that suits it."""
+WITHOUT_PIECES = (PlanSection.FUSION, PlanSection.COMPRESSION)
+"""Sections that cannot be applied together with ordered pieces."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PlannedRun:
+    """A recorded run that plans are made for and predicted on."""
+
+    scene: Scene
+    baseline: Timeline
+    """The replay of the recorded graph."""
+    represented: Representation | None
+    """How well the recorded windows represent the run."""
+    case: ScheduleCase | None
+    """The case of communication policies; None where the run does not say which gradient travels
+    in which bucket."""
+    run_digest: str
+    progress: Progress
+
+    @property
+    def num_ranks(self) -> int:
+        return self.scene.graph.num_ranks
+
+    @property
+    def noise(self) -> float:
+        """Relative gain below which no gain can be measured."""
+        return noise_of(self.represented)
+
+    @property
+    def parameters_digest(self) -> str:
+        """Fingerprint of the trained parameters, as in a Plan."""
+        found = [] if self.case is None else problem_parameters(self.case.problem)
+        return parameters_digest(found)
+
+    def with_order(self, scene: Scene, order: Order, *, is_stock: bool) -> Changed:
+        """Returns the change of a scene to gradients that follow an order, by stock DDP's buckets
+        or as pieces."""
+        if self.case is None or self.case.scheduled is None:
+            raise InputError(NO_GRADIENTS, remedy="leave the communication section out")
+        return replace(self.case.scheduled, scene=scene).change_to(order, is_stock=is_stock)
+
+    def predicted(self, timeline: Timeline, model_error: float) -> Prediction:
+        return predict_step(
+            timeline,
+            self.represented,
+            baseline_ns=self.baseline.step_ns,
+            model_error=model_error,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PredictedPlan:
+    timeline: Timeline
+    prediction: Prediction
+    without_ns: dict[PlanSection, int]
+    """The step with one section left out."""
+    errors: dict[PlanSection, float]
+    """Relative standard error of the prediction of each section."""
+
+
+def open_planned(run: OpenedRun) -> PlannedRun:
+    """Opens a run for plans. Raises InputError for a run that followed a plan itself."""
+    if run.is_recorded and any(
+        facts.plan is not None and facts.plan.from_step is not None for facts in run.trace.ranks
+    ):
+        raise InputError(
+            "the run followed a plan, and plans change the stock training",
+            remedy="give the run that the plan was made from, or record one without a plan",
+        )
+    scene = run.scene
+    baseline = replay_graph(run.graph, progress=run.progress)
+    has_gradients = len(run.graph.gradients) > 0
+    return PlannedRun(
+        scene=scene,
+        baseline=baseline,
+        represented=representation_of(baseline),
+        case=open_case(run) if has_gradients else None,
+        run_digest=run.digest if run.is_recorded else "",
+        progress=run.progress,
+    )
+
+
+def with_sections(scene: Scene, sections: Mapping[PlanSection, Any]) -> tuple[Scene, float]:
+    """Returns the scene with all sections but communication applied, and the relative standard
+    error of its prediction."""
+    scene, errors = _applied(scene, sections, APPLIED)
+    return scene, math.hypot(*errors.values())
+
+
+def _applied(
+    scene: Scene, sections: Mapping[PlanSection, Any], order: tuple[PlanSection, ...]
+) -> tuple[Scene, dict[PlanSection, float]]:
+    errors = {}
+    for name in order:
+        if name in sections and name is not PlanSection.COMMUNICATION:
+            one = SECTION_PASSES[name]
+            errors[name] = one.error_in(scene, sections[name]).relative
+            scene = one.apply(scene, sections[name]).scene
+    return scene, errors
+
+
+def predict_plan(run: PlannedRun, plan: Plan, *, engine: Engine = "auto") -> PredictedPlan:
+    """Predicts the run under a plan, and with each section left out."""
+    _check_fits(run, plan)
+    graph, errors = _planned_graph(run, plan)
+    timeline = replay_changed(graph, engine=engine, progress=run.progress)
+    without_ns = {}
+    for name in plan.sections:
+        others = _without(plan, name)
+        without_ns[name] = run.baseline.step_ns
+        if others.sections:
+            left, _ = _planned_graph(run, others)
+            without_ns[name] = replay_changed(left, engine=engine, progress=run.progress).step_ns
+    return PredictedPlan(
+        timeline=timeline,
+        prediction=run.predicted(timeline, math.hypot(*errors.values())),
+        without_ns=without_ns,
+        errors=errors,
+    )
+
+
+def _planned_graph(run: PlannedRun, plan: Plan) -> tuple[Graph, dict[PlanSection, float]]:
+    sections = {name: getattr(plan, name.value) for name in plan.sections}
+    scene, errors = _applied(run.scene, sections, plan.applied)
+    if plan.communication is not None:
+        order = _order_for(run, plan.communication)
+        errors[PlanSection.COMMUNICATION] = order_error(order).relative
+        is_stock = plan.communication.mode is Mode.DDP_BUCKETS
+        scene = run.with_order(scene, order, is_stock=is_stock).scene
+    # The recorded steps measure the run without the plan.
+    return scene.graph.evolve(measured=scene.graph.measured.empty()), errors
+
+
+def _order_for(run: PlannedRun, section: CommunicationSection) -> Order:
+    """Returns the order that the runtime follows, with the numbers that this run gives its
+    gradients. Of a list of bucket sizes the runtime reads the sizes only."""
+    assert run.case is not None
+    own = {one.name: place for place, one in enumerate(run.case.problem.gradients)}
+    number = [own[gradient.name] for gradient in section.problem.gradients]
+    order = section.order
+    if section.mode is Mode.DDP_BUCKETS:
+        order = order_of_buckets(order.policy, section.problem, section.bucket_caps_bytes)
+    pieces = tuple(
+        replace(
+            piece,
+            slices=tuple(replace(part, gradient=number[part.gradient]) for part in piece.slices),
+        )
+        for piece in order.pieces
+    )
+    return run.case.as_followed(replace(order, pieces=pieces))
+
+
+def _without(plan: Plan, name: PlanSection) -> Plan:
+    kept = tuple(one for one in plan.applied if one is not name)
+    left: dict[str, Any] = {name.value: None}
+    return replace(plan, **left, applied=kept)
+
+
+def _check_fits(run: PlannedRun, plan: Plan) -> None:
+    """Raises InputError where the plan is for another run, or its sections exclude each other."""
+    if plan.num_ranks != run.num_ranks:
+        raise InputError(
+            f"the plan is for {format_count(plan.num_ranks, 'rank')}, and the run has"
+            f" {run.num_ranks}",
+            remedy="give the run that the plan was made from",
+        )
+    if plan.communication is not None and run.case is None:
+        raise InputError(NO_GRADIENTS, remedy="leave the communication section out")
+    if run.case is not None and plan.parameters_digest != run.parameters_digest:
+        raise InputError(
+            "the plan is for other parameters than the run has",
+            remedy="give the run that the plan was made from",
+        )
+    for reason in exclusions(plan):
+        raise InputError(reason, remedy="leave one of the two out")
+
+
+def exclusions(plan: Plan) -> list[str]:
+    """Returns the reasons why sections of a plan cannot be applied together."""
+    section = plan.communication
+    if section is None or section.mode is not Mode.PIECES:
+        return []
+    return [
+        f"section {name} cannot be applied together with pieces in order"
+        for name in WITHOUT_PIECES
+        if name in plan.sections
+    ]
+
+
+def section_words(name: PlanSection, section: Any) -> str:
+    """Describes a section in a few words."""
+    match name:
+        case PlanSection.COMMUNICATION:
+            return _communication_words(section)
+        case PlanSection.FUSION:
+            return f"{format_count(len(section.modules), 'compiled module')}"
+        case PlanSection.RECOMPUTE:
+            return f"{format_count(len(section.modules), 'recomputed module')}"
+        case PlanSection.PRECISION:
+            return f"autocast to {section.dtype}"
+        case PlanSection.COMPRESSION:
+            return f"gradients travel as {section.dtype}"
+        case PlanSection.LOADER:
+            return (
+                f"{format_count(section.num_workers, 'loader worker')},"
+                f" {section.prefetch_factor} batches ahead each"
+            )
+        case PlanSection.THREADS:
+            return f"{format_count(section.num_threads, 'thread')} per rank"
+        case PlanSection.ACCUMULATE:
+            return f"{format_count(section.num_micro_batches, 'micro-batch', 'micro-batches')}"
+        case PlanSection.SHARDING:
+            return f"ZeRO stage {section.stage}"
+
+
+def _communication_words(section: Any) -> str:
+    if section.mode is Mode.DDP_BUCKETS:
+        caps = ", ".join(format_bytes(cap) for cap in section.bucket_caps_bytes[:4])
+        more = ", ..." if len(section.bucket_caps_bytes) > 4 else ""  # noqa: PLR2004
+        return f"DDP's buckets of {caps}{more}"
+    number = sum(piece.op is not OpKind.ALL_GATHER for piece in section.order.pieces)
+    return f"{format_count(number, 'piece')} in order ({section.order.policy})"
+
+
+def ledger_of(run: PlannedRun) -> Ledger:
+    """Returns the warnings about predictions of plans of this run."""
+    ledger = Ledger() if run.case is None else Ledger().merged(run.case.ledger)
+    if run.case is None:
+        ledger.note(
+            "no-gradients",
+            f"{NO_GRADIENTS}: communication stays as recorded",
+            severity=Severity.WARNING,
+            remedy=NO_GRADIENTS_REMEDY,
+        )
+    return ledger
