@@ -40,6 +40,7 @@ def rank_facts(record: RankRecord, clock: Clock, piece_groups: list[int]) -> Ran
         speed=record.speed,
         plan=record.plan if isinstance(record.plan, PlanStatus) else None,
         module_timings=record.module_timings,
+        modules=record.modules,
         tells_of_plan=record.plan is not msgspec.UNSET,
         window_modes=[
             WindowMode(first=window.first, last=window.last, mode=window.training_mode)

@@ -7,18 +7,21 @@ mutated, so that one recorded scene serves any number of changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from augury.build.recorded.training_facts import TrainingFacts
 from augury.core.columns import I4, I8
 from augury.core.graph.graph import NONE, Graph
+from augury.core.plan.plan import PlanSection
 from augury.core.trace.trace import Calibration
 from augury.costs.collective_costs import Costs, fit_network
 from augury.costs.links import Links
+from augury.costs.module_costs import ModuleCosts
 from augury.passes.touched_ops import touched_ops
 
 P_contra = TypeVar("P_contra", contravariant=True)
@@ -39,10 +42,22 @@ class Scene:
     """Links behind the collective times in ``graph``. They are changed only with the ranks."""
     is_expanded: bool = False
     """Whether collectives are expanded into sends and receives on links."""
+    module_costs: ModuleCosts = field(default_factory=ModuleCosts)
+    """Times of modules under sections of a plan. Passes do not change them."""
+    training: TrainingFacts = field(default_factory=TrainingFacts)
+    """Facts of the training as ``graph`` has it."""
+    sections: Mapping[PlanSection, Any] = field(default_factory=dict)
+    """Sections of a plan that were applied already, with their contents."""
 
     @classmethod
     def recorded(
-        cls, graph: Graph, calibration: Sequence[Calibration] = (), *, links: Links | None = None
+        cls,
+        graph: Graph,
+        calibration: Sequence[Calibration] = (),
+        *,
+        links: Links | None = None,
+        training: TrainingFacts | None = None,
+        module_costs: ModuleCosts | None = None,
     ) -> Scene:
         """Returns the scene of a recorded graph, with its costs fitted."""
         return cls(
@@ -51,6 +66,8 @@ class Scene:
             calibration=tuple(calibration),
             links=links,
             recorded_links=links,
+            training=training or TrainingFacts(),
+            module_costs=module_costs or ModuleCosts(),
         )
 
 

@@ -13,9 +13,11 @@ from augury.core.progress import Progress, silent
 from augury.core.units import parse_bytes
 
 if TYPE_CHECKING:
+    from augury.build.recorded.training_facts import TrainingFacts
     from augury.core.graph.graph import Graph
     from augury.core.trace.trace import Calibration, Trace
     from augury.costs.links import Links
+    from augury.costs.module_costs import ModuleCosts
     from augury.passes.protocol import Scene
 
 
@@ -99,6 +101,41 @@ class OpenedRun:
     def calibration(self) -> Sequence[Calibration]:
         """Network measurements of the recorder; a graph file has none."""
         return self.trace.calibration if self.is_recorded else []
+
+    @cached_property
+    def scene(self) -> Scene:
+        """The graph with all that passes need: costs and facts of the training as far as the run
+        shows them."""
+        from augury.passes.protocol import Scene
+
+        return Scene.recorded(
+            self.graph,
+            self.calibration,
+            training=self.training,
+            module_costs=self.module_costs,
+        )
+
+    @cached_property
+    def training(self) -> TrainingFacts:
+        """Facts of a recorded run's training; a graph file has none."""
+        from augury.build.recorded.training_facts import TrainingFacts, training_facts
+
+        return training_facts(self.trace) if self.is_recorded else TrainingFacts()
+
+    @property
+    def module_costs(self) -> ModuleCosts:
+        """Times of modules that calibration measured; a graph file has none."""
+        from augury.costs.module_costs import ModuleCosts, module_timings
+
+        if not self.is_recorded:
+            return ModuleCosts()
+        facts = self.training
+        return ModuleCosts(
+            timings=module_timings(one.module_timings for one in self.trace.ranks),
+            class_names=facts.module_classes,
+            recorded_threads=max(facts.num_threads, default=0),
+            cores_per_rank=min(facts.cores_per_rank, default=0.0),
+        )
 
     @cached_property
     def fine(self) -> FineRun:

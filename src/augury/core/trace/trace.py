@@ -180,6 +180,8 @@ class RankFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Reasons why the runtime cannot follow a plan of pieces, each as the end of a sentence."""
     module_timings: list[ModuleTiming] = []
     """Times of the rank's modules, measured by calibration."""
+    modules: dict[str, str] = {}
+    """Class name of each trained module, by its path."""
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
