@@ -36,7 +36,7 @@ MAX_ORDERS = 16
 """Orders of one kind that a search compares."""
 MAX_SCENES = 64
 """Changed scenes that are kept."""
-MAX_SESSIONS = 8
+MAX_SESSIONS = 32
 BUCKETS, PIECES = "DDP's buckets", "pieces in order"
 
 

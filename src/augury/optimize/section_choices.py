@@ -17,7 +17,7 @@ from augury.core.plan.sections import (
     PrecisionSection,
     ThreadsSection,
 )
-from augury.core.trace.module_timing import COMPILED, THREADS
+from augury.core.trace.module_timing import THREADS
 from augury.optimize.space import Choice
 from augury.passes.protocol import Scene
 from augury.passes.sections.candidates import CandidateModule, alike, candidate_modules
@@ -133,7 +133,7 @@ def _module_choices(
 ) -> list[SectionChoice]:
     usable = [one for one in modules if _REFUSALS[name](scene, one.path) is None]
     if name is PlanSection.FUSION:
-        timed = [one for one in usable if scene.module_costs.is_timed(one.path, COMPILED)]
+        timed = [one for one in usable if one.is_timed]
         usable = timed or usable
     else:
         known = known_modules(scene)

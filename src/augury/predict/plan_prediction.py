@@ -90,6 +90,14 @@ class PlannedRun:
             raise InputError(NO_GRADIENTS, remedy="leave the communication section out")
         return replace(self.case.scheduled, scene=scene).change_to(order, is_stock=is_stock)
 
+    def bound_ns(self, plan: Plan) -> int:
+        """Returns the lower bound on the step of any order with the plan's compute."""
+        if self.case is None or self.case.scheduled is None:
+            return 0
+        scene, _ = with_sections(self.scene, _sections_of(plan))
+        before = replay_changed(scene.graph, progress=self.progress)
+        return self.case.scheduled.with_compute(scene, before).bound_ns
+
     def predicted(self, timeline: Timeline, model_error: float) -> Prediction:
         return predict_step(
             timeline,
@@ -141,7 +149,7 @@ def with_sections(scene: Scene, sections: Mapping[PlanSection, Any]) -> tuple[Sc
 def _applied(
     scene: Scene, sections: Mapping[PlanSection, Any], order: tuple[PlanSection, ...]
 ) -> tuple[Scene, dict[PlanSection, float]]:
-    errors = {}
+    errors: dict[PlanSection, float] = {}
     for name in order:
         if name in sections and name is not PlanSection.COMMUNICATION:
             one = SECTION_PASSES[name]
@@ -171,8 +179,7 @@ def predict_plan(run: PlannedRun, plan: Plan, *, engine: Engine = "auto") -> Pre
 
 
 def _planned_graph(run: PlannedRun, plan: Plan) -> tuple[Graph, dict[PlanSection, float]]:
-    sections = {name: getattr(plan, name.value) for name in plan.sections}
-    scene, errors = _applied(run.scene, sections, plan.applied)
+    scene, errors = _applied(run.scene, _sections_of(plan), plan.applied)
     if plan.communication is not None:
         order = _order_for(run, plan.communication)
         errors[PlanSection.COMMUNICATION] = order_error(order).relative
@@ -199,6 +206,10 @@ def _order_for(run: PlannedRun, section: CommunicationSection) -> Order:
         for piece in order.pieces
     )
     return run.case.as_followed(replace(order, pieces=pieces))
+
+
+def _sections_of(plan: Plan) -> dict[PlanSection, Any]:
+    return {name: getattr(plan, name.value) for name in plan.sections}
 
 
 def _without(plan: Plan, name: PlanSection) -> Plan:
@@ -267,7 +278,7 @@ def section_words(name: PlanSection, section: Any) -> str:
 def _communication_words(section: Any) -> str:
     if section.mode is Mode.DDP_BUCKETS:
         caps = ", ".join(format_bytes(cap) for cap in section.bucket_caps_bytes[:4])
-        more = ", ..." if len(section.bucket_caps_bytes) > 4 else ""  # noqa: PLR2004
+        more = ", ..." if len(section.bucket_caps_bytes) > 4 else ""
         return f"DDP's buckets of {caps}{more}"
     number = sum(piece.op is not OpKind.ALL_GATHER for piece in section.order.pieces)
     return f"{format_count(number, 'piece')} in order ({section.order.policy})"

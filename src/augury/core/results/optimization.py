@@ -30,10 +30,9 @@ class TriedChange(msgspec.Struct, frozen=True, kw_only=True):
     section: str
     what: str
     step_ns: int | None
-    """The predicted step with the plan and this change; null where it cannot be predicted."""
+    """The predicted step of the recorded run with this change alone, in its best form; null where
+    it was not predicted."""
     gain_pct: float | None
-    """Gain of this change over the plan's step; positive is faster."""
-    peak_bytes: int | None
     reason: str
 
 
