@@ -36,6 +36,7 @@ def rank_facts(record: RankRecord, clock: Clock, piece_groups: list[int]) -> Ran
         clock=clock,
         bucket_cap_bytes=first.bucket_cap_bytes if first else None,
         first_bucket_cap_bytes=first.first_bucket_cap_bytes if first else None,
+        gradient_as_bucket_view=first.gradient_as_bucket_view if first else None,
         cpu_use=_cpu_use(record),
         speed=record.speed,
         plan=record.plan if isinstance(record.plan, PlanStatus) else None,

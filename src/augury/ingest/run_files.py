@@ -13,7 +13,7 @@ from augury.core.units import format_bytes
 MAX_RUN_BYTES = 16 << 30
 """Unpacked size of all files of one run."""
 
-READER_VERSION = 5
+READER_VERSION = 6
 """Raised when a reader changes its results, so that cached results are read again."""
 _PATTERNS = ("rank-*.json", "rank-*.json.gz", "*.wire-*")
 _NOT_A_FILE = "not a file"

@@ -11,7 +11,6 @@ from collections import defaultdict
 import numpy as np
 
 from augury.build.recorded.device.device_graph import build_device, has_device
-from augury.build.recorded.graph_annotations import add_measured, add_memory
 from augury.build.recorded.interference import (
     SMALL_BYTES,
     compute_rate,
@@ -20,8 +19,10 @@ from augury.build.recorded.interference import (
     transfer_rate,
     transfer_work_ns,
 )
+from augury.build.recorded.measured_steps import add_measured
 from augury.build.recorded.pick_ups import PickUps
 from augury.build.recorded.recorded_collectives import RecordedCollective, first_halves
+from augury.build.recorded.recorded_memory import add_memory
 from augury.build.recorded.recorded_run import Place, RecordedRun, recorded_run
 from augury.build.recorded.table.table_graph import build_table, has_coarse_operations
 from augury.core.enums import Discipline, OpKind, ResourceKind

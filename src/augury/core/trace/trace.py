@@ -163,6 +163,8 @@ class RankFacts(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock = Clock()
     bucket_cap_bytes: int | None = None
     first_bucket_cap_bytes: int | None = None
+    gradient_as_bucket_view: bool | None = None
+    """Whether gradients are views into DDP's buckets; None if that is unknown."""
     cpu_use: CpuUse | None = None
     device_memory_bytes: int | None = None
     """Memory of the rank's device."""

@@ -17,6 +17,10 @@ COPIES_GRADIENT = "torch.distributed.ddp.reducer::copy_bucket_to_grad"
 """Event of DDP that copies a gradient out of its bucket."""
 OPTIMIZER_STEP = "Optimizer.step#"
 """Prefix of the event of an optimizer step."""
+CLEARS_GRADIENTS = "Optimizer.zero_grad#"
+"""Prefix of the event in which an optimizer clears gradients."""
+ZEROES = frozenset(("aten::zero_", "aten::_foreach_zero_"))
+"""Operations that set tensors to zero and keep their memory."""
 GRADIENT_READS = frozenset(
     (
         "aten::_foreach_norm",
