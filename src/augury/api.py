@@ -12,7 +12,9 @@ from augury.answers import (
     DiagnoseAnswer,
     DiffAnswer,
     ImportAnswer,
+    OptimizeAnswer,
     OracleAnswer,
+    PlanReplayAnswer,
     ReplayAnswer,
     ScheduleAnswer,
     ValidationAnswer,
@@ -20,7 +22,7 @@ from augury.answers import (
     WireAnswer,
     write_timeline,
 )
-from augury.core.errors import InputError
+from augury.core.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from torch import nn
@@ -199,10 +201,17 @@ class Run:
         return list(self.graph.ledger)
 
     def replay(
-        self, *, fine: bool = False, engine: Engine = "auto", fold: bool = True
+        self,
+        *,
+        plan: Plan | PathLike | None = None,
+        fine: bool = False,
+        engine: Engine = "auto",
+        fold: bool = True,
     ) -> ReplayAnswer:
-        """Predicts the step by replay. ``fine`` replays all-reduces as sends and receives on links,
-        which needs a run recorded with ``--wire``."""
+        """Predicts the step by replay; with ``plan``, under that plan. ``fine`` replays all-reduces
+        as sends and receives on links, which needs a run recorded with ``--wire``."""
+        if plan is not None:
+            return self._replay_plan(plan, fine=fine, engine=engine, fold=fold)
         from augury.predict.prediction import predict_step, representation_of, warnings_of
         from augury.predict.replays import replay_graph
         from augury.predict.summarize import summarize
@@ -214,6 +223,22 @@ class Run:
         prediction = predict_step(timeline, recorded)
         result = summarize(timeline, prediction, ledger=warnings_of(recorded))
         return ReplayAnswer(result, self.path.name, timeline, progress)
+
+    def _replay_plan(
+        self, plan: Plan | PathLike, *, fine: bool, engine: Engine, fold: bool
+    ) -> PlanReplayAnswer:
+        from augury.core.plan.plan_file import load_plan
+        from augury.predict.plan_prediction import open_planned, predict_plan
+        from augury.predict.plan_summary import summarize_plan
+
+        if fine:
+            raise UsageError("plans are predicted with whole collectives", remedy="leave fine out")
+        if isinstance(plan, str | os.PathLike):
+            plan = load_plan(Path(plan))
+        planned = open_planned(self._source)
+        predicted = predict_plan(planned, plan, engine=engine, fold=fold)
+        result = summarize_plan(planned, plan, predicted)
+        return PlanReplayAnswer(result, self.path.name, predicted.timeline, self._source.progress)
 
     def whatif(
         self,
@@ -282,6 +307,43 @@ class Run:
         if low_risk:
             assessment = assessment.of_stock_ddp()
         return ScheduleAnswer(assessment, self.path.name, is_single=len(policies) == 1)
+
+    def optimize(
+        self,
+        *,
+        memory_limit: int | str | None = None,
+        allow: str | Sequence[str] | None = None,
+        only: str | Sequence[str] | None = None,
+        budget: float | str = 60.0,
+        seed: int = 0,
+        starts: int = 1,
+        engine: EngineName = "processes",
+        address: str | None = None,
+        jobs: int | None = None,
+    ) -> OptimizeAnswer:
+        """Searches the combination of changes with the shortest predicted step. ``memory_limit``
+        is per rank (``"8GiB"`` or bytes). ``allow`` permits changes of numbers: ``precision``,
+        ``compression``, ``rounding``. ``only`` names the sections to choose from. ``budget`` is in
+        seconds, or a time such as ``"60s"``. ``starts`` searches differ in their seeds; ``engine``,
+        ``address`` and ``jobs`` state where they run, as in ``augury.executor``."""
+        from augury.executor import Executor
+        from augury.optimize.optimize_run import Wanted, optimize_widely, parse_limit_bytes
+        from augury.optimize.search import SearchOptions, parse_budget_s
+        from augury.optimize.section_choices import parse_numerics, parse_sections
+
+        wanted = Wanted(
+            memory_limit_bytes=parse_limit_bytes(memory_limit),
+            allowed=parse_numerics(allow),
+            only=parse_sections(only),
+        )
+        found = optimize_widely(
+            self._source,
+            wanted,
+            SearchOptions(budget_s=parse_budget_s(budget), seed=seed),
+            num_starts=starts,
+            executor=Executor(engine=engine, address=address, jobs=jobs),
+        )
+        return OptimizeAnswer(found, self.path.name)
 
     def diff(self, other: Run | PathLike, plan: Plan | PathLike | None = None) -> DiffAnswer:
         """Compares this run with a later one of the same job and, with the plan that the later run

@@ -3,40 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from augury.core.errors import InfeasibleError, UsageError
+from augury.core.errors import UsageError
 from augury.core.plan.plan import Plan, PlanPrediction, PlanSection
 from augury.core.plan.plan_spec import verify_plan
 from augury.core.progress import silent
-from augury.core.results.optimization import (
-    OptimizeResult,
-    SearchEffort,
-    SectionShare,
-)
-from augury.core.units import format_bytes, format_ns, format_percent
+from augury.core.results.optimization import OptimizeResult, SearchEffort
+from augury.core.units import format_percent, parse_bytes
 from augury.executor import IN_THIS_PROCESS, Executor
-from augury.optimize.prune import pruned
-from augury.optimize.scene_space import SceneSpace
-from augury.optimize.search import Found, SearchOptions, search
+from augury.optimize.combination import combine
+from augury.optimize.infeasible import infeasible
+from augury.optimize.search import Found, SearchOptions
 from augury.optimize.section_choices import ADVISED, NEEDS, Numerics
-from augury.optimize.space import Candidate, Evaluated, Objective
+from augury.optimize.space import Objective
 from augury.optimize.tried_changes import advice_of, tried_changes
-from augury.predict.plan_prediction import (
-    APPLIED,
-    PlannedRun,
-    PredictedPlan,
-    ledger_of,
-    open_planned,
-    predict_plan,
-    section_words,
-)
+from augury.predict.plan_prediction import PlannedRun, PredictedPlan, open_planned
+from augury.predict.plan_summary import ledger_of, shares
 
 if TYPE_CHECKING:
     from augury.core.timeline import Timeline
     from augury.predict.opened_run import OpenedRun
 
-MAX_HOLDERS = 3
 _TIMED = (PlanSection.FUSION, PlanSection.PRECISION, PlanSection.THREADS)
 """Sections that calibration measures."""
 
@@ -89,13 +77,13 @@ def optimize_run(run: OpenedRun, wanted: Wanted, options: SearchOptions | None =
         )
     needs_memory = limit is not None and (baseline_peak or 0) > limit
     sections = wanted.sections(needs_memory=needs_memory)
-    combined = _combined(planned, sections, objective, options)
+    combined = combine(planned, sections, objective, options)
     if not objective.is_feasible(combined.evaluated):
-        raise _infeasible(planned, limit or 0, combined)
+        raise infeasible(planned, limit or 0, combined)
     dropped: dict[PlanSection, str] = {}
     while doubtful := _doubtful(planned, combined.predicted):
         sections -= {*doubtful}
-        sure = _combined(planned, sections, objective, options)
+        sure = combine(planned, sections, objective, options)
         if not objective.is_feasible(sure.evaluated):
             break  # the limit is met only with them
         combined = sure
@@ -135,49 +123,6 @@ def optimize_run(run: OpenedRun, wanted: Wanted, options: SearchOptions | None =
         warnings=[] if planned.case is None else planned.case.warnings,
     )
     return Optimized(result=result, plan=plan)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Combined:
-    """The best combination of some sections."""
-
-    found: Found
-    evaluated: Evaluated
-    plan: Plan | None
-    predicted: PredictedPlan | None
-
-
-def _combined(
-    run: PlannedRun,
-    sections: frozenset[PlanSection],
-    objective: Objective,
-    options: SearchOptions,
-) -> _Combined:
-    has_limit = objective.memory_limit_bytes is not None
-    space = SceneSpace(run, sections, options=options, has_limit=has_limit)
-    found = search(space, objective=objective, options=options, progress=run.progress)
-    plan = _plan(run, space, pruned(space, objective, found))
-    return _Combined(
-        found=found,
-        evaluated=found.evaluated[found.best],
-        plan=plan,
-        predicted=None if plan is None else predict_plan(run, plan),
-    )
-
-
-def shares(run: PlannedRun, plan: Plan, predicted: PredictedPlan) -> list[SectionShare]:
-    """Returns what each section of a plan gains in it."""
-    baseline_ns, step_ns = max(1, run.baseline.step_ns), predicted.timeline.step_ns
-    return [
-        SectionShare(
-            section=name.value,
-            what=section_words(name, getattr(plan, name.value)),
-            without_ns=predicted.without_ns[name],
-            share_pct=round(100 * (predicted.without_ns[name] - step_ns) / baseline_ns, 4),
-            error_pct=round(100 * predicted.errors[name], 4),
-        )
-        for name in plan.applied
-    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +166,14 @@ def _optimize_start(start: _Start) -> Optimized:
     return optimize_run(start.run, start.wanted, start.options)
 
 
+def parse_limit_bytes(limit: int | str | None) -> int | None:
+    """Parses a memory limit, such as ``8GiB``."""
+    found = parse_bytes(limit) if isinstance(limit, str) else limit
+    if found is not None and found < 1:
+        raise UsageError("a memory limit of no bytes", remedy="give a size above 0, such as 8GiB")
+    return found
+
+
 def _check(wanted: Wanted) -> None:
     for name in wanted.only or ():
         if not wanted.permits(name):
@@ -235,7 +188,7 @@ def _doubtful(run: PlannedRun, predicted: PredictedPlan | None) -> dict[PlanSect
     if predicted is None:
         return {}
     baseline_ns = max(1, run.baseline.step_ns)
-    found = {}
+    found: dict[PlanSection, str] = {}
     for name, without_ns in predicted.without_ns.items():
         gain = (without_ns - predicted.timeline.step_ns) / baseline_ns
         error = predicted.errors[name]
@@ -247,23 +200,6 @@ def _doubtful(run: PlannedRun, predicted: PredictedPlan | None) -> dict[PlanSect
                 f" of its prediction ({format_percent(100 * error)}){hint}"
             )
     return found
-
-
-def _plan(run: PlannedRun, space: SceneSpace, best: Candidate) -> Plan | None:
-    """Returns a candidate as a plan; None for the run as recorded."""
-    sections: dict[PlanSection, Any] = dict(space.sections_of(best))
-    compiled = space.order_of(best)
-    if compiled is not None:
-        sections[PlanSection.COMMUNICATION] = compiled.section
-    if not sections:
-        return None
-    return Plan(
-        num_ranks=run.num_ranks,
-        parameters_digest=run.parameters_digest,
-        run_digest=run.run_digest,
-        applied=tuple(name for name in APPLIED if name in sections),
-        **{"communication": None, **{name.value: one for name, one in sections.items()}},
-    )
 
 
 def _prediction(run: PlannedRun, plan: Plan, predicted: PredictedPlan) -> PlanPrediction:
@@ -290,38 +226,3 @@ def _effort(found: Found, options: SearchOptions) -> SearchEffort:
         is_complete=found.is_complete,
         seed=options.seed,
     )
-
-
-def _infeasible(run: PlannedRun, limit_bytes: int, nearest: _Combined) -> InfeasibleError:
-    """Names the binding constraint and the nearest feasible plan."""
-    plan, predicted = nearest.plan, nearest.predicted
-    timeline = run.baseline if predicted is None else predicted.timeline
-    peak = max(timeline.peak_memory, key=lambda one: one.size_bytes)
-    by_kind: dict[str, int] = {}
-    for holder in peak.holders:
-        by_kind[holder.kind.label] = by_kind.get(holder.kind.label, 0) + holder.size_bytes
-    largest = sorted(by_kind.items(), key=lambda item: -item[1])[:MAX_HOLDERS]
-    held = ", ".join(f"{kind} {format_bytes(size)}" for kind, size in largest)
-    how = "the run as recorded"
-    if plan is not None:
-        words = [section_words(name, getattr(plan, name.value)) for name in plan.applied]
-        how = f"a plan of {', '.join(words)}"
-    advised = [one for one in advice_of(run, needs_memory=True) if one.peak_bytes is not None]
-    meeting = [one for one in advised if (one.peak_bytes or 0) <= limit_bytes]
-    by_hand = ""
-    if meeting:
-        by_hand = f"; by hand: {min(meeting, key=lambda one: one.step_ns).what}"
-    error = InfeasibleError(
-        f"no feasible plan: the memory limit of {format_bytes(limit_bytes)} is below the least peak"
-        f" that was found, {format_bytes(peak.size_bytes)} on rank {peak.rank} ({held})",
-        remedy=f"a limit of {format_bytes(peak.size_bytes)} is met by {how}, with a predicted step"
-        f" of {format_ns(timeline.step_ns)}{by_hand}",
-    )
-    error.result = {
-        "memory_limit_bytes": limit_bytes,
-        "nearest_peak_bytes": peak.size_bytes,
-        "nearest_step_ns": timeline.step_ns,
-        "nearest_sections": [] if plan is None else [name.value for name in plan.applied],
-        "advice": advised,
-    }
-    return error

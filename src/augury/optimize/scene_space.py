@@ -14,22 +14,18 @@ from augury.core.enums import are_communication
 from augury.core.errors import AuguryError
 from augury.core.plan.plan import PlanSection
 from augury.core.plan.sections import FusionSection, RecomputeSection
+from augury.optimize.compiled_orders import CompiledOrder, compiled_orders
 from augury.optimize.search import SearchOptions
 from augury.optimize.section_choices import section_choices
 from augury.optimize.space import Candidate, Choice, Evaluated
-from augury.predict.assess_policies import AssessedOrder, assess_candidates, best_of
 from augury.predict.plan_prediction import WITHOUT_PIECES, PlannedRun, with_sections
-from augury.predict.replays import replay_changed
-from augury.predict.schedule_assess import plan_of
 from augury.replay.run import replay
 from augury.replay.session import ReplaySession
-from augury.schedule.policies.registry import find_policy
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from augury.core.graph.graph import Graph
-    from augury.core.plan.plan import CommunicationSection
     from augury.passes.protocol import Scene
 
 MAX_ORDERS = 16
@@ -38,15 +34,6 @@ MAX_SCENES = 64
 """Changed scenes that are kept."""
 MAX_SESSIONS = 32
 BUCKETS, PIECES = "DDP's buckets", "pieces in order"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompiledOrder:
-    """An order of gradients, and the section that carries it."""
-
-    order: AssessedOrder
-    section: CommunicationSection
-    is_stock: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -305,36 +292,19 @@ class SceneSpace:
 
     def _compile(self, compute: Candidate) -> list[Candidate]:
         scene = self._scene(compute)
-        case = self._run.case
-        if scene is None or case is None or case.scheduled is None:
+        if scene is None:
             return []
-        scheduled = case.scheduled.with_compute(scene, replay_changed(scene.graph))
-        case = replace(case, problem=scheduled.problem, stock=scheduled.stock, scheduled=scheduled)
-        assessed = assess_candidates(case, find_policy("augury"))
-        found = []
-        number = len(self._own)
         has_exclusive = any(
             option and one.choice.section in WITHOUT_PIECES
             for one, option in zip(self._own, compute, strict=False)
         )
-        for place, is_stock in enumerate((True, False)):
-            own = [one for one in assessed if one.result.is_stock_ddp == is_stock]
-            own = [one for one in own if one.result.trouble is None]
-            if not own or (has_exclusive and not is_stock):
-                continue
-            best = best_of(own)
-            section = plan_of(case, best, best.least_step_ns).communication
-            assert section is not None
-            option = self._option_of(
-                place, CompiledOrder(order=best, section=section, is_stock=is_stock)
-            )
+        number = len(self._own)
+        found = []
+        for one in compiled_orders(self._run, scene, has_pieces=not has_exclusive):
+            place = 0 if one.is_stock else 1
+            option = self._option_of(place, one)
             if option is not None:
-                found.append(
-                    tuple(
-                        option if at == number + place else chosen
-                        for at, chosen in enumerate(compute)
-                    )
-                )
+                found.append((*compute[: number + place], option, *compute[number + place + 1 :]))
         return found
 
     def _option_of(self, place: int, compiled: CompiledOrder) -> int | None:

@@ -9,13 +9,16 @@ optimum. The same seed gives the same result, unless the budget ends the search.
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
+from augury.core.errors import UsageError
 from augury.core.progress import Progress, silent
+from augury.core.units import parse_time_ns
 from augury.optimize.space import (
     Candidate,
     Evaluated,
@@ -51,6 +54,14 @@ class SearchOptions:
     """Identical ranks are replayed once."""
     partial: bool = True
     """Replays begin at the first changed operation."""
+
+
+def parse_budget_s(budget: float | str) -> float:
+    """Parses a time such as ``60s``; a number is seconds."""
+    budget_s = parse_time_ns(budget) / 1e9 if isinstance(budget, str) else float(budget)
+    if not 0 <= budget_s < math.inf:
+        raise UsageError(f"{budget!r} is no budget of time", remedy="write it as 60s")
+    return budget_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,8 @@ from augury.optimize.scene_space import SceneSpace
 from augury.optimize.search import search
 from augury.optimize.section_choices import ADVISED, NEEDS, reasons_against
 from augury.passes.sections.registry import SECTION_PASSES
-from augury.predict.plan_prediction import section_words, with_sections
+from augury.predict.plan_prediction import with_sections
+from augury.predict.plan_summary import section_words
 from augury.predict.replays import replay_changed
 
 if TYPE_CHECKING:

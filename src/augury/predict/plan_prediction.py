@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from augury.build.problem.step_parts import NO_GRADIENTS, NO_GRADIENTS_REMEDY
-from augury.core.enums import OpKind
+from augury.build.problem.step_parts import NO_GRADIENTS
 from augury.core.errors import InputError
-from augury.core.ledger import Ledger, Severity
 from augury.core.plan.plan import (
     Mode,
     Plan,
@@ -18,7 +16,7 @@ from augury.core.plan.plan import (
     parameters_digest,
     problem_parameters,
 )
-from augury.core.units import format_bytes, format_count
+from augury.core.units import format_count
 from augury.passes.communication_order import order_error
 from augury.passes.sections.registry import SECTION_PASSES
 from augury.predict.prediction import predict_step, representation_of
@@ -158,18 +156,22 @@ def _applied(
     return scene, errors
 
 
-def predict_plan(run: PlannedRun, plan: Plan, *, engine: Engine = "auto") -> PredictedPlan:
+def predict_plan(
+    run: PlannedRun, plan: Plan, *, engine: Engine = "auto", fold: bool = True
+) -> PredictedPlan:
     """Predicts the run under a plan, and with each section left out."""
     _check_fits(run, plan)
     graph, errors = _planned_graph(run, plan)
-    timeline = replay_changed(graph, engine=engine, progress=run.progress)
+    timeline = replay_changed(graph, engine=engine, fold=fold, progress=run.progress)
     without_ns = {}
     for name in plan.sections:
         others = _without(plan, name)
         without_ns[name] = run.baseline.step_ns
         if others.sections:
             left, _ = _planned_graph(run, others)
-            without_ns[name] = replay_changed(left, engine=engine, progress=run.progress).step_ns
+            without_ns[name] = replay_changed(
+                left, engine=engine, fold=fold, progress=run.progress
+            ).step_ns
     return PredictedPlan(
         timeline=timeline,
         prediction=run.predicted(timeline, math.hypot(*errors.values())),
@@ -247,51 +249,3 @@ def exclusions(plan: Plan) -> list[str]:
         for name in WITHOUT_PIECES
         if name in plan.sections
     ]
-
-
-def section_words(name: PlanSection, section: Any) -> str:
-    """Describes a section in a few words."""
-    match name:
-        case PlanSection.COMMUNICATION:
-            return _communication_words(section)
-        case PlanSection.FUSION:
-            return f"{format_count(len(section.modules), 'compiled module')}"
-        case PlanSection.RECOMPUTE:
-            return f"{format_count(len(section.modules), 'recomputed module')}"
-        case PlanSection.PRECISION:
-            return f"autocast to {section.dtype}"
-        case PlanSection.COMPRESSION:
-            return f"gradients travel as {section.dtype}"
-        case PlanSection.LOADER:
-            return (
-                f"{format_count(section.num_workers, 'loader worker')},"
-                f" {section.prefetch_factor} batches ahead each"
-            )
-        case PlanSection.THREADS:
-            return f"{format_count(section.num_threads, 'thread')} per rank"
-        case PlanSection.ACCUMULATE:
-            return f"{format_count(section.num_micro_batches, 'micro-batch', 'micro-batches')}"
-        case PlanSection.SHARDING:
-            return f"ZeRO stage {section.stage}"
-
-
-def _communication_words(section: Any) -> str:
-    if section.mode is Mode.DDP_BUCKETS:
-        caps = ", ".join(format_bytes(cap) for cap in section.bucket_caps_bytes[:4])
-        more = ", ..." if len(section.bucket_caps_bytes) > 4 else ""
-        return f"DDP's buckets of {caps}{more}"
-    number = sum(piece.op is not OpKind.ALL_GATHER for piece in section.order.pieces)
-    return f"{format_count(number, 'piece')} in order ({section.order.policy})"
-
-
-def ledger_of(run: PlannedRun) -> Ledger:
-    """Returns the warnings about predictions of plans of this run."""
-    ledger = Ledger() if run.case is None else Ledger().merged(run.case.ledger)
-    if run.case is None:
-        ledger.note(
-            "no-gradients",
-            f"{NO_GRADIENTS}: communication stays as recorded",
-            severity=Severity.WARNING,
-            remedy=NO_GRADIENTS_REMEDY,
-        )
-    return ledger
