@@ -56,8 +56,10 @@ class _Pass:
     """Its first operation; NONE without a backward."""
     end: int = NONE
     """The last operation of backward."""
+    begin_of: dict[str, int] = field(default_factory=dict)
+    """The first operation of the backward of each layer."""
     end_of: dict[str, int] = field(default_factory=dict)
-    """The last operation of the backward of each layer."""
+    """The last one."""
 
     def end_of_layer(self, layer: str) -> int:
         """Returns the operation after which a layer needs its activations no more: that of the
@@ -108,15 +110,21 @@ class _RankMemory:
         self._builder.buffer(size_bytes, rank=self._row, kind=kind, layer=layer or None)
 
     def add_activation(self, layer: str, size_bytes: int) -> None:
+        """While backward runs a layer, the gradients of its activations take as much again."""
         for one in [one for passes in self._passes for one in passes if one.end != NONE]:
-            self._builder.buffer(
-                size_bytes,
-                rank=self._row,
-                kind=MemoryKind.ACTIVATION,
-                layer=layer or None,
-                taken_by=one.forward,
-                given_by=one.end_of_layer(layer),
-            )
+            end = one.end_of_layer(layer)
+            lives = [(MemoryKind.ACTIVATION, one.forward, end)]
+            if layer in one.begin_of:
+                lives.append((MemoryKind.WORKSPACE, one.begin_of[layer], end))
+            for kind, taken_by, given_by in lives:
+                self._builder.buffer(
+                    size_bytes,
+                    rank=self._row,
+                    kind=kind,
+                    layer=layer or None,
+                    taken_by=taken_by,
+                    given_by=given_by,
+                )
 
     def add_gradient(self, name: str, size_bytes: int) -> None:
         """The first pass of a step makes a gradient, the others add to it."""
@@ -171,9 +179,10 @@ def _passes(step: list[tuple[ThreadSegment, int]]) -> list[_Pass]:
         elif segment.kind == OpKind.BACKWARD and found:
             one = found[-1]
             one.backward = op if one.backward == NONE else one.backward
-            one.end = one.end_of[segment.layer] = op
-    for one in found:
-        one.end_of.pop("", None)
+            one.end = op
+            if segment.layer:
+                one.begin_of.setdefault(segment.layer, op)
+                one.end_of[segment.layer] = op
     return found
 
 
