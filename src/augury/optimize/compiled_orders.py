@@ -33,7 +33,7 @@ def compiled_orders(run: PlannedRun, scene: Scene, *, has_pieces: bool) -> list[
         return []
     scheduled = case.scheduled.with_compute(scene, replay_changed(scene.graph))
     case = replace(case, problem=scheduled.problem, stock=scheduled.stock, scheduled=scheduled)
-    assessed = assess_candidates(case, find_policy(OURS))
+    assessed = assess_candidates(case, find_policy(OURS), has_pieces=has_pieces)
     found = []
     for is_stock in (True, False) if has_pieces else (True,):
         own = [

@@ -64,10 +64,10 @@ def assess_policies(
 
 
 def assess_candidates(
-    case: ScheduleCase, ours: Policy, *, progress: Progress = silent
+    case: ScheduleCase, ours: Policy, *, has_pieces: bool = True, progress: Progress = silent
 ) -> list[AssessedOrder]:
-    """All candidates of our own search."""
-    return _assess_families(case, _families(case, ours), progress)
+    """All candidates of our own search; without ``has_pieces``, those that stock DDP can follow."""
+    return _assess_families(case, _families(case, ours, has_pieces=has_pieces), progress)
 
 
 def _assess_families(
@@ -83,11 +83,13 @@ def _assess_families(
     return [replace(one, family=families[one.order][0], replay_ratios=ratios) for one in every]
 
 
-def _families(case: ScheduleCase, ours: Policy) -> dict[Order, list[str]]:
+def _families(
+    case: ScheduleCase, ours: Policy, *, has_pieces: bool = True
+) -> dict[Order, list[str]]:
     """Distinct candidate orders, each with the families that it belongs to."""
     found: dict[Order, list[str]] = {}
     for one in (
-        *piece_candidates(case.problem, case.num_ranks, ours),
+        *(piece_candidates(case.problem, case.num_ranks, ours) if has_pieces else ()),
         *stock_candidates(case.stock, ours),
     ):
         found.setdefault(case.as_followed(one.order), []).append(one.family)
