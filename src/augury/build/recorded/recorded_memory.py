@@ -127,7 +127,7 @@ class _RankMemory:
                 )
 
     def add_gradient(self, name: str, size_bytes: int) -> None:
-        """The first pass of a step makes a gradient, the others add to it."""
+        """The first pass of a step makes a gradient. The others make one that they add to it."""
         clearings = [op for step in self._clearings for op in step]
         made = [self._first_made(step, name) for step in range(len(self._passes))]
         first = min((op for op in made if op != NONE), default=NONE)
@@ -137,6 +137,8 @@ class _RankMemory:
             if op != NONE:
                 cleared = next((one for one in clearings if one > op), NONE)
                 self._add_gradient(name, size_bytes, op, cleared)
+        for op in [op for step in range(len(made)) for op in self._added_by(step, name)]:
+            self._add_gradient(name, size_bytes, op, op)
 
     def _add_gradient(self, name: str, size_bytes: int, taken_by: int, given_by: int) -> None:
         self._builder.buffer(
@@ -159,6 +161,12 @@ class _RankMemory:
             return made
         module = name.rpartition(".")[0]
         return one.end_of_layer(module) if module else one.backward
+
+    def _added_by(self, step: int, name: str) -> list[int]:
+        """Returns the operations of a step that add to a gradient that exists."""
+        later = [one for one in self._passes[step] if one.end != NONE][1:]
+        module = name.rpartition(".")[0]
+        return [one.end_of_layer(module) if module else one.end for one in later]
 
     def add_buckets(self) -> None:
         """DDP keeps its buckets; gradients are views into them, or have memory of their own."""

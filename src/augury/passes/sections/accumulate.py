@@ -11,7 +11,14 @@ from augury.core.graph.graph import NONE
 from augury.core.plan.plan import PlanSection
 from augury.core.plan.sections import AccumulateSection
 from augury.passes.protocol import Changed, ErrorModel, Scene
-from augury.passes.sections.held_memory import of_kind, with_sizes
+from augury.passes.sections.held_memory import (
+    OF_BATCH,
+    NewBuffer,
+    of_kind,
+    with_buffers,
+    with_columns,
+    with_sizes,
+)
 from augury.passes.sections.module_work import ModuleWork
 from augury.passes.sections.section_pass import check_section, with_section
 
@@ -54,10 +61,7 @@ optimizer.step()"""
         begins = np.flatnonzero(work.forward & (scene.graph.ops.resource != NONE))
         _, first = np.unique(pass_of[begins], return_index=True)
         work.work_ns[begins[first]] += earlier_ns[pass_of[begins[first]]]
-        is_activation = of_kind(scene, MemoryKind.ACTIVATION)
-        new = work.scene()
-        if is_activation.any():
-            new = with_sizes(new, np.where(is_activation, 1 / num, 1.0))
+        new = _with_micro_batches(work.scene(), num, work) if num > 1 else scene
         return with_section(scene, new, PlanSection.ACCUMULATE, section)
 
     def error_model(self, _section: AccumulateSection) -> ErrorModel:
@@ -68,3 +72,30 @@ optimizer.step()"""
 
 
 ACCUMULATE = Accumulate()
+
+
+def _with_micro_batches(scene: Scene, num: int, work: ModuleWork) -> Scene:
+    """Returns the memory of the last micro-batch: it begins with the gradients of those before, and
+    each gradient that it makes exists beside the sum until it is added."""
+    of_batch = of_kind(scene, *OF_BATCH)
+    new = with_sizes(scene, np.where(of_batch, 1 / num, 1.0)) if of_batch.any() else scene
+    buffers, pass_of = new.graph.buffers, work.structure.pass_of
+    forward = np.flatnonzero(work.forward)
+    passes, first = np.unique(pass_of[forward], return_index=True)
+    begin_of = dict(zip(passes.tolist(), forward[first].tolist(), strict=True))
+    taken_by = buffers.taken_by.copy()
+    added: list[NewBuffer] = []
+    for row in np.flatnonzero(of_kind(new, MemoryKind.GRADIENT) & (taken_by != NONE)).tolist():
+        made_by = int(taken_by[row])
+        taken_by[row] = begin_of.get(int(pass_of[made_by]), made_by)
+        added.append(
+            NewBuffer(
+                rank=int(buffers.rank[row]),
+                size_bytes=int(buffers.size_bytes[row]),
+                kind=MemoryKind.WORKSPACE,
+                taken_by=made_by,
+                given_by=made_by,
+                layer=int(buffers.layer[row]),
+            )
+        )
+    return with_buffers(with_columns(new, taken_by=taken_by), added)

@@ -16,6 +16,10 @@ from augury.passes.sections.step_structure import Mask
 Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
+OF_BATCH = (MemoryKind.ACTIVATION, MemoryKind.WORKSPACE)
+"""Kinds of memory that follow the size of a batch and the precision of forward."""
+
+
 class NewBuffer(NamedTuple):
     """A row of Buffers."""
 

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from augury.core.enums import MemoryKind
 from augury.core.plan.plan import PlanSection
 from augury.core.plan.sections import PrecisionSection
 from augury.costs.module_costs import MODEL_ERRORS
 from augury.passes.protocol import Changed, ErrorModel, Scene
-from augury.passes.sections.held_memory import layer_names, of_kind, with_sizes
+from augury.passes.sections.held_memory import OF_BATCH, layer_names, of_kind, with_sizes
 from augury.passes.sections.module_work import ModuleWork
 from augury.passes.sections.section_pass import (
     check_section,
@@ -42,7 +41,7 @@ class Precision:
         work.scale_all(ratio_of)
         saved = np.ones(len(scene.graph.buffers))
         layers = layer_names(scene)
-        for row in np.flatnonzero(of_kind(scene, MemoryKind.ACTIVATION)).tolist():
+        for row in np.flatnonzero(of_kind(scene, *OF_BATCH)).tolist():
             saved[row] = ratio_of(layers[row]).saved
         new = work.scene()
         if (saved != 1).any():
