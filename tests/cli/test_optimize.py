@@ -48,7 +48,8 @@ def asked(run: Runner, *options: str | Path) -> dict[str, Any]:
 
 def refused(outcome: Outcome, code: int) -> str:
     assert outcome.code == code
-    return one_message(outcome)
+    assert one_message(outcome)
+    return outcome.err
 
 
 def test_the_plan_is_written_with_the_prediction_of_the_document(
