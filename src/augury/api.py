@@ -27,7 +27,13 @@ from augury.core.errors import InputError, UsageError
 if TYPE_CHECKING:
     from torch import nn
 
-    from augury.api_options import OracleOptions, RunOptions, SynthOptions, ValidationOptions
+    from augury.api_options import (
+        OptimizeOptions,
+        OracleOptions,
+        RunOptions,
+        SynthOptions,
+        ValidationOptions,
+    )
     from augury.core.cluster.cluster import Cluster
     from augury.core.graph.graph import Graph
     from augury.core.ledger import Anomaly
@@ -211,7 +217,10 @@ class Run:
         """Predicts the step by replay; with ``plan``, under that plan. ``fine`` replays all-reduces
         as sends and receives on links, which needs a run recorded with ``--wire``."""
         if plan is not None:
-            return self._replay_plan(plan, fine=fine, engine=engine, fold=fold)
+            if fine:
+                cause = "plans are predicted with whole collectives"
+                raise UsageError(cause, remedy="leave fine out")
+            return self._replay_plan(plan, engine=engine, fold=fold)
         from augury.predict.prediction import predict_step, representation_of, warnings_of
         from augury.predict.replays import replay_graph
         from augury.predict.summarize import summarize
@@ -225,20 +234,12 @@ class Run:
         return ReplayAnswer(result, self.path.name, timeline, progress)
 
     def _replay_plan(
-        self, plan: Plan | PathLike, *, fine: bool, engine: Engine, fold: bool
+        self, plan: Plan | PathLike, *, engine: Engine, fold: bool
     ) -> PlanReplayAnswer:
-        from augury.core.plan.plan_file import load_plan
-        from augury.predict.plan_prediction import open_planned, predict_plan
-        from augury.predict.plan_summary import summarize_plan
+        from augury.predict.plan_summary import replay_plan
 
-        if fine:
-            raise UsageError("plans are predicted with whole collectives", remedy="leave fine out")
-        if isinstance(plan, str | os.PathLike):
-            plan = load_plan(Path(plan))
-        planned = open_planned(self._source)
-        predicted = predict_plan(planned, plan, engine=engine, fold=fold)
-        result = summarize_plan(planned, plan, predicted)
-        return PlanReplayAnswer(result, self.path.name, predicted.timeline, self._source.progress)
+        result, timeline = replay_plan(self._source, _loaded(plan), engine=engine, fold=fold)
+        return PlanReplayAnswer(result, self.path.name, timeline, self._source.progress)
 
     def whatif(
         self,
@@ -308,53 +309,22 @@ class Run:
             assessment = assessment.of_stock_ddp()
         return ScheduleAnswer(assessment, self.path.name, is_single=len(policies) == 1)
 
-    def optimize(
-        self,
-        *,
-        memory_limit: int | str | None = None,
-        allow: str | Sequence[str] | None = None,
-        only: str | Sequence[str] | None = None,
-        budget: float | str = 60.0,
-        seed: int = 0,
-        starts: int = 1,
-        engine: EngineName = "processes",
-        address: str | None = None,
-        jobs: int | None = None,
-    ) -> OptimizeAnswer:
-        """Searches the combination of changes with the shortest predicted step. ``memory_limit``
-        is per rank (``"8GiB"`` or bytes). ``allow`` permits changes of numbers: ``precision``,
-        ``compression``, ``rounding``. ``only`` names the sections to choose from. ``budget`` is in
-        seconds, or a time such as ``"60s"``. ``starts`` searches differ in their seeds; ``engine``,
-        ``address`` and ``jobs`` state where they run, as in ``augury.executor``."""
-        from augury.executor import Executor
-        from augury.optimize.optimize_run import Wanted, optimize_widely, parse_limit_bytes
-        from augury.optimize.search import SearchOptions, parse_budget_s
-        from augury.optimize.section_choices import parse_numerics, parse_sections
+    def optimize(self, **options: Unpack[OptimizeOptions]) -> OptimizeAnswer:
+        """Searches the best combination of changes, as ``augury optimize`` does. Options are those
+        of ``augury.optimize.optimize_run.optimize``."""
+        from augury.optimize.optimize_run import optimize
 
-        wanted = Wanted(
-            memory_limit_bytes=parse_limit_bytes(memory_limit),
-            allowed=parse_numerics(allow),
-            only=parse_sections(only),
-        )
-        found = optimize_widely(
-            self._source,
-            wanted,
-            SearchOptions(budget_s=parse_budget_s(budget), seed=seed),
-            num_starts=starts,
-            executor=Executor(engine=engine, address=address, jobs=jobs),
-        )
-        return OptimizeAnswer(found, self.path.name)
+        return OptimizeAnswer(optimize(self._source, **options), self.path.name)
 
     def diff(self, other: Run | PathLike, plan: Plan | PathLike | None = None) -> DiffAnswer:
         """Compares this run with a later one of the same job and, with the plan that the later run
         followed, with the plan's prediction."""
-        from augury.core.plan.plan_file import load_plan
         from augury.diagnose.compare_folders import compare_folders
 
-        if isinstance(plan, str | os.PathLike):
-            plan = load_plan(Path(plan))
         after = other if isinstance(other, Run) else open(other, progress=self._source.progress)
-        comparison, steps = compare_folders(self._source, after._source, plan)
+        comparison, steps = compare_folders(
+            self._source, after._source, None if plan is None else _loaded(plan)
+        )
         return DiffAnswer(comparison, self.path.name, after.path.name, steps)
 
     def wire(self) -> WireAnswer:
@@ -412,3 +382,9 @@ class Run:
         from augury.report.notebook import as_html
 
         return as_html(repr(self))
+
+
+def _loaded(plan: Plan | PathLike) -> Plan:
+    from augury.core.plan.plan_file import load_plan
+
+    return load_plan(Path(plan)) if isinstance(plan, str | os.PathLike) else plan

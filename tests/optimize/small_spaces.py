@@ -10,7 +10,7 @@ from augury.core.enums import ResourceKind
 from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import Graph
 from augury.core.plan.plan import PlanSection
-from augury.optimize.space import Candidate, Choice, Evaluated
+from augury.optimize.space import Candidate, Decision, Evaluated
 from augury.replay.run import replay
 from augury.replay.session import ReplaySession
 
@@ -35,7 +35,7 @@ class Training:
     ns_per_byte: float
 
     @classmethod
-    def random(cls, seed: int) -> Training:
+    def random(cls, seed: int, *, max_layers: int = 3) -> Training:
         chance = random.Random(seed)
 
         def layer() -> Layer:
@@ -47,7 +47,7 @@ class Training:
                 fused_ratio=chance.uniform(0.6, 1.1),
             )
 
-        layers = tuple(layer() for _ in range(chance.randint(2, 4)))
+        layers = tuple(layer() for _ in range(chance.randint(2, max_layers)))
         return cls(layers=layers, ns_per_byte=chance.uniform(0.2, 4.0))
 
     def graph(
@@ -124,9 +124,9 @@ class Training:
 
 
 class TrainingSpace:
-    """Layers to fuse, pairs of layers to fuse with one choice, layers to recompute, and buckets.
+    """Layers to fuse, pairs of layers to fuse with one decision, layers to recompute, and buckets.
 
-    Buckets are the communication: lists that suit a candidate become options of the last choice
+    Buckets are the communication: lists that suit a candidate become options of the last decision
     when the search compiles them."""
 
     def __init__(
@@ -147,10 +147,10 @@ class TrainingSpace:
         self.num_evaluated = 0
 
     @property
-    def choices(self) -> list[Choice]:
+    def decisions(self) -> list[Decision]:
         number = self.num_layers
         found = [
-            Choice(
+            Decision(
                 section=PlanSection.FUSION,
                 name=f"layer {place}",
                 num_options=2,
@@ -160,16 +160,16 @@ class TrainingSpace:
             for place, layer in enumerate(self.training.layers)
         ]
         found.append(
-            Choice(section=PlanSection.FUSION, name="layers 0, 1", num_options=2, excludes=(0, 1))
+            Decision(section=PlanSection.FUSION, name="layers 0, 1", num_options=2, excludes=(0, 1))
         )
         if self._recompute:
             found += [
-                Choice(section=PlanSection.RECOMPUTE, name=f"layer {place}", num_options=2)
+                Decision(section=PlanSection.RECOMPUTE, name=f"layer {place}", num_options=2)
                 for place in range(number)
             ]
         return [
             *found,
-            Choice(
+            Decision(
                 section=PlanSection.COMMUNICATION,
                 name="buckets",
                 num_options=len(self._buckets),

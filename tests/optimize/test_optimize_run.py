@@ -11,11 +11,10 @@ from augury.core.errors import InfeasibleError, InputError, UsageError
 from augury.core.plan.plan import PlanSection
 from augury.core.plan.plan_spec import verify_plan
 from augury.core.trace.trace_file import write_trace
-from augury.executor import Executor
-from augury.optimize.optimize_run import Optimized, Wanted, optimize_run, optimize_widely
+from augury.optimize.optimize_run import Optimized, Wanted, optimize, optimize_run
 from augury.optimize.scene_space import SceneSpace
 from augury.optimize.search import SearchOptions, search
-from augury.optimize.section_choices import Numerics
+from augury.optimize.section_decisions import Numerics
 from augury.predict.opened_run import OpenedRun, open_source
 from augury.predict.plan_prediction import open_planned, predict_plan
 from tests.build.recorded_runs import ddp_run
@@ -140,7 +139,7 @@ def test_accelerators_change_the_time_of_a_search_only(tmp_path: Path) -> None:
 def test_estimates_are_near_exact_steps(tmp_path: Path) -> None:
     planned = open_planned(open_source(timed("buckets-3", tmp_path / "run", FASTER)))
     space = SceneSpace(planned, (PlanSection.FUSION,), options=QUICK)
-    number = len(space.choices)
+    number = len(space.decisions)
     assert number > 2
     every = [tuple(int(at <= place) for at in range(number)) for place in range(number)]
     every = [one for one in every if space.evaluate(one) is not None]
@@ -211,16 +210,12 @@ def test_only_named_sections_are_searched_and_explained(tmp_path: Path) -> None:
 
 def test_several_starts_give_the_best_of_their_plans(tmp_path: Path) -> None:
     run = exposed(tmp_path / "run")
-    one = optimize_run(run, Wanted(), QUICK)
-    serial = Executor(engine="serial")
-    several = optimize_widely(run, Wanted(), QUICK, num_starts=2, executor=serial)
-    assert several.result.predicted_step_ns <= one.result.predicted_step_ns
+    several = optimize(run, starts=2, budget=20, engine="serial")
+    assert several.result.predicted_step_ns <= optimize(run, budget=20).result.predicted_step_ns
 
 
 @pytest.mark.more
 def test_starts_run_in_processes(tmp_path: Path) -> None:
     run = exposed(tmp_path / "run")
-    one = optimize_run(run, Wanted(), QUICK)
-    executor = Executor(engine="processes", jobs=2)
-    several = optimize_widely(run, Wanted(), QUICK, num_starts=2, executor=executor)
-    assert several.result.predicted_step_ns <= one.result.predicted_step_ns
+    several = optimize(run, starts=2, budget=20, engine="processes", jobs=2)
+    assert several.result.predicted_step_ns <= optimize(run, budget=20).result.predicted_step_ns

@@ -1,7 +1,8 @@
-"""Finds the best plan of a recorded run: the search, the choice of what stays, its prediction."""
+"""Finds the best plan of a recorded run: the search, its prediction, the reasons."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,17 @@ from augury.core.plan.plan_spec import verify_plan
 from augury.core.progress import silent
 from augury.core.results.optimization import OptimizeResult, SearchEffort
 from augury.core.units import format_percent, parse_bytes
-from augury.executor import IN_THIS_PROCESS, Executor
+from augury.executor import EngineName, Executor
 from augury.optimize.combination import combine
 from augury.optimize.infeasible import infeasible
-from augury.optimize.search import Found, SearchOptions
-from augury.optimize.section_choices import ADVISED, NEEDS, Numerics
+from augury.optimize.search import Found, SearchOptions, parse_budget_s
+from augury.optimize.section_decisions import (
+    ADVISED,
+    NEEDS,
+    Numerics,
+    parse_numerics,
+    parse_sections,
+)
 from augury.optimize.space import Objective
 from augury.optimize.tried_changes import advice_of, tried_changes
 from augury.predict.plan_prediction import PlannedRun, PredictedPlan, open_planned
@@ -134,27 +141,36 @@ class _Start:
     options: SearchOptions
 
 
-def optimize_widely(
+def optimize(
     run: OpenedRun,
-    wanted: Wanted,
-    options: SearchOptions | None = None,
     *,
-    num_starts: int = 1,
-    executor: Executor = IN_THIS_PROCESS,
+    memory_limit: int | str | None = None,
+    allow: str | Sequence[str] | None = None,
+    only: str | Sequence[str] | None = None,
+    budget: float | str = 60.0,
+    seed: int = 0,
+    starts: int = 1,
+    engine: EngineName = "processes",
+    address: str | None = None,
+    jobs: int | None = None,
 ) -> Optimized:
-    """Returns the best outcome of several searches, which run at the same time where the executor
-    has the workers."""
-    options = options or SearchOptions()
-    if num_starts == 1:
+    """Parses options of ``augury optimize``, and returns the best outcome of the searches, which
+    differ in their seeds and run at the same time where the engine has the workers."""
+    wanted = Wanted(
+        memory_limit_bytes=_limit_bytes(memory_limit),
+        allowed=parse_numerics(allow),
+        only=parse_sections(only),
+    )
+    options = SearchOptions(budget_s=parse_budget_s(budget), seed=seed)
+    if starts == 1:
         return optimize_run(run, wanted, options)
     quiet = replace(run, progress=silent)
-    starts = [
-        _Start(run=quiet, wanted=wanted, options=replace(options, seed=options.seed + number))
-        for number in range(num_starts)
-    ]
-    found = executor.run(
+    found = Executor(engine=engine, address=address, jobs=jobs).run(
         _optimize_start,
-        starts,
+        [
+            _Start(run=quiet, wanted=wanted, options=replace(options, seed=seed + number))
+            for number in range(starts)
+        ],
         work="searching",
         describe=lambda one: f"seed {one.options.seed}",
         progress=run.progress,
@@ -166,7 +182,7 @@ def _optimize_start(start: _Start) -> Optimized:
     return optimize_run(start.run, start.wanted, start.options)
 
 
-def parse_limit_bytes(limit: int | str | None) -> int | None:
+def _limit_bytes(limit: int | str | None) -> int | None:
     """Parses a memory limit, such as ``8GiB``."""
     found = parse_bytes(limit) if isinstance(limit, str) else limit
     if found is not None and found < 1:

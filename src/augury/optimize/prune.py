@@ -46,7 +46,7 @@ def pruned(space: SceneSpace, objective: Objective, found: Found) -> Candidate:
 
 
 class _Without:
-    """Leaves one choice as recorded."""
+    """Leaves one decision as recorded."""
 
     def __init__(self, place: int) -> None:
         self._place = place
@@ -62,7 +62,11 @@ class _BucketsForPieces:
         self._space = space
 
     def __call__(self, candidate: Candidate) -> Candidate:
-        if not self._space.choices or self._space.choices[-1].name != PIECES or not candidate[-1]:
+        if (
+            not self._space.decisions
+            or self._space.decisions[-1].name != PIECES
+            or not candidate[-1]
+        ):
             return candidate
         stock = [one for one in self._space.compiled(candidate) if not one[-1]]
         return stock[0] if stock else candidate
@@ -73,8 +77,8 @@ def _simpler(
 ) -> Iterator[tuple[_Without | _BucketsForPieces, float]]:
     """Yields changes to simpler candidates, with the loss that each may cost: light ones first."""
     yield _BucketsForPieces(space), EQUAL_STEPS
-    choices = space.choices
+    decisions = space.decisions
     chosen = [place for place, option in enumerate(best) if option]
-    for place in sorted(chosen, key=lambda place: choices[place].weight_ns):
-        is_shared = sum(choices[one].section is choices[place].section for one in chosen) > 1
+    for place in sorted(chosen, key=lambda place: decisions[place].weight_ns):
+        is_shared = sum(decisions[one].section is decisions[place].section for one in chosen) > 1
         yield _Without(place), EQUAL_MODULES if is_shared else EQUAL_STEPS

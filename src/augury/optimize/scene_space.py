@@ -16,8 +16,8 @@ from augury.core.plan.plan import PlanSection
 from augury.core.plan.sections import FusionSection, RecomputeSection
 from augury.optimize.compiled_orders import CompiledOrder, compiled_orders
 from augury.optimize.search import SearchOptions
-from augury.optimize.section_choices import section_choices
-from augury.optimize.space import Candidate, Choice, Evaluated
+from augury.optimize.section_decisions import section_decisions
+from augury.optimize.space import Candidate, Decision, Evaluated
 from augury.predict.plan_prediction import WITHOUT_PIECES, PlannedRun, with_sections
 from augury.replay.run import replay
 from augury.replay.session import ReplaySession
@@ -47,7 +47,7 @@ class _Anchor:
 
 
 class SceneSpace:
-    """Choices of sections and, if communication is among them, two choices of its order: one of
+    """Decisions of sections and, if communication is among them, two decisions of its order: one of
     bucket sizes and one of ordered pieces."""
 
     def __init__(
@@ -60,7 +60,7 @@ class SceneSpace:
     ) -> None:
         self._run, self._options = run, options or SearchOptions()
         self._has_limit = has_limit
-        self._own = section_choices(run.scene, sections, coarsen=self._options.coarsen)
+        self._own = section_decisions(run.scene, sections, coarsen=self._options.coarsen)
         self._has_orders = PlanSection.COMMUNICATION in sections and run.case is not None
         self._orders: tuple[list[CompiledOrder], list[CompiledOrder]] = ([], [])
         self._scenes: dict[Candidate, Scene | None] = {}
@@ -70,9 +70,9 @@ class SceneSpace:
         self._compiled: dict[Candidate, list[Candidate]] = {}
 
     @property
-    def choices(self) -> list[Choice]:
+    def decisions(self) -> list[Decision]:
         number = len(self._own)
-        found = [one.choice for one in self._own]
+        found = [one.decision for one in self._own]
         if not self._has_orders:
             return found
         exclusive = tuple(place for place, one in enumerate(found) if one.section in WITHOUT_PIECES)
@@ -84,14 +84,14 @@ class SceneSpace:
         section, weight_ns = PlanSection.COMMUNICATION, self._exposed_ns
         return [
             *found,
-            Choice(
+            Decision(
                 section=section,
                 name=BUCKETS,
                 num_options=len(buckets) + 1,
                 weight_ns=weight_ns,
                 excludes=(number + 1,),
             ),
-            Choice(
+            Decision(
                 section=section,
                 name=PIECES,
                 num_options=len(pieces) + 1,
@@ -114,9 +114,9 @@ class SceneSpace:
             if not option:
                 continue
             if one.is_of_modules:
-                modules.setdefault(one.choice.section, []).extend(one.options[option - 1])
+                modules.setdefault(one.decision.section, []).extend(one.options[option - 1])
             else:
-                found[one.choice.section] = one.options[option - 1]
+                found[one.decision.section] = one.options[option - 1]
         if PlanSection.FUSION in modules:
             found[PlanSection.FUSION] = FusionSection(modules=tuple(modules[PlanSection.FUSION]))
         if PlanSection.RECOMPUTE in modules:
@@ -175,7 +175,7 @@ class SceneSpace:
 
     def estimate(self, candidates: Sequence[Candidate]) -> list[Evaluated] | None:
         """Estimates steps by sweeps in the order of a replayed combination with the same order of
-        gradients; durations are those of its choices one by one, added up."""
+        gradients; durations are those of its decisions one by one, added up."""
         groups: dict[Candidate, list[int]] = {}
         for place, candidate in enumerate(candidates):
             groups.setdefault(self._without_modules(candidate), []).append(place)
@@ -237,7 +237,7 @@ class SceneSpace:
         return np.asarray(np.maximum(work_ns, 0), dtype=np.int64)
 
     def _delta(self, context: Candidate, place: int, option: int) -> I8 | None:
-        """Returns the change of durations by one choice; None where it cannot be made."""
+        """Returns the change of durations by one decision; None where it cannot be made."""
         own = context[: len(self._own)]
         key = own, place, option
         if key not in self._deltas:
@@ -251,7 +251,7 @@ class SceneSpace:
         return self._deltas[key]
 
     def _peak_bytes(self, candidate: Candidate) -> int:
-        """Estimates a peak: what each choice saves by itself, added up."""
+        """Estimates a peak: what each decision saves by itself, added up."""
         start = self._run_peak_bytes
         return max(
             0,
@@ -270,7 +270,7 @@ class SceneSpace:
 
     def _saved_bytes(self, place: int, option: int) -> int:
         if (place, option) not in self._saved:
-            alone = [0] * len(self.choices)
+            alone = [0] * len(self.decisions)
             alone[place] = option
             found = self.evaluate(tuple(alone))
             saved = 0 if found is None else self._run_peak_bytes - found.peak_bytes
@@ -295,7 +295,7 @@ class SceneSpace:
         if scene is None:
             return []
         has_exclusive = any(
-            option and one.choice.section in WITHOUT_PIECES
+            option and one.decision.section in WITHOUT_PIECES
             for one, option in zip(self._own, compute, strict=False)
         )
         number = len(self._own)

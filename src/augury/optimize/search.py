@@ -183,7 +183,7 @@ class _Search:
     def _merged(self, candidate: Candidate, better: Sequence[Candidate]) -> Candidate:
         """The best move, with the changes of the others for as long as they gain."""
         best = better[0]
-        choices = self._space.choices
+        decisions = self._space.decisions
         for other in better[1:]:
             if self._is_over():
                 break
@@ -191,28 +191,28 @@ class _Search:
             options = list(best)
             for place in places:
                 options[place] = other[place]
-            both = repaired(choices, tuple(options), places)
-            if both != best and is_allowed(choices, both) and self._check([both]):
+            both = repaired(decisions, tuple(options), places)
+            if both != best and is_allowed(decisions, both) and self._check([both]):
                 best = min(best, both, key=lambda one: (self._cost(one), one))
         return best
 
     def _singles(self, candidate: Candidate) -> list[Candidate]:
-        """All changes of one choice, those of heavy choices first."""
+        """All changes of one decision, those of heavy decisions first."""
         found = []
         for place in self._by_weight():
-            choice = self._space.choices[place]
-            for option in range(choice.num_options):
+            decision = self._space.decisions[place]
+            for option in range(decision.num_options):
                 if option != candidate[place]:
                     found.append(self._with(candidate, {place: option}))
         return self._distinct(found, candidate)
 
     def _pairs(self, candidate: Candidate) -> list[Candidate]:
-        """Changes of two choices: all of them if they are few, otherwise a random part, in which
-        heavy choices are more likely."""
+        """Changes of two decisions: all of them if they are few, otherwise a random part, in which
+        heavy decisions are more likely."""
         singles = [
             (place, option)
             for place in self._by_weight()
-            for option in range(self._space.choices[place].num_options)
+            for option in range(self._space.decisions[place].num_options)
             if option != candidate[place]
         ]
         pairs = [(a, b) for a, b in combinations(singles, 2) if a[0] != b[0]]
@@ -238,28 +238,28 @@ class _Search:
 
     def _with(self, candidate: Candidate, options: dict[int, int]) -> Candidate:
         changed = tuple(options.get(place, option) for place, option in enumerate(candidate))
-        return repaired(self._space.choices, changed, list(options))
+        return repaired(self._space.decisions, changed, list(options))
 
     def _distinct(self, found: Iterable[Candidate], candidate: Candidate) -> list[Candidate]:
-        choices = self._space.choices
+        decisions = self._space.decisions
         return [
-            one for one in dict.fromkeys(found) if one != candidate and is_allowed(choices, one)
+            one for one in dict.fromkeys(found) if one != candidate and is_allowed(decisions, one)
         ]
 
     def _by_weight(self) -> list[int]:
-        choices = self._space.choices
-        return sorted(range(len(choices)), key=lambda place: -choices[place].weight_ns)
+        decisions = self._space.decisions
+        return sorted(range(len(decisions)), key=lambda place: -decisions[place].weight_ns)
 
     def _perturbed(self, candidate: Candidate) -> Candidate:
-        choices = self._space.choices
-        places = [place for place, choice in enumerate(choices) if choice.num_options > 1]
+        decisions = self._space.decisions
+        places = [place for place, decision in enumerate(decisions) if decision.num_options > 1]
         if not places:
             return candidate
-        weights = [choices[place].weight_ns + 1 for place in places]
+        weights = [decisions[place].weight_ns + 1 for place in places]
         for _ in range(self._random.randint(2, 3)):
             place = self._random.choices(places, weights)[0]
             candidate = self._with(
-                candidate, {place: self._random.randrange(choices[place].num_options)}
+                candidate, {place: self._random.randrange(decisions[place].num_options)}
             )
         return candidate
 

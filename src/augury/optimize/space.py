@@ -1,4 +1,4 @@
-"""The space that a search explores: choices, candidates, and what evaluates them."""
+"""The space that a search explores: decisions, candidates, and what evaluates them."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Protocol
 from augury.core.plan.plan import PlanSection
 
 Candidate = tuple[int, ...]
-"""The option taken of each choice; option 0 leaves the run as it was recorded."""
+"""The option taken of each decision; option 0 leaves the run as it was recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class Decision:
     """One decision of a candidate."""
 
     section: PlanSection
     name: str
     num_options: int
     weight_ns: int = 0
-    """Time on the critical path that the choice can change. Heavy choices are tried first."""
+    """Time on the critical path that the decision can change. Heavy decisions are tried first."""
     excludes: tuple[int, ...] = ()
-    """Choices that are at option 0 wherever this one is not: a module around another one, or
+    """Decisions that are at option 0 wherever this one is not: a module around another one, or
     sections that cannot be applied together."""
 
 
@@ -56,11 +56,11 @@ class Objective:
 
 
 class SearchSpace(Protocol):
-    """Choices, and the evaluation of candidates."""
+    """Decisions, and the evaluation of candidates."""
 
     @property
-    def choices(self) -> Sequence[Choice]:
-        """The number of options may grow when candidates are compiled, the choices stay."""
+    def decisions(self) -> Sequence[Decision]:
+        """The number of options may grow when candidates are compiled, the decisions stay."""
 
     def evaluate(self, candidate: Candidate, /) -> Evaluated | None:
         """Evaluates a candidate exactly; None where it cannot be made."""
@@ -70,37 +70,37 @@ class SearchSpace(Protocol):
 
     def compiled(self, candidate: Candidate, /) -> list[Candidate]:
         """Compiles communication for a candidate's compute, and returns the candidate with each of
-        the orders found: new options of the choice of communication."""
+        the orders found: new options of the decision of communication."""
 
 
 def start_of(space: SearchSpace) -> Candidate:
     """Returns the run as recorded."""
-    return (0,) * len(space.choices)
+    return (0,) * len(space.decisions)
 
 
-def repaired(choices: Sequence[Choice], candidate: Candidate, keep: Sequence[int]) -> Candidate:
-    """Returns the candidate without the choices that the ``keep`` ones exclude."""
+def repaired(decisions: Sequence[Decision], candidate: Candidate, keep: Sequence[int]) -> Candidate:
+    """Returns the candidate without the decisions that the ``keep`` ones exclude."""
     options = list(candidate)
     for place in keep:
         if options[place]:
-            for other in choices[place].excludes:
+            for other in decisions[place].excludes:
                 options[other] = 0
     return tuple(options)
 
 
-def is_allowed(choices: Sequence[Choice], candidate: Candidate) -> bool:
-    """Whether no choice excludes another one that the candidate takes."""
+def is_allowed(decisions: Sequence[Decision], candidate: Candidate) -> bool:
+    """Whether no decision excludes another one that the candidate takes."""
     return all(
-        not (option and any(candidate[other] for other in choice.excludes))
-        for choice, option in zip(choices, candidate, strict=True)
+        not (option and any(candidate[other] for other in decision.excludes))
+        for decision, option in zip(decisions, candidate, strict=True)
     )
 
 
 def every_candidate(space: SearchSpace) -> Iterator[Candidate]:
     """Yields every allowed combination of the options known so far."""
-    choices = space.choices
-    for candidate in product(*(range(choice.num_options) for choice in choices)):
-        if is_allowed(choices, candidate):
+    decisions = space.decisions
+    for candidate in product(*(range(decision.num_options) for decision in decisions)):
+        if is_allowed(decisions, candidate):
             yield candidate
 
 

@@ -12,7 +12,7 @@ from augury.core.results.optimization import Advice, TriedChange
 from augury.core.units import format_percent
 from augury.optimize.scene_space import SceneSpace
 from augury.optimize.search import search
-from augury.optimize.section_choices import ADVISED, NEEDS, reasons_against
+from augury.optimize.section_decisions import ADVISED, NEEDS, reasons_against
 from augury.passes.sections.registry import SECTION_PASSES
 from augury.predict.plan_prediction import with_sections
 from augury.predict.plan_summary import section_words

@@ -10,15 +10,28 @@ from augury.core.ledger import Ledger, Severity
 from augury.core.plan.plan import Mode, PlanSection
 from augury.core.results.optimization import PlanReplayResult, SectionShare
 from augury.core.units import format_bytes, format_count
+from augury.predict.plan_prediction import open_planned, predict_plan
 from augury.predict.prediction import warnings_of
 from augury.predict.summarize import summarize_change
 
 if TYPE_CHECKING:
     from augury.core.plan.plan import Plan
+    from augury.core.timeline import Timeline
+    from augury.predict.opened_run import OpenedRun
     from augury.predict.plan_prediction import PlannedRun, PredictedPlan
+    from augury.predict.replays import Engine
 
 MAX_CAPS = 4
 """Sizes of buckets that a description lists."""
+
+
+def replay_plan(
+    run: OpenedRun, plan: Plan, *, engine: Engine = "auto", fold: bool = True
+) -> tuple[PlanReplayResult, Timeline]:
+    """Predicts a run under a plan."""
+    planned = open_planned(run)
+    predicted = predict_plan(planned, plan, engine=engine, fold=fold)
+    return summarize_plan(planned, plan, predicted), predicted.timeline
 
 
 def summarize_plan(run: PlannedRun, plan: Plan, predicted: PredictedPlan) -> PlanReplayResult:

@@ -1,4 +1,4 @@
-"""Choices of a recorded run: the sections that apply to it, with their options."""
+"""Decisions of a recorded run: the sections that apply to it, with their options."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from augury.core.plan.sections import (
     ThreadsSection,
 )
 from augury.core.trace.module_timing import THREADS
-from augury.optimize.space import Choice
+from augury.optimize.space import Decision
 from augury.passes.protocol import Scene
 from augury.passes.sections.candidates import CandidateModule, alike, candidate_modules
 from augury.passes.sections.fusion import FUSION
@@ -54,16 +54,16 @@ NEEDS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SectionChoice:
-    """A choice with what its options put into their section: modules of a list, or all of it."""
+class SectionDecision:
+    """A decision with what its options put into their section: modules of a list, or all of it."""
 
-    choice: Choice
+    decision: Decision
     options: tuple[Any, ...]
     """What the options from 1 on stand for."""
 
     @property
     def is_of_modules(self) -> bool:
-        return self.choice.section in (PlanSection.FUSION, PlanSection.RECOMPUTE)
+        return self.decision.section in (PlanSection.FUSION, PlanSection.RECOMPUTE)
 
 
 def parse_sections(names: str | Sequence[str] | None) -> frozenset[PlanSection] | None:
@@ -92,28 +92,28 @@ def _known(name: str, known: Sequence[str], what: str) -> str:
     return name.strip()
 
 
-def section_choices(
+def section_decisions(
     scene: Scene, sections: Collection[PlanSection], *, coarsen: bool = True
-) -> list[SectionChoice]:
-    """Returns the choices of these sections, as far as they apply. With ``coarsen`` modules that
+) -> list[SectionDecision]:
+    """Returns the decisions of these sections, as far as they apply. With ``coarsen`` modules that
     are alike, such as repeated layers, are changed together."""
     applied = [
         name for name in sections if name in SECTION_PASSES and not reasons_against(scene, name)
     ]
-    found: list[SectionChoice] = []
+    found: list[SectionDecision] = []
     modules = candidate_modules(scene) if {*applied} & {*_REFUSALS} else []
     compute_ns = max((one.work_ns for one in modules), default=0)
     for name in PlanSection:
         if name in (PlanSection.FUSION, PlanSection.RECOMPUTE) and name in applied:
-            found += _module_choices(scene, name, modules, coarsen=coarsen)
+            found += _module_decisions(scene, name, modules, coarsen=coarsen)
         elif name in applied and (options := _whole_options(scene, name)):
-            choice = Choice(
+            decision = Decision(
                 section=name,
                 name=name.value,
                 num_options=len(options) + 1,
                 weight_ns=compute_ns,
             )
-            found.append(SectionChoice(choice=choice, options=options))
+            found.append(SectionDecision(decision=decision, options=options))
     return _with_exclusions(found, roots_of(scene.training.module_classes))
 
 
@@ -128,9 +128,9 @@ def reasons_against(scene: Scene, name: PlanSection) -> list[str]:
 _REFUSALS = {PlanSection.FUSION: FUSION.refusal, PlanSection.RECOMPUTE: RECOMPUTE.refusal}
 
 
-def _module_choices(
+def _module_decisions(
     scene: Scene, name: PlanSection, modules: Sequence[CandidateModule], *, coarsen: bool
-) -> list[SectionChoice]:
+) -> list[SectionDecision]:
     usable = [one for one in modules if _REFUSALS[name](scene, one.path) is None]
     if name is PlanSection.FUSION:
         timed = [one for one in usable if one.is_timed]
@@ -153,14 +153,14 @@ def _module_choices(
         if is_small and name is PlanSection.FUSION:
             continue
         more = f" and {len(group) - 1} alike" if len(group) > 1 else ""
-        choice = Choice(
+        decision = Decision(
             section=name,
             name=f"{group[0]}{more}",
             num_options=2,
             weight_ns=work_ns if name is PlanSection.FUSION else saved_bytes,
         )
-        found.append(SectionChoice(choice=choice, options=(group,)))
-    found.sort(key=lambda one: -one.choice.weight_ns)
+        found.append(SectionDecision(decision=decision, options=(group,)))
+    found.sort(key=lambda one: -one.decision.weight_ns)
     return found[:MAX_GROUPS]
 
 
@@ -201,7 +201,9 @@ def _thread_counts(scene: Scene) -> list[int]:
     return sorted(counts - now if len(now) == 1 else counts)
 
 
-def _with_exclusions(found: Sequence[SectionChoice], roots: frozenset[str]) -> list[SectionChoice]:
+def _with_exclusions(
+    found: Sequence[SectionDecision], roots: frozenset[str]
+) -> list[SectionDecision]:
     """Modules around others exclude them, within one section. A module inside of a compiled one
     cannot be recomputed."""
     done = []
@@ -214,13 +216,13 @@ def _with_exclusions(found: Sequence[SectionChoice], roots: frozenset[str]) -> l
             and other.is_of_modules
             and _overlap(one, other, roots)
         ]
-        done.append(replace(one, choice=replace(one.choice, excludes=tuple(excludes))))
+        done.append(replace(one, decision=replace(one.decision, excludes=tuple(excludes))))
     return done
 
 
-def _overlap(one: SectionChoice, other: SectionChoice, roots: frozenset[str]) -> bool:
+def _overlap(one: SectionDecision, other: SectionDecision, roots: frozenset[str]) -> bool:
     first, second = one.options[0], other.options[0]
-    same_section = one.choice.section is other.choice.section
+    same_section = one.decision.section is other.decision.section
     for a in first:
         for b in second:
             if a != b or same_section:
@@ -231,8 +233,8 @@ def _overlap(one: SectionChoice, other: SectionChoice, roots: frozenset[str]) ->
 
 
 def _is_recomputed_inside(
-    one: SectionChoice, other: SectionChoice, a: str, b: str, roots: frozenset[str]
+    one: SectionDecision, other: SectionDecision, a: str, b: str, roots: frozenset[str]
 ) -> bool:
-    is_fused = one.choice.section is PlanSection.FUSION
+    is_fused = one.decision.section is PlanSection.FUSION
     fused, recomputed = (a, b) if is_fused else (b, a)
-    return one.choice.section is not other.choice.section and covers(fused, recomputed, roots)
+    return one.decision.section is not other.decision.section and covers(fused, recomputed, roots)
