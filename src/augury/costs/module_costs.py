@@ -130,25 +130,27 @@ class ModuleCosts:
         return replace(product, error=math.hypot(product.error, MODEL_ERRORS["combined"]))
 
     def _threads(self, module: str, num_threads: int) -> TimeRatio:
-        """Adding threads never divides the time by more than the cores that it adds, and more
-        threads than cores add nothing."""
-        before = max(1, self.recorded_threads)
+        """Threads never divide the time by more than the cores that they add, and calibration may
+        have had more cores than a rank has while all of them train."""
         if num_threads == self.recorded_threads:
             return UNCHANGED
+        usable, had = (self._usable(number) for number in (num_threads, self.recorded_threads))
         measured = self._measured(module, f"{THREADS}{num_threads}")
-        if measured is not None:
-            return measured
-        usable, had = float(num_threads), float(before)
-        if self.cores_per_rank:
-            usable, had = min(usable, self.cores_per_rank), min(had, self.cores_per_rank)
-        usable, had = max(1.0, usable), max(1.0, had)
-        ratio = _amdahl(usable) / _amdahl(had)
-        if self.cores_per_rank and num_threads > self.cores_per_rank:
-            # Threads without a core of their own wait for each other.
-            ratio = max(ratio, 1.0) if before >= num_threads else ratio
-        return TimeRatio(
-            forward=ratio, backward=ratio, error=MODEL_ERRORS["threads"], is_measured=False
+        ratio = measured or TimeRatio(
+            forward=_amdahl(usable) / _amdahl(had),
+            backward=_amdahl(usable) / _amdahl(had),
+            error=MODEL_ERRORS["threads"],
+            is_measured=False,
         )
+        least = had / usable
+        return replace(
+            ratio, forward=max(ratio.forward, least), backward=max(ratio.backward, least)
+        )
+
+    def _usable(self, num_threads: int) -> float:
+        """Returns the cores that threads of one rank can use."""
+        most = self.cores_per_rank or num_threads
+        return max(1.0, min(float(num_threads), most))
 
     def _measured(self, module: str, variant: str) -> TimeRatio | None:
         """Returns the ratio of the module or of the nearest relative that was timed."""

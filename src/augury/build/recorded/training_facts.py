@@ -10,6 +10,8 @@ import numpy as np
 
 from augury.build.recorded.forward_shares import forward_shares
 from augury.build.recorded.gradient_reads import reads_gradients
+from augury.core.enums import StepState
+from augury.core.graph.graph import NONE
 from augury.core.trace.trace import Trace
 
 _CASTS = frozenset(("ToCopyBackward0",))
@@ -29,6 +31,8 @@ class TrainingFacts:
     """Threads of each rank that share the work of one operation; 0 if unknown."""
     cores_per_rank: tuple[float, ...] = ()
     """Cores of each rank: those of its host divided by the ranks there; 0 if unknown."""
+    main_cpu_ns: tuple[int, ...] = ()
+    """CPU time of each rank's main thread in one step; 0 if unknown."""
     uses_autocast: bool = False
     """Whether forward casts parameters to another precision, as autocast does."""
     reads_gradients: bool = False
@@ -50,9 +54,16 @@ def training_facts(trace: Trace) -> TrainingFacts:
         forward_shares=forward_shares(trace),
         num_threads=tuple(facts.num_threads for facts in trace.ranks),
         cores_per_rank=tuple(cores),
+        main_cpu_ns=tuple(_main_cpu_ns(trace, facts.rank) for facts in trace.ranks),
         uses_autocast=uses_autocast(trace),
         reads_gradients=reads_gradients(trace),
     )
+
+
+def _main_cpu_ns(trace: Trace, rank: int) -> int:
+    steps = trace.steps
+    own = (steps.rank == rank) & (steps.state == StepState.TIMED) & (steps.cpu_ns != NONE)
+    return round(float(np.median(steps.cpu_ns[own]))) if own.any() else 0
 
 
 def uses_autocast(trace: Trace) -> bool:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from augury.core.enums import MemoryKind
+from augury.core.graph.graph import NONE
 from augury.passes.protocol import Scene
-from augury.passes.sections.held_memory import layer_names, of_kind
+from augury.passes.sections.held_memory import of_kind
 from augury.passes.sections.module_tree import known_modules
 from augury.passes.sections.module_work import ModuleWork
 
@@ -82,17 +83,19 @@ class _Memory:
     """Bytes of parameters and activations by layer, of one rank and one pass."""
 
     def __init__(self, scene: Scene) -> None:
-        buffers, layers = scene.graph.buffers, layer_names(scene)
+        buffers, strings = scene.graph.buffers, scene.graph.strings
         self.by_kind: dict[MemoryKind, dict[str, int]] = {}
         for kind in (MemoryKind.PARAMETER, MemoryKind.ACTIVATION):
-            most: dict[tuple[int, str, int], int] = defaultdict(int)
-            for row in np.flatnonzero(of_kind(scene, kind)).tolist():
-                place = int(buffers.rank[row]), layers[row], int(buffers.taken_by[row])
-                most[place] += int(buffers.size_bytes[row])
-            sizes: dict[str, int] = defaultdict(int)
-            for (_, layer, _), size in most.items():
-                sizes[layer] = max(sizes[layer], size)
-            self.by_kind[kind] = dict(sizes)
+            rows = np.flatnonzero(of_kind(scene, kind) & (buffers.layer != NONE))
+            place = np.stack([buffers.layer[rows], buffers.rank[rows], buffers.taken_by[rows]])
+            distinct, number = np.unique(place, axis=1, return_inverse=True)
+            held = np.bincount(
+                number.reshape(-1), weights=buffers.size_bytes[rows], minlength=distinct.shape[1]
+            )
+            most: dict[int, int] = defaultdict(int)
+            for layer, size in zip(distinct[0].tolist(), held.tolist(), strict=True):
+                most[layer] = max(most[layer], int(size))
+            self.by_kind[kind] = {strings[layer]: size for layer, size in most.items()}
 
     def saved_bytes(self, path: str, work: ModuleWork) -> int:
         return self._sum(MemoryKind.ACTIVATION, path, work)

@@ -6,23 +6,29 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from augury.core.columns import I4
 from augury.core.enums import MemoryKind, OpKind
 from augury.core.graph.graph import NONE, Graph
 from augury.core.graph.graph_spec import MAX_WORK_NS
 from augury.core.plan.plan import PlanSection
-from augury.core.plan.sections import CompressionSection
+from augury.core.plan.sections import CompressionSection, HalfPrecision
 from augury.costs.collective_costs import Costs
 from augury.passes.protocol import Changed, ErrorModel, Scene
+from augury.passes.sections.gradient_carriers import GradientCarrier, gradient_carriers
 from augury.passes.sections.held_memory import NewBuffer, with_buffers
 from augury.passes.sections.section_pass import check_section, with_section
 
 _HALF_BYTES = 2
-_COMPRESS, _RESTORE = 1.25, 0.75
-"""Bytes that a cast reads and writes, relative to a copy of the same gradients: one to half
-precision and a division there; one back."""
+_COMPRESS, _RESTORE = 2.0, 0.5
+"""Time of casts relative to a copy of the same gradients: to half precision, into new memory, with
+a division there; and back."""
+_SUM_NS = {HalfPrecision.FLOAT16: 1.2, HalfPrecision.BFLOAT16: 0.1}
+"""Additional time to add two numbers on a processor, which converts them."""
+_RECORDED_BYTES = 4
+"""Bytes of a gradient's number as recorded."""
 _COPY_NS_PER_BYTE = 0.25
 """Time to copy a byte of gradients if the run shows none."""
+_DEVICE_COPY_NS_PER_BYTE = 0.002
+"""The same on a device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +44,8 @@ class Compression:
         reasons = []
         if graph.num_ranks < 2:
             reasons.append("one rank sends no gradients")
-        elif not len(graph.gradients):
-            reasons.append("the run's gradients are not known")
+        elif not gradient_carriers(graph):
+            reasons.append("the run exchanges no gradients by all-reduce")
         if scene.is_expanded:
             reasons.append("collectives are expanded into messages")
         return reasons
@@ -47,31 +53,25 @@ class Compression:
     def apply(self, scene: Scene, section: CompressionSection) -> Changed:
         check_section(self, scene, section)
         graph = scene.graph
-        carriers, last_made, first_used = _buckets(graph)
+        carriers = gradient_carriers(graph)
         work_ns = graph.ops.work_ns.astype(np.float64)
-        size_bytes = graph.ops.size_bytes
-        factor = {
-            (kind, size): _half_factor(scene.costs, OpKind(kind), size)
-            for kind, size in {
-                (int(graph.ops.kind[op]), int(size_bytes[op])) for op in carriers.tolist()
-            }
-        }
-        ns_per_byte = _copy_ns_per_byte(graph)
+        ns_per_byte = _copy_ns_per_byte(graph, carriers)
+        sum_ns_per_byte = _sum_ns_per_byte(graph, section.dtype)
         buffers: list[NewBuffer] = []
-        for op, made_by, used_by in zip(
-            carriers.tolist(), last_made.tolist(), first_used.tolist(), strict=True
-        ):
-            size = int(size_bytes[op])
-            work_ns[op] *= factor[int(graph.ops.kind[op]), size]
-            work_ns[made_by] += _COMPRESS * ns_per_byte * size
-            work_ns[used_by] += _RESTORE * ns_per_byte * size
+        for one in carriers:
+            kind = OpKind(int(graph.ops.kind[one.op]))
+            work_ns[one.op] *= _half_factor(scene.costs, kind, one.size_bytes)
+            work_ns[one.op] += sum_ns_per_byte * one.size_bytes
+            for op, share in ((one.made_by, _COMPRESS), (one.used_by, _RESTORE)):
+                if op != NONE:
+                    work_ns[op] += share * ns_per_byte * one.size_bytes
             buffers.append(
                 NewBuffer(
-                    rank=int(graph.ops.rank[op]),
-                    size_bytes=size // _HALF_BYTES,
+                    rank=one.rank,
+                    size_bytes=one.size_bytes // _HALF_BYTES,
                     kind=MemoryKind.COMMUNICATION,
-                    taken_by=made_by,
-                    given_by=used_by,
+                    taken_by=one.op if one.made_by == NONE else one.made_by,
+                    given_by=one.op if one.used_by == NONE else one.used_by,
                 )
             )
         rounded = np.minimum(np.rint(work_ns), 2 * MAX_WORK_NS).astype(np.int64)
@@ -97,38 +97,25 @@ def _half_factor(costs: Costs, kind: OpKind, size_bytes: int) -> float:
     return min(1.0, max(1 / _HALF_BYTES, cost.time_ns(size_bytes // _HALF_BYTES) / whole_ns))
 
 
-def _buckets(graph: Graph) -> tuple[I4, I4, I4]:
-    """Returns the operations that carry gradients, and for each the last one that makes a gradient
-    of it and the first that uses one."""
-    gradients = graph.gradients
-    carriers = np.unique(gradients.carried_by[gradients.carried_by != NONE])
-    made = {int(op): NONE for op in carriers}
-    used = {int(op): NONE for op in carriers}
-    for made_by, carrier, used_by in zip(
-        gradients.made_by.tolist(),
-        gradients.carried_by.tolist(),
-        gradients.used_by.tolist(),
-        strict=True,
-    ):
-        if carrier in made and made_by != NONE:
-            made[carrier] = max(made[carrier], made_by)
-        if carrier in used and used_by != NONE:
-            used[carrier] = used_by if used[carrier] == NONE else min(used[carrier], used_by)
-    is_whole = [made[int(op)] != NONE and used[int(op)] != NONE for op in carriers]
-    kept = carriers[np.array(is_whole, dtype=bool)]
-    return (
-        kept,
-        np.array([made[int(op)] for op in kept], dtype=np.int32),
-        np.array([used[int(op)] for op in kept], dtype=np.int32),
-    )
-
-
-def _copy_ns_per_byte(graph: Graph) -> float:
-    """Returns the time in which the main thread copies a byte of reduced gradients."""
+def _copy_ns_per_byte(graph: Graph, carriers: list[GradientCarrier]) -> float:
+    """Returns the time in which a rank copies a byte of reduced gradients."""
     ops = graph.ops
-    copies = np.unique(graph.gradients.used_by[graph.gradients.used_by != NONE])
+    copies = np.unique([one.used_by for one in carriers if one.used_by != NONE])
+    copies = copies.astype(np.int32)
     copies = copies[(ops.kind[copies] == OpKind.COPY) & (ops.size_bytes[copies] > 0)]
     total_bytes = int(ops.size_bytes[copies].sum())
     if not total_bytes:
-        return _COPY_NS_PER_BYTE
+        return _COPY_NS_PER_BYTE if not _has_devices(graph) else _DEVICE_COPY_NS_PER_BYTE
     return min(4 * _COPY_NS_PER_BYTE, float(ops.work_ns[copies].sum()) / total_bytes)
+
+
+def _sum_ns_per_byte(graph: Graph, dtype: HalfPrecision) -> float:
+    """Returns the additional time of a reduction, in which each rank adds up all but its own share
+    of the others' gradients."""
+    if _has_devices(graph):
+        return 0.0
+    return _SUM_NS[dtype] / _RECORDED_BYTES * (graph.num_ranks - 1) / graph.num_ranks
+
+
+def _has_devices(graph: Graph) -> bool:
+    return graph.meta.get("source") == "recorded on devices"

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from augury.core.enums import MemoryKind
+from augury.core.errors import InputError
 from augury.core.plan.plan import PlanSection
 from augury.core.plan.sections import FusionSection
 from augury.core.trace.module_timing import COMPILED
 from augury.costs.module_costs import MODEL_ERRORS
 from augury.passes.protocol import Changed, ErrorModel, Scene
-from augury.passes.sections.held_memory import layer_names, of_kind, with_sizes
+from augury.passes.sections.held_memory import by_layer, of_kind, with_sizes
 from augury.passes.sections.module_tree import check_modules, known_modules
 from augury.passes.sections.module_work import ModuleWork
 from augury.passes.sections.section_pass import check_section, ratio_of_change, with_section
@@ -38,18 +39,27 @@ class Fusion:
         check_section(self, scene, section)
         work = ModuleWork(scene)
         check_modules(section.modules, known_modules(scene), roots=work.roots)
-        saved = np.ones(len(scene.graph.buffers))
-        layers, is_activation = layer_names(scene), of_kind(scene, MemoryKind.ACTIVATION)
         for module in section.modules:
-            ratio = ratio_of_change(scene, module, is_compiled=True)
+            reason = self.refusal(scene, module)
+            if reason is not None:
+                raise InputError(
+                    f"module {module!r:.80} cannot be compiled: {reason}",
+                    remedy="leave it out of the section",
+                )
+        ratios = {
+            module: ratio_of_change(scene, module, is_compiled=True) for module in section.modules
+        }
+        for module, ratio in ratios.items():
             work.scale(module, ratio)
             work.gather(module)
-            if ratio.saved != 1:
-                inside = np.array([work.covers(module, layer) for layer in layers], dtype=bool)
-                saved[inside & is_activation] *= ratio.saved
         new = work.scene()
-        if (saved != 1).any():
-            new = with_sizes(new, saved)
+        if any(ratio.saved != 1 for ratio in ratios.values()):
+
+            def saved(layer: str) -> float:
+                return next((r.saved for one, r in ratios.items() if work.covers(one, layer)), 1.0)
+
+            own = of_kind(scene, MemoryKind.ACTIVATION)
+            new = with_sizes(new, np.where(own, by_layer(scene, saved), 1.0))
         return with_section(scene, new, PlanSection.FUSION, section)
 
     def error_model(self, _section: FusionSection) -> ErrorModel:

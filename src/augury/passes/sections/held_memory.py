@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -36,10 +37,12 @@ def of_kind(scene: Scene, *kinds: MemoryKind) -> Mask:
     return np.isin(scene.graph.buffers.kind, kinds)
 
 
-def layer_names(scene: Scene) -> list[str]:
-    """Returns the layer of each buffer; empty where it is unknown."""
-    strings = scene.graph.strings
-    return [strings[layer] if layer != NONE else "" for layer in scene.graph.buffers.layer.tolist()]
+def by_layer(scene: Scene, value_of: Callable[[str], float]) -> Floats:
+    """Returns a value for each buffer, by its layer; the name of an unknown layer is empty."""
+    strings, layers = scene.graph.strings, scene.graph.buffers.layer
+    distinct, place = np.unique(layers, return_inverse=True)
+    values = [value_of(strings[layer] if layer != NONE else "") for layer in distinct.tolist()]
+    return np.array(values, dtype=np.float64)[place.reshape(-1)]
 
 
 def with_sizes(scene: Scene, factors: Floats) -> Scene:

@@ -28,8 +28,9 @@ Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 class ModulePass:
     """Operations of one module in one pass of a rank through the model, in order."""
 
+    number: int
+    """Number of the pass: see ``StepStructure.pass_of``."""
     rank: int
-    step: int
     forward_ns: float
     backward: I4
     """Its operations in backward, without those that add up gradients."""
@@ -184,8 +185,8 @@ class ModuleWork:
             backward = rows[self.backward[rows] & (ops.resource[rows] != NONE)]
             found.append(
                 ModulePass(
+                    number=int(pass_of[rows[0]]),
                     rank=int(ops.rank[rows[0]]),
-                    step=int(ops.step[rows[0]]),
                     forward_ns=float((self.work_ns[forward] * fraction[forward]).sum()),
                     backward=backward.astype(np.int32),
                 )

@@ -10,7 +10,7 @@ from augury.core.plan.plan import PlanSection
 from augury.core.plan.sections import PrecisionSection
 from augury.costs.module_costs import MODEL_ERRORS
 from augury.passes.protocol import Changed, ErrorModel, Scene
-from augury.passes.sections.held_memory import OF_BATCH, layer_names, of_kind, with_sizes
+from augury.passes.sections.held_memory import OF_BATCH, by_layer, of_kind, with_sizes
 from augury.passes.sections.module_work import ModuleWork
 from augury.passes.sections.section_pass import (
     check_section,
@@ -39,13 +39,10 @@ class Precision:
         work = ModuleWork(scene)
         ratio_of = ratios_of_change(scene, dtype=section.dtype)
         work.scale_all(ratio_of)
-        saved = np.ones(len(scene.graph.buffers))
-        layers = layer_names(scene)
-        for row in np.flatnonzero(of_kind(scene, *OF_BATCH)).tolist():
-            saved[row] = ratio_of(layers[row]).saved
-        new = work.scene()
-        if (saved != 1).any():
-            new = with_sizes(new, saved)
+        new, own = work.scene(), of_kind(scene, *OF_BATCH)
+        if own.any():
+            saved = by_layer(scene, lambda layer: ratio_of(layer).saved)
+            new = with_sizes(new, np.where(own, saved, 1.0))
         return with_section(scene, new, PlanSection.PRECISION, section)
 
     def error_model(self, _section: PrecisionSection) -> ErrorModel:

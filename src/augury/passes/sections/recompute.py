@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
+from augury.core.columns import I4
 from augury.core.enums import MemoryKind
 from augury.core.errors import InputError
 from augury.core.graph.graph import NONE
 from augury.core.plan.plan import PlanSection
 from augury.core.plan.sections import FusionSection, RecomputeSection
 from augury.passes.protocol import Changed, ErrorModel, Scene
-from augury.passes.sections.held_memory import layer_names, of_kind, with_columns
-from augury.passes.sections.module_tree import check_modules, covers, known_modules
+from augury.passes.sections.held_memory import by_layer, of_kind, with_columns
+from augury.passes.sections.module_tree import check_modules, covers, known_modules, roots_of
 from augury.passes.sections.module_work import ModulePass, ModuleWork
 from augury.passes.sections.section_pass import check_section, with_section
 
@@ -38,12 +41,13 @@ class Recompute:
 
     def refusal(self, scene: Scene, module: str) -> str | None:
         """Returns the reason why a module cannot be recomputed; None if none is known."""
-        known, work = known_modules(scene), ModuleWork(scene)
+        known = known_modules(scene)
+        roots = roots_of(scene.training.module_classes)
         normalized = next(
             (
                 path
                 for path, name in known.items()
-                if "BatchNorm" in name and work.covers(module, path)
+                if "BatchNorm" in name and covers(module, path, roots)
             ),
             None,
         )
@@ -52,7 +56,8 @@ class Recompute:
         fusion = scene.sections.get(PlanSection.FUSION)
         if isinstance(fusion, FusionSection):
             around = next(
-                (one for one in fusion.modules if one != module and work.covers(one, module)), None
+                (one for one in fusion.modules if one != module and covers(one, module, roots)),
+                None,
             )
             if around is not None:
                 return f"it lies within the compiled module {around!r:.80}"
@@ -74,9 +79,7 @@ class Recompute:
             for one in own:
                 if one.backward_begin != NONE:
                     work.work_ns[one.backward_begin] += one.forward_ns
-        new = work.scene()
-        for module, own in passes.items():
-            new = _dropped(new, work, module, own)
+        new = with_columns(work.scene(), taken_by=_taken_again(scene, work, passes))
         return with_section(scene, new, PlanSection.RECOMPUTE, section)
 
     def error_model(self, _section: RecomputeSection) -> ErrorModel:
@@ -94,22 +97,30 @@ class Recompute:
 RECOMPUTE = Recompute()
 
 
-def _dropped(scene: Scene, work: ModuleWork, module: str, passes: list[ModulePass]) -> Scene:
-    """Holds a module's activations only during its backward, and its input until then."""
-    buffers, pass_of = scene.graph.buffers, work.structure.pass_of
-    layers = layer_names(scene)
-    inside = np.array([covers(module, layer, work.roots) for layer in layers], dtype=bool)
-    inside &= of_kind(scene, MemoryKind.ACTIVATION) & (buffers.taken_by != NONE)
+def _taken_again(scene: Scene, work: ModuleWork, passes: Mapping[str, list[ModulePass]]) -> I4:
+    """Returns the operations that take buffers: activations of recomputed modules are taken when
+    their backward begins. Those of the first module inside, its input, stay."""
+    graph, pass_of = scene.graph, work.structure.pass_of
+    buffers = graph.buffers
     taken_by = buffers.taken_by.copy()
     order = {path: number for number, path in enumerate(known_modules(scene))}
-    for one in passes:
-        if one.backward_begin == NONE:
-            continue
-        rows = np.flatnonzero(inside & (pass_of[taken_by] == pass_of[one.backward_begin]))
-        rows = rows[~np.isin(taken_by[rows], one.backward)]
-        if not len(rows):
-            continue
-        # What the first module in it saves is the input of all: it stays.
-        first = min(rows.tolist(), key=lambda row: order.get(layers[row], len(order)))
-        taken_by[rows[rows != first]] = one.backward_begin
-    return with_columns(scene, taken_by=taken_by)
+    rank_of = by_layer(scene, lambda layer: order.get(layer, len(order)))
+    is_taken = of_kind(scene, MemoryKind.ACTIVATION) & (taken_by != NONE)
+    for module, own in passes.items():
+        inside = by_layer(scene, partial(_covers, module, work)) > 0
+        rows = np.flatnonzero(inside & is_taken)
+        # The first module in it comes first in each pass.
+        rows = rows[np.lexsort((rank_of[rows], pass_of[taken_by[rows]]))]
+        numbers = pass_of[taken_by[rows]]
+        is_first = np.diff(numbers, prepend=NONE) != 0
+        begin_of = np.full(work.structure.num_passes + 1, NONE, dtype=np.int32)
+        for one in own:
+            begin_of[one.number] = one.backward_begin
+        begins = begin_of[numbers]
+        is_dropped = ~is_first & (begins != NONE) & work.forward[taken_by[rows]]
+        taken_by[rows[is_dropped]] = begins[is_dropped]
+    return taken_by
+
+
+def _covers(module: str, work: ModuleWork, layer: str) -> float:
+    return float(work.covers(module, layer))

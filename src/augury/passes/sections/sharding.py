@@ -11,8 +11,9 @@ from augury.core.graph.graph import NONE
 from augury.core.plan.plan import PlanSection
 from augury.core.plan.sections import ShardingSection
 from augury.passes.protocol import Changed, ErrorModel, Scene
+from augury.passes.sections.gradient_carriers import gradient_carriers
 from augury.passes.sections.held_memory import of_kind, with_sizes
-from augury.passes.sections.module_work import Floats, ModuleWork
+from augury.passes.sections.module_work import ModuleWork
 from augury.passes.sections.section_pass import check_section, with_section
 
 _DIVIDED = {
@@ -47,8 +48,10 @@ torch.distributed.fsdp.fully_shard(model)"""
         reasons = []
         if graph.num_ranks < 2:
             reasons.append("one rank has no others to share with")
-        elif not len(graph.gradients):
-            reasons.append("the run's gradients are not known, as where it is sharded already")
+        elif not gradient_carriers(graph):
+            reasons.append(
+                "the run exchanges no gradients by all-reduce; it may be sharded already"
+            )
         if not of_kind(scene, MemoryKind.OPTIMIZER, MemoryKind.PARAMETER).any():
             reasons.append("the run has no record of parameters and optimizer state")
         if scene.is_expanded:
@@ -59,14 +62,16 @@ torch.distributed.fsdp.fully_shard(model)"""
         check_section(self, scene, section)
         graph, work = scene.graph, ModuleWork(scene)
         num_ranks, ops = graph.num_ranks, scene.graph.ops
-        exchange_ns = _exchange_ns(scene)
+        carriers = np.array([one.op for one in gradient_carriers(graph)], dtype=np.int32)
+        exchange_ns = np.bincount(
+            ops.rank[carriers], weights=ops.work_ns[carriers], minlength=len(graph.ranks)
+        ) / max(1, graph.num_steps)
         updates = np.flatnonzero((ops.kind == OpKind.UPDATE) & (ops.resource != NONE))
         last = _last_of_steps(scene, updates)
         work.work_ns[last] /= num_ranks
         half_ns = exchange_ns / 2
         if section.stage >= 2:
-            carriers = np.unique(graph.gradients.carried_by)
-            work.work_ns[carriers[carriers != NONE]] /= 2
+            work.work_ns[carriers] /= 2
         if section.stage < 3:
             work.work_ns[last] += half_ns[ops.rank[last]]
         else:
@@ -89,17 +94,6 @@ torch.distributed.fsdp.fully_shard(model)"""
 
 
 SHARDING = Sharding()
-
-
-def _exchange_ns(scene: Scene) -> Floats:
-    """Returns the time in which each rank exchanges all of its gradients, in one step."""
-    ops = scene.graph.ops
-    carriers = np.unique(scene.graph.gradients.carried_by)
-    carriers = carriers[carriers != NONE]
-    sums = np.bincount(
-        ops.rank[carriers], weights=ops.work_ns[carriers], minlength=len(scene.graph.ranks)
-    )
-    return np.asarray(sums / max(1, scene.graph.num_steps))
 
 
 def _last_of_steps(scene: Scene, rows: np.ndarray) -> np.ndarray:
