@@ -47,7 +47,7 @@ def test_the_same_seed_gives_the_same_result() -> None:
 
 
 def test_a_memory_limit_is_met_by_the_fastest_candidate_within_it() -> None:
-    for seed in range(5):
+    for seed in range(3):
         training = Training.random(seed)
         space = TrainingSpace(training, recompute=True)
         start = space.evaluate((0,) * len(space.decisions))
