@@ -106,15 +106,14 @@ class ModuleCosts:
         return together
 
     def trouble(self, module: str, variant: str) -> str | None:
-        """Returns the reason why a module cannot run in this variant; None if none is known."""
-        return next(
-            (
-                one.trouble
-                for one in self.timings
-                if one.variant == variant and one.trouble and module in one.modules
-            ),
-            None,
-        )
+        """Returns the reason why a module cannot run in this variant; None if none is known. Where
+        no module could run in it, it is taken that none can."""
+        tried = [one for one in self.timings if one.variant == variant]
+        failed = [one for one in tried if one.trouble is not None]
+        own = [one.trouble for one in failed if module in one.modules]
+        if own:
+            return own[0]
+        return failed[0].trouble if failed and len(failed) == len(tried) else None
 
     def has_times(self, module: str) -> bool:
         """Whether calibration timed this very module."""

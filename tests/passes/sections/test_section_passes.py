@@ -361,6 +361,13 @@ def test_a_module_that_cannot_be_compiled_is_refused() -> None:
         done(scene, PlanSection.FUSION)
 
 
+def test_half_precision_that_a_module_cannot_run_in_is_refused() -> None:
+    failed = ModuleTiming(modules=["block.1.a"], variant="bfloat16", trouble="no such kernel")
+    scene = Trained(timings=(*TIMED, failed)).scene()
+    with pytest.raises(InputError, match=r"'block\.1\.a' cannot run in bfloat16: no such kernel"):
+        done(scene, PlanSection.PRECISION)
+
+
 @pytest.mark.parametrize("run", ["conv-2", "buckets-3", "accumulation-2"])
 def test_sections_apply_to_recorded_runs(run: str) -> None:
     scene = open_source(GOLDEN / run).scene

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from augury.core.errors import InputError
 from augury.core.plan.plan import PlanSection
 from augury.core.plan.sections import PrecisionSection
 from augury.costs.module_costs import MODEL_ERRORS
@@ -36,6 +37,13 @@ class Precision:
 
     def apply(self, scene: Scene, section: PrecisionSection) -> Changed:
         check_section(self, scene, section)
+        for module in scene.training.module_classes:
+            trouble = scene.module_costs.trouble(module, section.dtype.value)
+            if trouble is not None:
+                raise InputError(
+                    f"module {module!r:.80} cannot run in {section.dtype.value}: {trouble}",
+                    remedy="leave the section precision out",
+                )
         work = ModuleWork(scene)
         ratio_of = ratios_of_change(scene, dtype=section.dtype)
         work.scale_all(ratio_of)
