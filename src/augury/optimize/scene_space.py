@@ -168,7 +168,7 @@ class SceneSpace:
             if len(self._scenes) >= MAX_SCENES:
                 self._scenes.pop(next(iter(self._scenes)))
             try:
-                self._scenes[key], _ = with_sections(self._run.scene, self.sections_of(candidate))
+                self._scenes[key] = with_sections(self._run.scene, self.sections_of(candidate))
             except AuguryError:
                 self._scenes[key] = None
         return self._scenes[key]

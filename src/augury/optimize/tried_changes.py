@@ -120,7 +120,7 @@ def advice_of(run: PlannedRun, *, needs_memory: bool) -> list[Advice]:
         if SECTION_PASSES[name].applies(run.scene):
             continue
         try:
-            scene, _ = with_sections(run.scene, {name: section})
+            scene = with_sections(run.scene, {name: section})
             timeline = replay_changed(scene.graph)
         except AuguryError:
             continue

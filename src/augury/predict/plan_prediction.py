@@ -19,6 +19,7 @@ from augury.core.plan.plan import (
 from augury.core.units import format_count
 from augury.passes.communication_order import order_error
 from augury.passes.sections.registry import SECTION_PASSES
+from augury.passes.sections.step_structure import step_structure
 from augury.predict.prediction import predict_step, representation_of
 from augury.predict.replays import Engine, replay_changed, replay_graph
 from augury.predict.schedule_case import noise_of, open_case
@@ -92,7 +93,7 @@ class PlannedRun:
         """Returns the lower bound on the step of any order with the plan's compute."""
         if self.case is None or self.case.scheduled is None:
             return 0
-        scene, _ = with_sections(self.scene, _sections_of(plan))
+        scene = with_sections(self.scene, _sections_of(plan))
         before = replay_changed(scene.graph, progress=self.progress)
         return self.case.scheduled.with_compute(scene, before).bound_ns
 
@@ -124,7 +125,7 @@ def open_planned(run: OpenedRun) -> PlannedRun:
             "the run followed a plan, and plans change the stock training",
             remedy="give the run that the plan was made from, or record one without a plan",
         )
-    scene = run.scene
+    scene = replace(run.scene, structure=step_structure(run.graph))
     baseline = replay_graph(run.graph, progress=run.progress)
     has_gradients = len(run.graph.gradients) > 0
     return PlannedRun(
@@ -137,23 +138,22 @@ def open_planned(run: OpenedRun) -> PlannedRun:
     )
 
 
-def with_sections(scene: Scene, sections: Mapping[PlanSection, Any]) -> tuple[Scene, float]:
-    """Returns the scene with all sections but communication applied, and the relative standard
-    error of its prediction."""
-    scene, errors = _applied(scene, sections, APPLIED)
-    return scene, math.hypot(*errors.values())
-
-
-def _applied(
-    scene: Scene, sections: Mapping[PlanSection, Any], order: tuple[PlanSection, ...]
-) -> tuple[Scene, dict[PlanSection, float]]:
-    errors: dict[PlanSection, float] = {}
+def with_sections(
+    scene: Scene,
+    sections: Mapping[PlanSection, Any],
+    order: tuple[PlanSection, ...] = APPLIED,
+    *,
+    errors: dict[PlanSection, float] | None = None,
+) -> Scene:
+    """Returns the scene with all sections but communication applied. ``errors`` takes the relative
+    standard error of the prediction of each."""
     for name in order:
         if name in sections and name is not PlanSection.COMMUNICATION:
             one = SECTION_PASSES[name]
-            errors[name] = one.error_in(scene, sections[name]).relative
+            if errors is not None:
+                errors[name] = one.error_in(scene, sections[name]).relative
             scene = one.apply(scene, sections[name]).scene
-    return scene, errors
+    return scene
 
 
 def predict_plan(
@@ -181,7 +181,8 @@ def predict_plan(
 
 
 def _planned_graph(run: PlannedRun, plan: Plan) -> tuple[Graph, dict[PlanSection, float]]:
-    scene, errors = _applied(run.scene, _sections_of(plan), plan.applied)
+    errors: dict[PlanSection, float] = {}
+    scene = with_sections(run.scene, _sections_of(plan), plan.applied, errors=errors)
     if plan.communication is not None:
         order = _order_for(run, plan.communication)
         errors[PlanSection.COMMUNICATION] = order_error(order).relative
