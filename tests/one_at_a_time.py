@@ -10,6 +10,7 @@ from xdist.scheduler import LoadScopeScheduling
 _FOLDERS = ("capture", "runtime", "validate", "trainers")
 _MODULES = (
     "test_real_runs.py",
+    "test_real_memory.py",
     "test_wire_real.py",
     "test_wire_clocks_real.py",
     "test_fine.py",

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from augury.core.plan.sections import HalfPrecision
 from augury.core.trace.module_timing import ModuleTiming
-from augury.costs.module_costs import ModuleCosts, Variant
+from augury.costs.module_costs import ModuleCosts, ModuleVariant
 
-COMPILED = Variant(is_compiled=True)
-HALF = Variant(dtype=HalfPrecision.BFLOAT16)
-BOTH = Variant(is_compiled=True, dtype=HalfPrecision.BFLOAT16)
+COMPILED = ModuleVariant(is_compiled=True)
+HALF = ModuleVariant(dtype=HalfPrecision.BFLOAT16)
+BOTH = ModuleVariant(is_compiled=True, dtype=HalfPrecision.BFLOAT16)
 
 
 def timing(module: str, variant: str, forward_ns: int, backward_ns: int = 0) -> ModuleTiming:
@@ -79,11 +79,11 @@ def test_variants_together_are_measured_together_or_multiplied_with_more_error()
 
 def test_without_measurements_a_model_states_a_wide_error() -> None:
     costs = ModuleCosts()
-    for variant in (COMPILED, HALF, BOTH, Variant(num_threads=4)):
+    for variant in (COMPILED, HALF, BOTH, ModuleVariant(num_threads=4)):
         ratio = costs.ratio("a", variant)
         assert not ratio.is_measured
         assert ratio.error >= 0.2
-    assert costs.ratio("a", Variant()).error == 0
+    assert costs.ratio("a", ModuleVariant()).error == 0
 
 
 @given(
@@ -99,7 +99,7 @@ def test_threads_never_gain_more_than_the_cores_that_they_add(
     if measured_ns is not None:
         timings += (timing("a", f"threads={num_threads}", measured_ns, measured_ns),)
     costs = ModuleCosts(timings=timings, recorded_threads=recorded, cores_per_rank=cores)
-    ratio = costs.ratio("a", Variant(num_threads=num_threads))
+    ratio = costs.ratio("a", ModuleVariant(num_threads=num_threads))
     added = num_threads / max(1, recorded)
     assert ratio.forward >= min(1, 1 / added) - 1e-9
     if cores and num_threads > recorded:

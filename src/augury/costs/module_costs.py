@@ -35,7 +35,7 @@ _PARALLEL_SHARE = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
+class ModuleVariant:
     """How a module is run."""
 
     is_compiled: bool = False
@@ -92,7 +92,7 @@ class ModuleCosts:
     cores_per_rank: float = 0.0
     """Cores that each rank has for itself; 0 if unknown."""
 
-    def ratio(self, module: str, variant: Variant) -> TimeRatio:
+    def ratio(self, module: str, variant: ModuleVariant) -> TimeRatio:
         """Returns the ratio of a module's times in this variant to its recorded ones."""
         together = UNCHANGED
         if variant.is_compiled and variant.dtype is not None:
@@ -123,8 +123,8 @@ class ModuleCosts:
         measured = self._measured(module, f"{COMPILED}+{dtype.value}")
         if measured is not None:
             return measured
-        product = self.ratio(module, Variant(is_compiled=True)).times(
-            self.ratio(module, Variant(dtype=dtype))
+        product = self.ratio(module, ModuleVariant(is_compiled=True)).times(
+            self.ratio(module, ModuleVariant(dtype=dtype))
         )
         return replace(product, error=math.hypot(product.error, MODEL_ERRORS["combined"]))
 

@@ -27,7 +27,7 @@ _ERROR = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Accumulate:
+class SplitBatches:
     """Splits each batch. All micro-batches but the last run before the recorded forward and
     backward, which become those of the last one: gradients are released there alone."""
 
@@ -71,7 +71,7 @@ optimizer.step()"""
         return self.error_model(section)
 
 
-ACCUMULATE = Accumulate()
+ACCUMULATE = SplitBatches()
 
 
 def _with_micro_batches(scene: Scene, num: int, work: ModuleWork) -> Scene:

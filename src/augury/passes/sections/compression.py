@@ -32,7 +32,7 @@ _DEVICE_COPY_NS_PER_BYTE = 0.002
 
 
 @dataclass(frozen=True, slots=True)
-class Compression:
+class CompressGradients:
     """Halves the bytes of gradients on the wire. The rank casts them before, and back after."""
 
     name = "compression"
@@ -85,7 +85,7 @@ class Compression:
         return self.error_model(section)
 
 
-COMPRESSION = Compression()
+COMPRESSION = CompressGradients()
 
 
 def _half_factor(costs: Costs, kind: OpKind, size_bytes: int) -> float:

@@ -20,7 +20,7 @@ from augury.passes.sections.section_pass import check_section, ratio_of_change, 
 
 
 @dataclass(frozen=True, slots=True)
-class Fusion:
+class FuseModules:
     """Compiles modules. A compiled module keeps its operations in the graph: the first one of its
     forward and of its backward take all of the time, and its gradients are released after it."""
 
@@ -78,4 +78,4 @@ class Fusion:
         return ErrorModel(work.wrong_ns(error_of) / work.step_ns())
 
 
-FUSION = Fusion()
+FUSION = FuseModules()

@@ -24,7 +24,7 @@ _ERROR = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Loader:
+class LoadAhead:
     """Takes away the waits for input, as far as processes and processor cores keep up: every step
     needs a batch, on which one process works as long as the training did."""
 
@@ -61,7 +61,7 @@ class Loader:
         return ErrorModel(_ERROR * float(taken_ns) / work.step_ns())
 
 
-LOADER = Loader()
+LOADER = LoadAhead()
 
 
 def _loading(graph: Graph) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -21,7 +21,7 @@ from augury.passes.sections.section_pass import (
 
 
 @dataclass(frozen=True, slots=True)
-class Precision:
+class HalvePrecision:
     """Runs forward and backward in half precision, as far as autocast does. Parameters, gradients
     and their communication stay as they are."""
 
@@ -62,4 +62,4 @@ class Precision:
         return ErrorModel(work.wrong_ns(lambda path: ratio_of(path).error) / work.step_ns())
 
 
-PRECISION = Precision()
+PRECISION = HalvePrecision()

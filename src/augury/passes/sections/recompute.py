@@ -25,7 +25,7 @@ _ERROR = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Recompute:
+class RecomputeModules:
     """Repeats the forward of modules before their backward. From the end of forward until then,
     only the input of each module is held."""
 
@@ -94,23 +94,23 @@ class Recompute:
         return ErrorModel(_ERROR * float(added.max(initial=0.0)) / work.step_ns())
 
 
-RECOMPUTE = Recompute()
+RECOMPUTE = RecomputeModules()
 
 
 def _taken_again(scene: Scene, work: ModuleWork, passes: Mapping[str, list[ModulePass]]) -> I4:
     """Returns the operations that take buffers: activations of recomputed modules are taken when
-    their backward begins. Those of the first module inside, its input, stay."""
+    their backward begins. Those of the first layer inside, its input, stay: its backward is the
+    last to end."""
     graph, pass_of = scene.graph, work.structure.pass_of
     buffers = graph.buffers
     taken_by = buffers.taken_by.copy()
     order = {path: number for number, path in enumerate(known_modules(scene))}
-    rank_of = by_layer(scene, lambda layer: order.get(layer, len(order)))
+    place = by_layer(scene, lambda layer: order.get(layer, len(order)))
     is_taken = of_kind(scene, MemoryKind.ACTIVATION) & (taken_by != NONE)
     for module, own in passes.items():
         inside = by_layer(scene, partial(_covers, module, work)) > 0
         rows = np.flatnonzero(inside & is_taken)
-        # The first module in it comes first in each pass.
-        rows = rows[np.lexsort((rank_of[rows], pass_of[taken_by[rows]]))]
+        rows = rows[np.lexsort((place[rows], -buffers.given_by[rows], pass_of[taken_by[rows]]))]
         numbers = pass_of[taken_by[rows]]
         is_first = np.diff(numbers, prepend=NONE) != 0
         begin_of = np.full(work.structure.num_passes + 1, NONE, dtype=np.int32)

@@ -10,18 +10,18 @@ from typing import Any, Protocol, TypeVar
 from augury.core.errors import InputError
 from augury.core.plan.plan import PlanSection
 from augury.core.plan.sections import FusionSection, PrecisionSection, ThreadsSection
-from augury.costs.module_costs import TimeRatio, Variant
+from augury.costs.module_costs import ModuleVariant, TimeRatio
 from augury.passes.protocol import Changed, ErrorModel, Pass, Scene, changed
 from augury.passes.sections.module_tree import covers, roots_of
 
 
-class Section(Protocol):
+class SectionContent(Protocol):
     """The content of a section of a plan."""
 
     def errors(self) -> Iterator[str]: ...
 
 
-S_contra = TypeVar("S_contra", bound=Section, contravariant=True)
+S_contra = TypeVar("S_contra", bound=SectionContent, contravariant=True)
 
 
 class SectionPass(Pass[S_contra], Protocol[S_contra]):
@@ -33,7 +33,7 @@ class SectionPass(Pass[S_contra], Protocol[S_contra]):
         where its costs were measured."""
 
 
-def check_section(one: SectionPass[Any], scene: Scene, section: Section) -> None:
+def check_section(one: SectionPass[Any], scene: Scene, section: SectionContent) -> None:
     """Raises InputError where a section is not valid, was applied before, or does not apply."""
     name = PlanSection(str(one.plan_section))
     for error in section.errors():
@@ -44,17 +44,17 @@ def check_section(one: SectionPass[Any], scene: Scene, section: Section) -> None
         raise InputError(f"section {name.value}: {reason}", remedy="leave this section out")
 
 
-def with_section(old: Scene, new: Scene, name: PlanSection, section: Section) -> Changed:
+def with_section(old: Scene, new: Scene, name: PlanSection, section: SectionContent) -> Changed:
     """Returns the change by a section, which the new scene remembers."""
     return changed(old, replace(new, sections={**old.sections, name: section}))
 
 
-def variant_of(scene: Scene, module: str) -> Variant:
+def variant_of(scene: Scene, module: str) -> ModuleVariant:
     """Returns the variant that the applied sections of a scene make of a module."""
     fusion = scene.sections.get(PlanSection.FUSION)
     precision = scene.sections.get(PlanSection.PRECISION)
     threads = scene.sections.get(PlanSection.THREADS)
-    return Variant(
+    return ModuleVariant(
         is_compiled=isinstance(fusion, FusionSection)
         and _around(scene, fusion, module) is not None,
         dtype=precision.dtype if isinstance(precision, PrecisionSection) else None,

@@ -26,7 +26,7 @@ _ERRORS = {1: 0.06, 2: 0.1, 3: 0.15}
 
 
 @dataclass(frozen=True, slots=True)
-class Sharding:
+class ShardMemory:
     """Divides memory among the ranks. Each rank updates its part of the parameters, which all then
     gather: half of an all-reduce. From stage 2 on gradients are only reduced to their owners, the
     other half. Stage 3 gathers parameters before forward and before backward instead."""
@@ -93,7 +93,7 @@ torch.distributed.fsdp.fully_shard(model)"""
         return self.error_model(section)
 
 
-SHARDING = Sharding()
+SHARDING = ShardMemory()
 
 
 def _last_of_steps(scene: Scene, rows: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from augury.passes.sections.section_pass import check_section, ratios_of_change,
 
 
 @dataclass(frozen=True, slots=True)
-class Threads:
+class ShareAmongThreads:
     """Divides the work of forward and backward among another number of threads of each rank."""
 
     name = "threads"
@@ -41,4 +41,4 @@ class Threads:
         return ErrorModel(work.wrong_ns(lambda path: ratio_of(path).error) / work.step_ns())
 
 
-THREADS = Threads()
+THREADS = ShareAmongThreads()
