@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from augury.core.timeline import Timeline
     from augury.predict.opened_run import OpenedRun
 
+LEAST_SHARE = 0.25
+"""Share of the budget that a search without doubtful sections has at least."""
 _TIMED = (PlanSection.FUSION, PlanSection.PRECISION, PlanSection.THREADS)
 """Sections that calibration measures."""
 
@@ -84,13 +87,16 @@ def optimize_run(run: OpenedRun, wanted: Wanted, options: SearchOptions | None =
         )
     needs_memory = limit is not None and (baseline_peak or 0) > limit
     sections = wanted.sections(needs_memory=needs_memory)
+    begun_s = time.monotonic()
     combined = combine(planned, sections, objective, options)
     if not objective.is_feasible(combined.evaluated):
         raise infeasible(planned, limit or 0, combined)
     dropped: dict[PlanSection, str] = {}
     while doubtful := _doubtful(planned, combined.predicted):
         sections -= {*doubtful}
-        sure = combine(planned, sections, objective, options)
+        left_s = options.budget_s - (time.monotonic() - begun_s)
+        again = replace(options, budget_s=max(left_s, LEAST_SHARE * options.budget_s))
+        sure = combine(planned, sections, objective, again)
         if not objective.is_feasible(sure.evaluated):
             break  # the limit is met only with them
         combined = sure

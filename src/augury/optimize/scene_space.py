@@ -227,13 +227,15 @@ class SceneSpace:
 
     def _row(self, anchor: _Anchor, context: Candidate, candidate: Candidate) -> I8:
         """Returns estimated durations of a candidate on the anchor's graph."""
-        work_ns = anchor.session.base.ops.work_ns.copy()
-        kept = np.flatnonzero(anchor.new_op_of >= 0)
+        change_ns = np.zeros(len(anchor.new_op_of), dtype=np.int64)
         for place, one in enumerate(self._own):
             if one.is_of_modules and candidate[place]:
-                delta = self._delta(context, place, candidate[place])
-                if delta is not None:
-                    work_ns[anchor.new_op_of[kept]] += delta[kept]
+                delta_ns = self._delta(context, place, candidate[place])
+                if delta_ns is not None:
+                    change_ns += delta_ns
+        kept = anchor.new_op_of >= 0
+        work_ns = anchor.session.base.ops.work_ns.copy()
+        work_ns[anchor.new_op_of[kept]] += change_ns[kept]
         return np.asarray(np.maximum(work_ns, 0), dtype=np.int64)
 
     def _delta(self, context: Candidate, place: int, option: int) -> I8 | None:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from augury.optimize.search import SearchOptions
     from augury.predict.plan_prediction import PlannedRun
 
-ALONE_BUDGET_S = 5.0
-"""Time to search for the best form of one change by itself."""
+ALONE_SHARE = 0.1
+"""Share of the budget to search for the best form of one change by itself."""
 NUM_MICRO_BATCHES = (2, 4, 8)
 STAGES = (1, 2, 3)
 
@@ -71,10 +71,13 @@ def _tried(
         missing = "the limit is met without it" if needs_memory else "no memory limit asks for it"
         return _untried(name, f"costs time, and {missing}")
     space = SceneSpace(run, {name}, options=options)
-    budget = replace(options, budget_s=ALONE_BUDGET_S, num_restarts=0)
+    budget = replace(options, budget_s=ALONE_SHARE * options.budget_s, num_restarts=0)
     done = search(space, options=budget, progress=run.progress)
     if not any(done.best):
-        return _untried(name, "gains nothing in any form")
+        is_whole = done.is_complete
+        return _untried(
+            name, "gains nothing in any form" if is_whole else "the budget ended before its search"
+        )
     step_ns = done.evaluated[done.best].step_ns
     gain_pct = 100 * (1 - step_ns / max(1, run.baseline.step_ns))
     section: Any = space.sections_of(done.best).get(name)

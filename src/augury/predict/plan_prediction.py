@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from augury.build.problem.step_parts import NO_GRADIENTS
+from augury.build.recorded.without_plan import has_pieces
 from augury.core.errors import InputError
 from augury.core.plan.plan import (
     Mode,
@@ -118,8 +119,9 @@ class PredictedPlan:
 
 def open_planned(run: OpenedRun) -> PlannedRun:
     """Opens a run for plans. Raises InputError for a run that followed a plan itself."""
-    if run.is_recorded and any(
-        facts.plan is not None and facts.plan.from_step is not None for facts in run.trace.ranks
+    if run.is_recorded and (
+        has_pieces(run.trace)
+        or any(facts.plan is not None and facts.plan.is_followed for facts in run.trace.ranks)
     ):
         raise InputError(
             "the run followed a plan, and plans change the stock training",
