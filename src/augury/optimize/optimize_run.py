@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from augury.core.errors import UsageError
+from augury.core.measured_step import measured_step_ns
 from augury.core.plan.plan import Plan, PlanPrediction, PlanSection
 from augury.core.plan.plan_spec import verify_plan
 from augury.core.progress import silent
@@ -20,6 +21,7 @@ from augury.optimize.search import Found, SearchOptions, parse_budget_s
 from augury.optimize.section_decisions import (
     ADVISED,
     NEEDS,
+    TIMED,
     Numerics,
     parse_numerics,
     parse_sections,
@@ -35,8 +37,6 @@ if TYPE_CHECKING:
 
 LEAST_SHARE = 0.25
 """Share of the budget that a search without doubtful sections has at least."""
-_TIMED = (PlanSection.FUSION, PlanSection.PRECISION, PlanSection.THREADS)
-"""Sections that calibration measures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ def optimize_run(run: OpenedRun, wanted: Wanted, options: SearchOptions | None =
     )
     result = OptimizeResult(
         num_ranks=planned.num_ranks,
-        measured_step_ns=None if planned.case is None else planned.case.measured_ns,
+        measured_step_ns=measured_step_ns(planned.baseline.graph),
         baseline_step_ns=planned.baseline.step_ns,
         predicted_step_ns=timeline.step_ns,
         interval_ns=None if predicted is None else predicted.prediction.interval_ns,
@@ -216,7 +216,7 @@ def _doubtful(run: PlannedRun, predicted: PredictedPlan | None) -> dict[PlanSect
         error = predicted.errors[name]
         # Recomputation is there for memory.
         if gain < error and name is not PlanSection.RECOMPUTE:
-            hint = "; `augury run --calibrate` measures it" if name in _TIMED else ""
+            hint = "; `augury run --calibrate` measures it" if name in TIMED else ""
             found[name] = (
                 f"gains {format_percent(100 * gain)} in the best combination, less than the error"
                 f" of its prediction ({format_percent(100 * error)}){hint}"

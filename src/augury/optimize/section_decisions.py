@@ -34,6 +34,9 @@ NUM_WORKERS = (1, 2, 4, 8)
 ADVISED = (PlanSection.ACCUMULATE, PlanSection.SHARDING)
 """Sections that only the user can apply."""
 
+TIMED = (PlanSection.FUSION, PlanSection.PRECISION, PlanSection.THREADS)
+"""Sections whose times calibration measures."""
+
 
 class Numerics(StrEnum):
     """Changes of numbers that a user has to allow by name."""

@@ -12,7 +12,7 @@ from augury.core.results.optimization import Advice, TriedChange
 from augury.core.units import format_percent
 from augury.optimize.scene_space import SceneSpace
 from augury.optimize.search import search
-from augury.optimize.section_decisions import ADVISED, NEEDS, reasons_against
+from augury.optimize.section_decisions import ADVISED, NEEDS, TIMED, reasons_against
 from augury.passes.sections.registry import SECTION_PASSES
 from augury.predict.plan_prediction import with_sections
 from augury.predict.plan_summary import section_words
@@ -74,10 +74,7 @@ def _tried(
     budget = replace(options, budget_s=ALONE_SHARE * options.budget_s, num_restarts=0)
     done = search(space, options=budget, progress=run.progress)
     if not any(done.best):
-        is_whole = done.is_complete
-        return _untried(
-            name, "gains nothing in any form" if is_whole else "the budget ended before its search"
-        )
+        return _untried(name, _why_nothing(run, name, is_complete=done.is_complete))
     step_ns = done.evaluated[done.best].step_ns
     gain_pct = 100 * (1 - step_ns / max(1, run.baseline.step_ns))
     section: Any = space.sections_of(done.best).get(name)
@@ -98,6 +95,14 @@ def _tried(
         gain_pct=round(gain_pct, 4),
         reason=reason,
     )
+
+
+def _why_nothing(run: PlannedRun, name: PlanSection, *, is_complete: bool) -> str:
+    if not is_complete:
+        return "the budget ended before its search"
+    if name in TIMED and not run.scene.module_costs.timings:
+        return "gains nothing as far as is known; `augury run --calibrate` measures it"
+    return "gains nothing in any form"
 
 
 def _untried(name: PlanSection, reason: str) -> TriedChange:

@@ -19,8 +19,9 @@ from augury.report.safe_text import safe
 if TYPE_CHECKING:
     from rich.console import Console
 
-_SHARES = (
-    "share: part of the recorded step that the section saves in this plan; error: of its model"
+_LEGEND = (
+    "share: part of the recorded step that the section saves in this combination",
+    "error: standard error of the prediction of the section, as a share of the step",
 )
 
 
@@ -92,7 +93,8 @@ def _sections(console: Console, heading: str, sections: list[SectionShare], step
             format_percent(one.error_pct),
         )
     console.print(table)
-    console.print(_SHARES, style="dim")
+    for line in _LEGEND:
+        console.print(line, style="dim")
 
 
 def _tried(console: Console, tried: list[TriedChange]) -> None:
