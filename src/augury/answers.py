@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from augury.core.results.comparison import Comparison, StepSeries
     from augury.core.results.diagnosis import Diagnosis
     from augury.core.results.imported_run import ImportResult
+    from augury.core.results.optimization import OptimizeResult, PlanReplayResult
     from augury.core.results.oracle import OracleResult, ValidationResult
     from augury.core.results.replay import ReplayResult, WhatIfResult
     from augury.core.results.schedule import ScheduleResult
     from augury.core.results.wire import WireResult
     from augury.core.timeline import Timeline
+    from augury.optimize.optimize_run import Optimized
     from augury.oracle.fitting.validation import Validation
     from augury.oracle.predict_strategies import StrategyPrediction
     from augury.predict.schedule_assess import Assessment
@@ -59,6 +61,17 @@ class ReplayAnswer(TimelineAnswer):
         from augury.report.terminal import render
 
         render(self.result, file, name=self.name, top=top)
+
+
+class PlanReplayAnswer(ReplayAnswer):
+    """The predicted step of a run under a plan."""
+
+    result: PlanReplayResult
+
+    def render(self, file: TextIO, *, top: int = 10) -> None:
+        from augury.report.optimize import render_planned
+
+        render_planned(self.result, file, name=self.name, top=top)
 
 
 class WhatIfAnswer(TimelineAnswer):
@@ -138,6 +151,40 @@ class ScheduleAnswer(RunAnswer):
         case = self.assessment.case
         stated = Stated(problem=case.problem, num_ranks=case.num_ranks)
         save_problem(stated, Path(path), force=force)
+
+
+class OptimizeAnswer(RunAnswer):
+    """The best combination of changes to a run, as a plan."""
+
+    result: OptimizeResult
+
+    def __init__(self, found: Optimized, name: str) -> None:
+        self.result = found.result
+        self.name = name
+        self._plan = found.plan
+
+    def render(self, file: TextIO) -> None:
+        from augury.report.optimize import render_optimization
+
+        render_optimization(self.result, file, name=self.name)
+
+    def make_plan(self) -> Plan | None:
+        """The plan; None where none pays off (``can_pay``)."""
+        return self._plan if self.result.can_pay else None
+
+    def save_plan(self, path: PathLike, *, force: bool = False) -> Path | None:
+        """Writes the plan and returns its path. Where no plan pays off, nothing is written, an
+        existing file stays, and the result is None."""
+        from msgspec.structs import replace
+
+        from augury.core.plan.plan_file import save_plan
+
+        plan = self.make_plan()
+        if plan is None:
+            return None
+        save_plan(plan, Path(path), force=force)
+        self.result = replace(self.result, plan=str(path))
+        return Path(path)
 
 
 class DiffAnswer(RunAnswer):

@@ -12,7 +12,9 @@ from augury.answers import (
     DiagnoseAnswer,
     DiffAnswer,
     ImportAnswer,
+    OptimizeAnswer,
     OracleAnswer,
+    PlanReplayAnswer,
     ReplayAnswer,
     ScheduleAnswer,
     ValidationAnswer,
@@ -20,12 +22,18 @@ from augury.answers import (
     WireAnswer,
     write_timeline,
 )
-from augury.core.errors import InputError
+from augury.core.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from augury.api_options import OracleOptions, RunOptions, SynthOptions, ValidationOptions
+    from augury.api_options import (
+        OptimizeOptions,
+        OracleOptions,
+        RunOptions,
+        SynthOptions,
+        ValidationOptions,
+    )
     from augury.core.cluster.cluster import Cluster
     from augury.core.graph.graph import Graph
     from augury.core.ledger import Anomaly
@@ -199,10 +207,20 @@ class Run:
         return list(self.graph.ledger)
 
     def replay(
-        self, *, fine: bool = False, engine: Engine = "auto", fold: bool = True
+        self,
+        *,
+        plan: Plan | PathLike | None = None,
+        fine: bool = False,
+        engine: Engine = "auto",
+        fold: bool = True,
     ) -> ReplayAnswer:
-        """Predicts the step by replay. ``fine`` replays all-reduces as sends and receives on links,
-        which needs a run recorded with ``--wire``."""
+        """Predicts the step by replay; with ``plan``, under that plan. ``fine`` replays all-reduces
+        as sends and receives on links, which needs a run recorded with ``--wire``."""
+        if plan is not None:
+            if fine:
+                cause = "plans are predicted with whole collectives"
+                raise UsageError(cause, remedy="leave fine out")
+            return self._replay_plan(plan, engine=engine, fold=fold)
         from augury.predict.prediction import predict_step, representation_of, warnings_of
         from augury.predict.replays import replay_graph
         from augury.predict.summarize import summarize
@@ -214,6 +232,14 @@ class Run:
         prediction = predict_step(timeline, recorded)
         result = summarize(timeline, prediction, ledger=warnings_of(recorded))
         return ReplayAnswer(result, self.path.name, timeline, progress)
+
+    def _replay_plan(
+        self, plan: Plan | PathLike, *, engine: Engine, fold: bool
+    ) -> PlanReplayAnswer:
+        from augury.predict.plan_summary import replay_plan
+
+        result, timeline = replay_plan(self._source, _loaded(plan), engine=engine, fold=fold)
+        return PlanReplayAnswer(result, self.path.name, timeline, self._source.progress)
 
     def whatif(
         self,
@@ -283,16 +309,22 @@ class Run:
             assessment = assessment.of_stock_ddp()
         return ScheduleAnswer(assessment, self.path.name, is_single=len(policies) == 1)
 
+    def optimize(self, **options: Unpack[OptimizeOptions]) -> OptimizeAnswer:
+        """Searches the best combination of changes, as ``augury optimize`` does. Options are those
+        of ``augury.optimize.optimize_run.optimize``."""
+        from augury.optimize.optimize_run import optimize
+
+        return OptimizeAnswer(optimize(self._source, **options), self.path.name)
+
     def diff(self, other: Run | PathLike, plan: Plan | PathLike | None = None) -> DiffAnswer:
         """Compares this run with a later one of the same job and, with the plan that the later run
         followed, with the plan's prediction."""
-        from augury.core.plan.plan_file import load_plan
         from augury.diagnose.compare_folders import compare_folders
 
-        if isinstance(plan, str | os.PathLike):
-            plan = load_plan(Path(plan))
         after = other if isinstance(other, Run) else open(other, progress=self._source.progress)
-        comparison, steps = compare_folders(self._source, after._source, plan)
+        comparison, steps = compare_folders(
+            self._source, after._source, None if plan is None else _loaded(plan)
+        )
         return DiffAnswer(comparison, self.path.name, after.path.name, steps)
 
     def wire(self) -> WireAnswer:
@@ -350,3 +382,9 @@ class Run:
         from augury.report.notebook import as_html
 
         return as_html(repr(self))
+
+
+def _loaded(plan: Plan | PathLike) -> Plan:
+    from augury.core.plan.plan_file import load_plan
+
+    return load_plan(Path(plan)) if isinstance(plan, str | os.PathLike) else plan

@@ -17,6 +17,20 @@ if TYPE_CHECKING:
     from augury.oracle.fitting.corrections import Constants
 
 
+class OptimizeOptions(TypedDict, total=False):
+    """Options of ``augury.optimize.optimize_run.optimize``."""
+
+    memory_limit: int | str | None
+    allow: str | Sequence[str] | None
+    only: str | Sequence[str] | None
+    budget: float | str
+    seed: int
+    starts: int
+    engine: EngineName
+    address: str | None
+    jobs: int | None
+
+
 class OracleOptions(TypedDict, total=False):
     """Options of ``augury.oracle.predict_strategies.predict_strategies``."""
 

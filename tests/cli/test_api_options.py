@@ -8,9 +8,16 @@ from typing import Any
 
 import pytest
 
-from augury.api_options import OracleOptions, RunOptions, SynthOptions, ValidationOptions
+from augury.api_options import (
+    OptimizeOptions,
+    OracleOptions,
+    RunOptions,
+    SynthOptions,
+    ValidationOptions,
+)
 from augury.build.synthetic.job_options import make_synthetic_job
 from augury.job import make_job
+from augury.optimize.optimize_run import optimize
 from augury.oracle.fitting.validation import validate_oracle
 from augury.oracle.predict_strategies import predict_strategies
 
@@ -18,6 +25,7 @@ from augury.oracle.predict_strategies import predict_strategies
 @pytest.mark.parametrize(
     ("options", "function", "given"),
     [
+        (OptimizeOptions, optimize, set()),
         (OracleOptions, predict_strategies, set()),
         (ValidationOptions, validate_oracle, set()),
         (SynthOptions, make_synthetic_job, {"cluster"}),

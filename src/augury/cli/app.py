@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 VERBS = (
-    "run", "import", "replay", "whatif", "diagnose", "schedule",
+    "run", "import", "replay", "whatif", "diagnose", "schedule", "optimize",
     "oracle", "validate", "wire", "diff", "report", "synth", "demo", "doctor",
 )  # fmt: skip
 """A verb is the function of that name in the module of that name, with `import_` for `import`."""

@@ -26,6 +26,10 @@ def replay(
     table: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write a table (.parquet).")
     ] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(metavar="PLAN.json", help="Predict the run under this plan, edited or not."),
+    ] = None,
     fine: Fine = False,
     engine: Engine = "auto",
     no_fold: NoFold = False,
@@ -40,7 +44,7 @@ def replay(
     from augury import api
 
     run = api.open(graph, max_bytes=max_bytes, progress=working)
-    answer = run.replay(fine=fine, engine=engine, fold=not no_fold)
+    answer = run.replay(plan=plan, fine=fine, engine=engine, fold=not no_fold)
     notes: list[str] = []
     for target in (timeline, table):
         if target:
@@ -51,5 +55,9 @@ def replay(
         return
     answer.render(sys.stdout, top=top)
     say(*notes)
-    if not timeline:
+    if plan is not None:
+        next_command(
+            *("run", "--plan", plan, "--out", "planned-run", "--", "torchrun", "...", "train.py")
+        )
+    elif not timeline:
         next_command("report", graph, "-o", "report.html")

@@ -22,6 +22,7 @@ from augury.core.trace.trace import Calibration
 from augury.costs.collective_costs import Costs, fit_network
 from augury.costs.links import Links
 from augury.costs.module_costs import ModuleCosts
+from augury.passes.sections.step_structure import StepStructure
 from augury.passes.touched_ops import touched_ops
 
 P_contra = TypeVar("P_contra", contravariant=True)
@@ -48,6 +49,8 @@ class Scene:
     """Facts of the training as ``graph`` has it."""
     sections: Mapping[PlanSection, Any] = field(default_factory=dict)
     """Sections of a plan that were applied already, with their contents."""
+    structure: StepStructure | None = None
+    """Structure of the steps of ``graph``, or of an earlier graph; see ``step_structure``."""
 
     @classmethod
     def recorded(

@@ -59,23 +59,37 @@ def assess_policies(
                 families = _families(case, policy)
             else:
                 families = {case.as_followed(compiled(case, policy)): [policy.name]}
-        every = [_assess(case, order, progress) for order in families]
-        ratios = {
-            family: round(one.result.step_ns / max(1, one.outcome.step_ns), 4)
-            for one, names in zip(every, families.values(), strict=True)
-            for family in names
-            if one.result.trouble is None
-        }
-        best = best_of(every)
-        found.append(replace(best, family=families[best.order][0], replay_ratios=ratios))
+        found.append(best_of(_assess_families(case, families, progress)))
     return found
 
 
-def _families(case: ScheduleCase, ours: Policy) -> dict[Order, list[str]]:
+def assess_candidates(
+    case: ScheduleCase, ours: Policy, *, has_pieces: bool = True, progress: Progress = silent
+) -> list[AssessedOrder]:
+    """All candidates of our own search; without ``has_pieces``, those that stock DDP can follow."""
+    return _assess_families(case, _families(case, ours, has_pieces=has_pieces), progress)
+
+
+def _assess_families(
+    case: ScheduleCase, families: dict[Order, list[str]], progress: Progress
+) -> list[AssessedOrder]:
+    every = [_assess(case, order, progress) for order in families]
+    ratios = {
+        family: round(one.result.step_ns / max(1, one.outcome.step_ns), 4)
+        for one, names in zip(every, families.values(), strict=True)
+        for family in names
+        if one.result.trouble is None
+    }
+    return [replace(one, family=families[one.order][0], replay_ratios=ratios) for one in every]
+
+
+def _families(
+    case: ScheduleCase, ours: Policy, *, has_pieces: bool = True
+) -> dict[Order, list[str]]:
     """Distinct candidate orders, each with the families that it belongs to."""
     found: dict[Order, list[str]] = {}
     for one in (
-        *piece_candidates(case.problem, case.num_ranks, ours),
+        *(piece_candidates(case.problem, case.num_ranks, ours) if has_pieces else ()),
         *stock_candidates(case.stock, ours),
     ):
         found.setdefault(case.as_followed(one.order), []).append(one.family)

@@ -34,11 +34,11 @@ def replay_graph(
 
 
 def replay_changed(
-    graph: Graph, *, engine: Engine = "auto", progress: Progress = silent
+    graph: Graph, *, engine: Engine = "auto", fold: bool = True, progress: Progress = silent
 ) -> Timeline:
     """Replays a graph that a pass has changed; a deadlock is a DefectError."""
     try:
-        return replay_graph(graph, engine=engine, progress=progress)
+        return replay_graph(graph, engine=engine, fold=fold, progress=progress)
     except (DeadlockError, DefectError) as error:
         found = error if isinstance(error, DeadlockError) else error.__cause__
         if not isinstance(found, DeadlockError):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from augury.build.problem.layer_problem import layer_problem
-from augury.build.problem.recorded_problem import recorded_order, recorded_problem
+from augury.build.problem.recorded_problem import recorded_order
 from augury.build.problem.step_parts import NO_GRADIENTS, NO_GRADIENTS_REMEDY
 from augury.build.recorded.forward_needs import forward_needs
 from augury.build.recorded.gradient_reads import reads_gradients
@@ -24,15 +24,12 @@ from augury.costs.collective_costs import fit_network
 from augury.costs.p2p_exchange import fit_p2p
 from augury.costs.piece_costs import extra_during_compute, piece_costs
 from augury.costs.prediction_interval import SIGMAS_OF_90_PCT
-from augury.costs.runtime_overhead import NO_OVERHEAD, RuntimeOverhead
-from augury.passes.communication_order import COMMUNICATION_ORDER
-from augury.passes.pieces.piece_exchange import OrderedPieces
 from augury.passes.protocol import Scene
 from augury.predict import changes
 from augury.predict.changes import factor_of
 from augury.predict.prediction import representation_of
-from augury.predict.replay_bound import ExchangeCosts, replay_bound
 from augury.predict.replays import replay_graph
+from augury.predict.scheduled_graph import ScheduledGraph, problems_of
 from augury.schedule.evaluate import step_ns
 from augury.schedule.lower_bound import lower_bound
 from augury.schedule.policies.bucket_list import bucket_caps
@@ -44,57 +41,13 @@ if TYPE_CHECKING:
     from augury.core.plan.plan import Order
     from augury.core.trace.trace import Calibration, Trace
     from augury.costs.collective_costs import Costs
-    from augury.costs.p2p_exchange import PeerCosts
     from augury.costs.prediction_interval import Representation
-    from augury.costs.transfer_times import TransferCost
     from augury.predict.changes import Change
     from augury.predict.opened_run import OpenedRun
 
 RECORDED = "recorded"
 QUIET_NOISE = 0.01
 """Relative noise that is assumed where no recorded steps show their variation."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduledGraph:
-    """A recorded graph that can be rewritten to follow any order of pieces."""
-
-    scene: Scene
-    problem: Problem
-    """Costs of the fastest transport for pieces."""
-    stock: Problem
-    """Costs of collectives, as stock DDP uses them."""
-    costs: Costs
-    shared_costs: Costs
-    """Costs of pieces that share the link with others."""
-    during_compute: TransferCost | None
-    """Additional time of a piece while its rank computes."""
-    p2p: PeerCosts | None
-    """Costs of exchanges between two ranks; None where collectives are used."""
-
-    def follow(self, order: Order) -> Graph:
-        """Buckets of stock DDP share the link; pieces of a plan use it as the plan says, and two
-        ranks exchange them without collectives."""
-        is_stock = bucket_caps(self.problem, order) is not None
-        if self.p2p and not is_stock and is_swapped(order, self.scene.graph.num_ranks):
-            pieces = OrderedPieces(
-                problem=self.problem,
-                order=order,
-                costs=self.costs,
-                p2p=self.p2p,
-                overhead=RuntimeOverhead(),
-            )
-        else:
-            concurrent = GLOO_THREADS if is_stock else order.lanes
-            pieces = OrderedPieces(
-                problem=self.stock,
-                order=order,
-                costs=self.shared_costs if concurrent > 1 else self.costs,
-                during_compute=self.during_compute,
-                concurrent=concurrent,
-                overhead=NO_OVERHEAD if is_stock else RuntimeOverhead(),
-            )
-        return COMMUNICATION_ORDER.apply(self.scene, pieces).scene.graph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,19 +227,20 @@ def graph_case(
     known = piece_costs(costs, calibration, ledger)
     before = replay_graph(graph, progress=progress)
     baseline = before if is_same else replay_graph(recorded, progress=progress)
-    stock = recorded_problem(
-        before, known, needs=needs, during_compute=during_compute, ledger=ledger
-    )
     p2p = fit_p2p(costs, calibration) if graph.num_ranks == 2 else None
-    problem = stock
-    if p2p is not None:
-        problem = recorded_problem(before, known, needs=needs, p2p=p2p, ledger=Ledger())
-    shared = piece_costs(costs, calibration, Ledger(), at_once=GLOO_THREADS)
+    problem, stock = problems_of(before, known, needs, during_compute, p2p, ledger)
+    scheduled = ScheduledGraph(
+        scene=scene,
+        problem=problem,
+        stock=stock,
+        costs=known,
+        shared_costs=piece_costs(costs, calibration, Ledger(), at_once=GLOO_THREADS),
+        during_compute=during_compute,
+        p2p=p2p,
+        needs=needs,
+    )
     with progress("computing the lower bound of any order"):
-        exchange = ExchangeCosts(
-            collectives=(known, shared), during_compute=during_compute, p2p=p2p
-        )
-        bounds_ns = [replay_bound(graph, stock, exchange), lower_bound(stock), lower_bound(problem)]
+        bound_ns = scheduled.bound_ns
     return ScheduleCase(
         problem=problem,
         stock=stock,
@@ -294,19 +248,11 @@ def graph_case(
         baseline=RECORDED,
         baseline_ns=baseline.step_ns,
         baseline_order=recorded_order(graph, stock),
-        bound_ns=min(bounds_ns),
+        bound_ns=bound_ns,
         noise=noise_of(run),
         run=run,
         measured_ns=measured_ns,
-        scheduled=ScheduledGraph(
-            scene=scene,
-            problem=problem,
-            stock=stock,
-            costs=known,
-            shared_costs=shared,
-            during_compute=during_compute,
-            p2p=p2p,
-        ),
+        scheduled=scheduled,
         ledger=ledger,
     )
 

@@ -105,7 +105,7 @@ class ReplaySession:
         Where no sweep is possible, all rows are replayed exactly.
         """
         rows = np.atleast_2d(np.asarray(candidates, dtype=np.int64))
-        estimates = self._estimate(rows)
+        estimates = self.estimate(rows)
         exact: dict[int, int] = {}
         if estimates is None:
             exact = {row: self.step_ns(work_ns) for row, work_ns in enumerate(rows)}
@@ -152,8 +152,10 @@ class ReplaySession:
 
         return refusing_deadlocks(simulate, num_ops=self.base.num_ops)
 
-    def _estimate(self, rows: I8) -> I8 | None:
-        """Returns estimated steps, or None where the kernel is missing or the order unknown."""
+    def estimate(self, candidates: I8) -> I8 | None:
+        """Estimates the step for each row of durations by a sweep in the base's service order;
+        None where the kernel is missing or the order unknown."""
+        rows = np.atleast_2d(np.asarray(candidates, dtype=np.int64))
         if not is_native_built() or self._engine_name == "reference":
             return None
         folded_rows = None if self._folded is None else self._folded.fold_work_ns(rows)

@@ -113,7 +113,7 @@ def _kind(
     inside = [one for one in known if one != path and work.covers(path, one)]
     parameters = memory.by_kind[MemoryKind.PARAMETER]
     sizes = sorted(
-        (layer.removeprefix(f"{path}."), size)
+        ("" if layer == path else layer.removeprefix(f"{path}."), size)
         for layer, size in parameters.items()
         if work.covers(path, layer)
     )

@@ -49,7 +49,7 @@ class ModuleWork:
     def __init__(self, scene: Scene) -> None:
         self._scene, self._graph = scene, scene.graph
         self.roots = roots_of(scene.training.module_classes)
-        self.structure = step_structure(scene.graph)
+        self.structure = step_structure(scene.graph, scene.structure)
         self.work_ns: Floats = scene.graph.ops.work_ns.astype(np.float64)
         self._shares = dict(scene.training.forward_shares)
         phase = self.structure.phase
@@ -201,5 +201,6 @@ class ModuleWork:
             self._scene,
             graph=self._graph.with_work_ns(work_ns),
             training=replace(self._scene.training, forward_shares=self._shares),
+            structure=self.structure,
             **changes,
         )

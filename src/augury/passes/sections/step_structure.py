@@ -9,7 +9,7 @@ import numpy as np
 
 from augury.core.columns import I4, U1
 from augury.core.enums import OpKind
-from augury.core.graph.graph import NONE, Graph
+from augury.core.graph.graph import NONE, Edges, Graph
 from augury.core.vocabulary.torch import ACCUMULATES_GRADIENT, FORWARD_RANGE
 
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
@@ -31,13 +31,19 @@ class StepStructure:
     adds_gradients: Mask
     """Marks operations of backward that add a gradient to its parameter. Their time depends on
     parameters alone, however backward is computed."""
+    edges: Edges
+    """Those of the graph that this is the structure of."""
 
     @property
     def num_passes(self) -> int:
         return int(self.pass_of.max(initial=NONE)) + 1
 
 
-def step_structure(graph: Graph) -> StepStructure:
+def step_structure(graph: Graph, known: StepStructure | None = None) -> StepStructure:
+    """Returns the structure of a graph; ``known``, if it is that of a graph with other durations
+    only."""
+    if known is not None and known.edges is graph.edges:
+        return known
     phase = _phases(graph)
     adding = [number for number, name in enumerate(graph.strings) if name == ACCUMULATES_GRADIENT]
     return StepStructure(
@@ -45,6 +51,7 @@ def step_structure(graph: Graph) -> StepStructure:
         layer=_layers(graph, phase),
         pass_of=_passes(graph, phase),
         adds_gradients=np.isin(graph.ops.name, adding) & (graph.ops.kind == OpKind.BACKWARD),
+        edges=graph.edges,
     )
 
 

@@ -1,0 +1,1 @@
+"""Benchmarks of the search over combinations of changes."""

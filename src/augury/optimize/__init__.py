@@ -1,0 +1,1 @@
+"""The search over combinations of changes to a training run."""
