@@ -2,12 +2,14 @@
 
 The program keeps using DistributedDataParallel. Under the plan's pieces DDP's reduction is off:
 hooks send gradients in the order of the plan, ``optimizer.step()`` makes updates due, and they are
-applied as gradients arrive, at the latest when the next forward needs them. Modes change before a
-forward that announces an exchange of gradients, at the same exchange on all ranks.
+applied as gradients arrive, at the latest when the next forward needs them. Sections besides
+communication are prepared in the first steps, which are stock. Modes change before a forward that
+announces an exchange of gradients, at the same exchange on all ranks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -16,10 +18,10 @@ import torch
 from torch import distributed
 
 from augury.core.errors import InputError
-from augury.core.plan.plan import CommunicationSection, Mode, Plan, communication_of
+from augury.core.plan.plan import Mode, Plan, PlanSection, communication_of
 from augury.core.plan.plan_board import board
 from augury.core.plan.plan_status import TrainingMode
-from augury.runtime.meter import Meter, StepLog
+from augury.runtime.meter import Meter, StepLog, expected_arrivals_ns
 from augury.runtime.plan_decision import PlanDecision
 from augury.runtime.say import say
 from augury.runtime.torch.pieces.exchange import GradientExchange
@@ -27,7 +29,8 @@ from augury.runtime.torch.pieces.updates import Updates
 from augury.runtime.torch.program.compatibility import (
     GOVERNED,
     planned_parameters,
-    why_never,
+    why_no_communication,
+    why_no_model,
     why_not,
 )
 from augury.runtime.torch.program.ddp_buckets import LiveBuckets, why_no_buckets
@@ -41,10 +44,14 @@ from augury.runtime.torch.ranks.exchange_counter import (
     restore_flags,
 )
 from augury.runtime.torch.ranks.groups import ControlGroup, PieceGroup
+from augury.runtime.torch.sections.loader import LoaderWorkers
+from augury.runtime.torch.sections.plan_sections import PlanSections, Preparation
+from augury.runtime.torch.sections.refusals import refused_sections, why_nothing
 from augury.runtime.torch.step_hooks import attach_step_hooks
 from augury.runtime.torch.step_states import LOST, ExchangePhase
 from augury.runtime.torch.steps import PlannedSteps
 from augury.runtime.trial import TrialRules
+from augury.runtime.trial_modes import STOCK, StepMode
 
 
 def schedule_training(
@@ -87,7 +94,11 @@ class Scheduled:
         searches_here: bool = False,
         counter: ExchangeCounter | None = None,
         control: Control | None = None,
+        refused: Mapping[PlanSection, str] | None = None,
+        loader: LoaderWorkers | None = None,
     ) -> None:
+        """``refused``: sections that the ranks have agreed not to apply. ``loader``: workers that
+        have begun before."""
         self.reason: str | None = None
         self._model, self._optimizer = model, optimizer
         self._log_every = log_every
@@ -103,7 +114,11 @@ class Scheduled:
         self._decision = PlanDecision(self._rank, trial, replan=replan, searches_here=searches_here)
         self._parameters: list[Any] = []
         """The parameters in the order of the plan's gradients."""
-        self._mode = TrainingMode.STOCK
+        self._mode = STOCK
+        self._refused = {**(refused or {})}
+        self._loader = loader
+        self._sections: PlanSections | None = None
+        self._preparation: Preparation | None = None
         self._exchange: GradientExchange | None = None
         self._buckets: LiveBuckets | None = None
         self._epoch = 0
@@ -112,15 +127,20 @@ class Scheduled:
 
     @property
     def plan(self) -> Plan | None:
-        return None if self._mode is TrainingMode.STOCK else self._decision.plan
+        return None if self._mode == STOCK else self._decision.plan
 
     @property
     def mode(self) -> TrainingMode:
-        return self._mode
+        return self._mode.exchange
+
+    @property
+    def sections(self) -> tuple[PlanSection, ...]:
+        """The sections, besides communication, that are on in this step."""
+        return self._mode.sections
 
     @property
     def is_on_trial(self) -> bool:
-        return self._decision.trial is not None
+        return self._decision.trial is not None or self._preparation is not None
 
     @property
     def log(self) -> list[StepLog]:
@@ -152,7 +172,8 @@ class Scheduled:
         """Switches to a plan, or with None to stock DDP. All ranks call this between steps."""
         self.flush()
         self._decision.choose_stock()
-        self._enter(TrainingMode.STOCK)
+        self._enter(STOCK)
+        self._close_sections()
         if plan is None:
             return
         for attempt in (self._fit, self._adopt):
@@ -161,8 +182,11 @@ class Scheduled:
                 attempt(plan)
             except Exception as error:
                 reason = str(error)
-            reason = agree(reason, plan)
+            agreed = agree(reason, plan, self._refused)
+            self._refused = agreed.refused
+            reason = agreed.reason or why_nothing(plan, agreed.refused)
             if reason is not None:
+                self._close_sections()
                 self.refuse(reason)
                 return
         self.reason = None
@@ -183,7 +207,8 @@ class Scheduled:
             self.flush()
         finally:
             with suppress(Exception):
-                self._enter(TrainingMode.STOCK)
+                self._enter(STOCK)
+            self._close_sections()
             self._counter.watch_stock(False)
             if self._buckets is not None:
                 self._buckets.close()
@@ -202,24 +227,34 @@ class Scheduled:
             self._groups.clear()
             self._control = self._exchange = None
 
+    def _close_sections(self) -> None:
+        self._preparation = None
+        if self._sections is not None:
+            self._sections.close()
+            self._sections = None
+
     def _fit(self, plan: Plan) -> None:
-        reason = None
-        if not self._hooks:
-            reason = why_never(self._model, self._optimizer)
+        is_attached = bool(self._hooks)
+        reason = None if is_attached else why_no_model(self._model)
         reason = reason or why_not(self._model, plan)
-        if plan.communication is not None and plan.communication.mode is Mode.DDP_BUCKETS:
-            reason = reason or why_no_buckets(self._model)
         if reason is not None:
             raise InputError(reason, remedy="make a plan for this training")
+        self._refused = refused_sections(
+            self._model, plan, optimizer=self._optimizer, is_attached=is_attached
+        )
 
     def _adopt(self, plan: Plan) -> None:
         """Takes a plan from the next step on. Creates all that ranks must create together."""
         self._control = self._control or Control(ControlGroup(self._model))
-        section = communication_of(plan)
-        lanes = section.order.lanes
-        if section.mode is Mode.PIECES and lanes not in self._groups:
-            self._groups[lanes] = PieceGroup(self._model, lanes)
-        if self._buckets is None and why_no_buckets(self._model) is None:
+        applied = [one for one in plan.applied if one not in self._refused]
+        has_exchange = PlanSection.COMMUNICATION in applied
+        if has_exchange:
+            section = communication_of(plan)
+            lanes = section.order.lanes
+            if section.mode is Mode.PIECES and lanes not in self._groups:
+                self._groups[lanes] = PieceGroup(self._model, lanes)
+        is_exchanged = has_exchange or PlanSection.COMPRESSION in applied
+        if is_exchanged and self._buckets is None and why_no_buckets(self._model) is None:
             self._buckets = LiveBuckets(self._model)
         if not self._hooks:
             setattr(self._optimizer, GOVERNED, True)
@@ -230,50 +265,91 @@ class Scheduled:
                 BeforeProfilersStop(self.quiesce),
             ]
             self._counter.watch_stock(True)
-        self._parameters = planned_parameters(self._model, plan)
-        self._take(plan, from_step=self._counter.step + 1)
+        self._parameters = planned_parameters(self._model, plan) if has_exchange else []
+        if applied == [PlanSection.COMMUNICATION]:
+            self._take(plan, from_step=self._counter.step + 1)
+            return
+        self._sections = PlanSections(
+            *(self._model, plan, self._refused, self._loader), rank=self._rank
+        )
+        self._preparation = Preparation(self._sections, self._control)
+        self._decision.prepare(plan, self._refused)
+
+    def _settle(self, refused: Mapping[PlanSection, str], *, from_step: int) -> None:
+        """All ranks know which sections they can apply."""
+        plan = self._decision.plan
+        self._preparation = None
+        if plan is None or self._sections is None:
+            return
+        self._sections.drop(refused)
+        self._refused |= refused
+        reason = why_nothing(plan, self._refused)
+        if reason is not None:
+            self.refuse(reason)
+            return
+        self._refused |= self._sections.idle_loader()
+        self._take(plan, from_step=from_step)
 
     # --- plans, modes and trials
 
     def _take(self, plan: Plan, *, from_step: int) -> None:
         self._exchange = None
         can_change = self._buckets is not None
-        self._decision.take(plan, from_step=from_step, can_change_buckets=can_change)
+        self._decision.take(
+            plan, from_step=from_step, can_change_buckets=can_change, refused=self._refused
+        )
 
-    def _enter(self, mode: TrainingMode) -> None:
+    def _enter(self, mode: StepMode) -> None:
         """Changes the mode of this rank, between steps."""
-        if mode is self._mode and (mode is not TrainingMode.PLANNED or self._exchange is not None):
+        is_current = mode.exchange is not TrainingMode.PLANNED or self._exchange is not None
+        if mode == self._mode and is_current:
             return
+        if self._sections is not None:
+            self._sections.use(mode.sections)
+        was, self._mode = self._mode, mode
+        if (self._reducer_of(mode), mode.exchange) != (self._reducer_of(was), was.exchange) or (
+            not is_current
+        ):
+            self._change_exchange(was)
+        if board.status is not None:
+            board.status = msgspec.structs.replace(board.status, mode=mode.exchange)
+
+    def _reducer_of(self, mode: StepMode) -> tuple[Any, Any]:
+        """Returns bucket sizes and compression of stock DDP in that mode; None: the program's."""
+        plan = self._decision.plan
+        is_compressed = plan is not None and PlanSection.COMPRESSION in mode.sections
+        return (
+            self._decision.caps_bytes if mode.exchange is TrainingMode.BUCKETS else None,
+            plan.compression if plan is not None and is_compressed else None,
+        )
+
+    def _change_exchange(self, was: StepMode) -> None:
+        mode = self._mode
         self._steps.flush()
         is_announced = self._counter.is_expected or self._steps.is_expected
         if self._counter.is_expected and self._buckets is not None:
             # The reducer still expects the gradients of a forward that had no backward.
-            caps = self._decision.caps_bytes if self._mode is TrainingMode.BUCKETS else None
-            self._buckets.use(caps, is_renewed=True)
+            self._buckets.use(*self._reducer_of(was), is_renewed=True)
         for hook in self._planned_hooks:
             hook.remove()
         self._planned_hooks.clear()
         self._steps.follow(None)
-        if mode is TrainingMode.PLANNED:
+        if mode.exchange is TrainingMode.PLANNED:
             self._follow()
         elif self._buckets is not None:
             # A reducer that was not in use has a wrong record of used parameters.
-            is_misled = mode is not self._mode and self._model.find_unused_parameters
-            caps = self._decision.caps_bytes if mode is TrainingMode.BUCKETS else None
-            self._buckets.use(caps, is_renewed=is_misled)
+            is_misled = mode != was and self._model.find_unused_parameters
+            self._buckets.use(*self._reducer_of(mode), is_renewed=is_misled)
         if self._hooks:
-            self._counter.watch_stock(mode is not TrainingMode.PLANNED)
-        self._mode = mode
+            self._counter.watch_stock(mode.exchange is not TrainingMode.PLANNED)
         if is_announced:
             self._announce()
-        if board.status is not None:
-            board.status = msgspec.structs.replace(board.status, mode=mode)
 
     def _announce(self) -> None:
         """Announces an exchange again in the new mode. Stock DDP then reduces the gradients of the
         next backward, even under ``no_sync``. Where parameters may be unused, only the output of
         that forward shows which."""
-        if self._mode is TrainingMode.PLANNED:
+        if self._mode.exchange is TrainingMode.PLANNED:
             self._steps.expect()
         elif not self._model.find_unused_parameters:
             self._model.reducer.prepare_for_backward([])
@@ -293,7 +369,7 @@ class Scheduled:
                 epoch=self._epoch,
             )
             exchange.meter.every = self._log_every
-            exchange.meter.expected_ns = _expected_ns(section)
+            exchange.meter.expected_ns = expected_arrivals_ns(section)
             exchange.meter.carry_on(self._meter)
             self._exchange, self._meter = exchange, exchange.meter
         self._steps.follow(self._exchange)
@@ -311,7 +387,9 @@ class Scheduled:
                 self._leave_to_hook(model)
                 return
             self._enter(self._decision.mode_at(self._counter.step + 1))
-        if self._mode is TrainingMode.PLANNED:
+            if self._preparation is not None and self._sections is not None:
+                self._sections.rehearse(True)
+        if self._mode.exchange is TrainingMode.PLANNED:
             self._steps.before_forward(model, inputs)
 
     def _leave_to_hook(self, model: Any) -> None:
@@ -324,7 +402,9 @@ class Scheduled:
                 distributed._register_comm_hook(model.reducer, state, hook)
 
     def _after_forward(self, model: Any, inputs: Any, output: Any) -> None:
-        if self._mode is TrainingMode.PLANNED:
+        if self._sections is not None:
+            self._sections.rehearse(False)
+        if self._mode.exchange is TrainingMode.PLANNED:
             self._steps.after_forward(model, inputs, output)
         elif output is not None and announces_exchange(model):
             self._counter.after_forward()
@@ -335,30 +415,28 @@ class Scheduled:
         control = self._control
         if control is None:
             return
+        if self._preparation is not None:
+            self._preparation.end_step()
         self._decision.decide(step, self._meter)
         if control.is_due(step):
             control.send(self._decision.next_message())
-        if self._buckets is not None and self._mode is not TrainingMode.PLANNED:
+        if self._buckets is not None and self._mode.exchange is not TrainingMode.PLANNED:
             self._buckets.arrange()
 
     def begin_step(self, step: int) -> None:
+        refused = self._preparation.begin_step() if self._preparation is not None else None
+        if refused is not None:
+            self._settle(refused, from_step=step + 1)
         content = self._control.receive() if self._control is not None else b""
         found = self._decision.receive(content, from_step=step + 1) if content else None
         if found is None:
             return
         plan, reason = found
-        unfit = why_not(self._model, plan)
+        unfit = why_not(self._model, plan) or why_no_communication(
+            self._model, communication_of(plan), plan.parameters_digest
+        )
         if unfit is None:
             self._decision.note_new(plan, reason, from_step=step + 1)
             self._take(plan, from_step=step + 1)
         elif self._rank == 0:  # the search knows no types; all ranks decide alike
             say(f"the new plan is not followed: {unfit}")
-
-
-def _expected_ns(section: CommunicationSection) -> tuple[int, ...]:
-    """Returns the predicted arrivals of pieces, for the log only."""
-    with suppress(Exception):
-        from augury.schedule.evaluate import evaluate  # noqa: PLC0415
-
-        return tuple(int(ns) for ns in evaluate(section.problem, section.order).arrive_ns)
-    return ()

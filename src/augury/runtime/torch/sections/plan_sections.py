@@ -1,0 +1,127 @@
+"""The sections of a plan besides communication in a training: prepared, agreed on, switched."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol
+
+from augury.core.plan.plan import Plan, PlanSection
+from augury.runtime.say import say
+from augury.runtime.torch.ranks.control import Control
+from augury.runtime.torch.sections.fusion import Fusion
+from augury.runtime.torch.sections.loader import LoaderWorkers
+from augury.runtime.torch.sections.module_calls import ModuleCalls
+from augury.runtime.torch.sections.precision import Precision
+from augury.runtime.torch.sections.recompute import Recompute
+from augury.runtime.torch.sections.refusals import modules_of
+from augury.runtime.torch.sections.threads import Threads
+
+PREPARED_STEPS = 5
+"""Exchanges of gradients before ranks agree on the sections."""
+ANOTHER_RANK = "another rank cannot apply it"
+NO_LOADER = "the program has not begun to iterate over a DataLoader since then"
+
+
+class AppliedSection(Protocol):
+    """One section in a training."""
+
+    def why_not(self) -> str | None:
+        """Returns why it cannot be applied, once the training has run for some steps."""
+
+    def use(self, is_on: bool) -> None:
+        """Switches the section between steps."""
+
+    def rehearse(self, is_on: bool) -> None:
+        """The forward that begins or has ended is one in which sections try what they will do."""
+
+    def close(self) -> None:
+        """Leaves the training as the program made it."""
+
+
+class PlanSections:
+    """``refused``: sections that are not applied. ``loader``: the workers, where they began to
+    work before."""
+
+    def __init__(
+        self,
+        model: Any,
+        plan: Plan,
+        refused: Collection[PlanSection],
+        loader: LoaderWorkers | None,
+        *,
+        rank: int,
+    ) -> None:
+        self._rank = rank
+        self._parts: dict[PlanSection, AppliedSection] = {}
+        calls = ModuleCalls()
+        fused, recomputed = modules_of(model, plan)
+        # Each layer lies around those before.
+        if fused is not None and PlanSection.FUSION not in refused:
+            self._parts[PlanSection.FUSION] = Fusion(fused, calls)
+        if recomputed is not None and PlanSection.RECOMPUTE not in refused:
+            self._parts[PlanSection.RECOMPUTE] = Recompute(recomputed, calls)
+        if plan.precision is not None and PlanSection.PRECISION not in refused:
+            self._parts[PlanSection.PRECISION] = Precision(model, plan.precision, calls)
+        if plan.threads is not None and PlanSection.THREADS not in refused:
+            self._parts[PlanSection.THREADS] = Threads(plan.threads)
+        if plan.loader is not None and PlanSection.LOADER not in refused:
+            self._parts[PlanSection.LOADER] = loader or LoaderWorkers(plan.loader, rank=rank)
+
+    def use(self, sections: Collection[PlanSection]) -> None:
+        for section, part in self._parts.items():
+            part.use(section in sections)
+
+    def rehearse(self, is_on: bool) -> None:
+        for part in self._parts.values():
+            part.rehearse(is_on)
+
+    def reasons(self) -> dict[PlanSection, str]:
+        """Returns the sections that this rank cannot apply."""
+        found = {section: part.why_not() for section, part in self._parts.items()}
+        return {section: reason for section, reason in found.items() if reason is not None}
+
+    def idle_loader(self) -> dict[PlanSection, str]:
+        """Returns the section ``loader`` where it waits for a DataLoader."""
+        part = self._parts.get(PlanSection.LOADER)
+        is_idle = isinstance(part, LoaderWorkers) and not part.is_applied
+        return {PlanSection.LOADER: NO_LOADER} if is_idle else {}
+
+    def drop(self, refused: Mapping[PlanSection, str]) -> None:
+        """Takes away sections that the ranks have agreed not to apply."""
+        for section in refused:
+            part = self._parts.pop(section, None)
+            if part is not None:
+                part.close()
+                if self._rank == 0:
+                    say(f"section {section} of the plan is not applied: {refused[section]}")
+
+    def close(self) -> None:
+        for part in self._parts.values():
+            part.close()
+        self._parts.clear()
+
+
+class Preparation:
+    """The first steps under a plan: sections are rehearsed, and ranks vote on which are applied."""
+
+    def __init__(self, sections: PlanSections, control: Control) -> None:
+        self._sections, self._control = sections, control
+        self._num_steps = 0
+        self._own: dict[PlanSection, str] = {}
+        self._ballot: Any = None
+
+    def end_step(self) -> None:
+        self._num_steps += 1
+        if self._num_steps == PREPARED_STEPS:
+            self._own = self._sections.reasons()
+            self._ballot = self._control.vote(*(int(one in self._own) for one in PlanSection))
+
+    def begin_step(self) -> dict[PlanSection, str] | None:
+        """Returns the sections that some rank cannot apply, once that is known."""
+        if self._ballot is None:
+            return None
+        totals, work = self._ballot
+        work.wait()
+        self._ballot = None
+        refused = [one for one, total in zip(PlanSection, totals.tolist(), strict=True) if total]
+        return {one: self._own.get(one, ANOTHER_RANK) for one in refused}
