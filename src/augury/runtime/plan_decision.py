@@ -33,6 +33,8 @@ from augury.runtime.trial_modes import (
     STOCK,
     StepMode,
     left_out_first,
+    mode_of_time,
+    parts_of,
     whole_mode,
     winner_of,
     without,
@@ -66,6 +68,8 @@ class PlanDecision:
         self.trial: Trial | None = None
         self._whole = STOCK
         """The mode with everything of the plan that all ranks can apply."""
+        self._full = STOCK
+        """The same before trials left parts out."""
         self._untried: list[PlanSection] = []
         """Parts of the plan that no trial has left out yet."""
         self._refused: dict[PlanSection, str] = {}
@@ -117,7 +121,7 @@ class PlanDecision:
         agreed = [one for one in plan.applied if one not in self._refused]
         if can_change_buckets and PlanSection.COMMUNICATION in agreed:
             self.caps_bytes = communication_of(plan).bucket_caps_bytes or best_caps(plan)
-        self._whole = whole_mode(plan, agreed)
+        self._whole = self._full = whole_mode(plan, agreed)
         self._untried = left_out_first(plan, self._whole)
         status = board.status or PlanStatus()
         if not status.digest:
@@ -193,9 +197,10 @@ class PlanDecision:
     def _apply_verdict(self, verdict: TrialResult, status: PlanStatus, from_step: int) -> None:
         self.trial, self.target = None, winner_of(verdict)
         if self._rank == 0:
-            say(trial_summary(verdict))
+            say(trial_summary(verdict, self._full))
         trials = [*status.trials, verdict]
         if self.target == STOCK and self._untried:
+            self._leave_out_slowest(verdict)
             self._begin_trial(from_step)
             self._publish(status, is_followed=False, is_on_trial=True, trials=trials)
             return
@@ -210,6 +215,13 @@ class PlanDecision:
             reason=None if is_followed else why_dropped(verdict),
         )
         self._observe()
+
+    def _leave_out_slowest(self, verdict: TrialResult) -> None:
+        """What lost least is the plan of the next trial, which leaves out other parts."""
+        best = max(verdict.times[1:], key=lambda one: one.gain_pct)
+        self._whole = mode_of_time(best)
+        left = parts_of(self._whole)
+        self._untried = [part for part in self._untried if part in left]
 
     def _observe(self) -> None:
         """From now on, rank 0 checks whether conditions are still those of the plan."""

@@ -36,11 +36,12 @@ def why_dropped(verdict: TrialResult) -> str:
     return f"the trial in the job kept stock DDP: {reason}"
 
 
-def trial_summary(verdict: TrialResult) -> str:
-    """Returns the outcome of a trial as one line."""
+def trial_summary(verdict: TrialResult, whole: StepMode | None = None) -> str:
+    """Returns the outcome of a trial as one line; ``whole``: the mode with all parts of the plan,
+    by default the second one of the trial."""
     stock, *others = verdict.times
     modes = [mode_of_time(one) for one in verdict.times]
-    names = mode_names(modes)
+    names = mode_names(modes, whole or modes[min(1, len(modes) - 1)])
     compared = "; ".join(_compared(*pair) for pair in zip(names[1:], others, strict=True))
     steps = verdict.last_step - verdict.first_step + 1
     outcome = _outcome(names[modes.index(winner_of(verdict))])

@@ -67,13 +67,18 @@ def winner_of(verdict: TrialResult) -> StepMode:
     return StepMode(exchange=verdict.winner, sections=tuple(verdict.sections))
 
 
-def mode_names(modes: Sequence[StepMode]) -> list[str]:
-    """Returns the names of the modes of a trial, stock first: those of the exchange where no
-    section is on, otherwise ``plan`` and ``without`` its missing part."""
-    if not any(mode.sections for mode in modes):
+def mode_names(modes: Sequence[StepMode], whole: StepMode) -> list[str]:
+    """Returns the names of the modes of a trial: those of the exchange where the plan has no other
+    section, otherwise ``plan`` and ``without`` its missing parts. ``whole``: with all parts."""
+    if not whole.sections:
         return [mode.exchange.value for mode in modes]
-    names = ["stock"]
-    for mode in modes[1:]:
-        missing = [part for part in parts_of(modes[1]) if without(modes[1], part) == mode]
-        names.append(f"without {missing[0]}" if missing else "plan")
+    names = []
+    for mode in modes:
+        there = {
+            *mode.sections,
+            *([PlanSection.COMMUNICATION] if mode.exchange != STOCK.exchange else []),
+        }
+        missing = [part.value for part in parts_of(whole) if part not in there]
+        name = f"without {' and '.join(missing)}" if missing else "plan"
+        names.append(mode.exchange.value if mode == STOCK else name)
     return names

@@ -281,9 +281,9 @@ class Scheduled:
         self._preparation = None
         if plan is None or self._sections is None:
             return
-        self._sections.drop(refused)
         self._refused |= refused
         reason = why_nothing(plan, self._refused)
+        self._sections.drop(refused)
         if reason is not None:
             self.refuse(reason)
             return

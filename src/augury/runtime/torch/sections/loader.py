@@ -157,15 +157,15 @@ class _BatchFetcher:
             loader.drop_last,
         )
         self._fetcher: Any = None
-        self._num_checks = 2
-        """Batches of each worker after which the dataset is compared with what it was."""
+        self._is_first = True
+        """Whether the dataset is compared with what it was before the fetch."""
 
     def __getitem__(self, indices: Any) -> tuple[Any, str | None]:
         if self._fetcher is None:
             self._fetcher = _MapDatasetFetcher(*self._loader_parts)
         dataset = self._loader_parts[0]
         states = random_states()
-        before = content_digest(dataset) if self._num_checks else b""
+        before = content_digest(dataset) if self._is_first else b""
         try:
             batch = self._fetcher.fetch(indices)
         except Exception as error:
@@ -173,8 +173,8 @@ class _BatchFetcher:
         generator = changed_generator(states)
         if generator is not None:
             return None, f"a fetch uses the random state of {generator}"
-        if self._num_checks:
-            self._num_checks -= 1
+        if self._is_first:
+            self._is_first = False
             if content_digest(dataset) != before:
                 return None, "a fetch changes the dataset"
             reason = why_not_shareable(batch)

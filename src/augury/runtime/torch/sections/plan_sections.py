@@ -92,8 +92,12 @@ class PlanSections:
             part = self._parts.pop(section, None)
             if part is not None:
                 part.close()
-                if self._rank == 0:
-                    say(f"section {section} of the plan is not applied: {refused[section]}")
+                is_said = section is not PlanSection.LOADER or not part.why_not()
+                if is_said and (self._rank == 0 or refused[section] != ANOTHER_RANK):
+                    say(
+                        f"section {section} of the plan is not applied: {refused[section]}",
+                        rank=self._rank or None,
+                    )
 
     def close(self) -> None:
         for part in self._parts.values():

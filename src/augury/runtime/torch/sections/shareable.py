@@ -14,7 +14,9 @@ from typing import Any
 
 import torch
 
-_CODE = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type)
+MAX_OBJECTS = 2_000_000
+"""Larger objects are not checked: it would take longer than a second."""
+_CODE = (types.BuiltinFunctionType, types.ModuleType, type)
 _GENERATORS = (random.Random, torch.Generator)
 _NUMPY_GENERATORS = ("Generator", "RandomState", "BitGenerator", "PCG64", "MT19937", "Philox")
 
@@ -53,25 +55,34 @@ class _Digest:
 
 
 class _SharingPickler(pickle.Pickler):
+    _num_objects = 0
+
     def persistent_id(self, value: Any) -> Any:
+        self._num_objects += 1
+        if self._num_objects > MAX_OBJECTS:
+            raise ValueError(f"it has more than {MAX_OBJECTS} objects")
         if isinstance(value, torch.Tensor):
             return "tensor", id(value), value._version
+        if isinstance(value, _CODE) or (isinstance(value, types.FunctionType) and not _kept(value)):
+            return "code", id(value)
         if type(value).__module__.startswith("numpy") and hasattr(value, "__array_interface__"):
             return "array", id(value)
         return None
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, types.FunctionType):
-            # The variables that a function keeps are shared, too.
-            kept = [cell.cell_contents for cell in value.__closure__ or () if _has_content(cell)]
-            return str, ("code",), (kept, value.__defaults__)
-        if isinstance(value, _CODE):
-            return str, (f"code {id(value)}",)
+            return _kept, (_kept(value),)  # the variables that it keeps are shared, too
         kind = type(value)
         is_numpy = kind.__module__.startswith("numpy.random")
         if isinstance(value, _GENERATORS) or (is_numpy and kind.__name__ in _NUMPY_GENERATORS):
             raise _OwnGeneratorError
         return NotImplemented
+
+
+def _kept(function: Any) -> list[Any]:
+    """Returns the variables that a function keeps between calls."""
+    cells = [cell.cell_contents for cell in function.__closure__ or () if _has_content(cell)]
+    return [*cells, *(function.__defaults__ or ())]
 
 
 def _has_content(cell: Any) -> bool:
