@@ -128,6 +128,11 @@ def note_applied(section: PlanSection) -> None:
 def note_refusal(section: PlanSection, reason: str, *, is_said: bool) -> None:
     """Publishes that a section of the plan is not applied, and why."""
     _note(SectionStatus(section=section, is_applied=False, reason=reason))
+    status = board.status
+    if status is not None and status.is_followed:
+        is_left = any(one.is_applied for one in status.sections)
+        kept = {} if is_left else {"is_followed": False, "from_step": None, "reason": reason}
+        board.status = msgspec.structs.replace(status, **kept)
     if is_said:
         say(f"section {section} of the plan is not applied: {reason}")
 

@@ -94,11 +94,13 @@ class _RecomputedModule:
             first = (str(error).strip() or type(error).__name__).splitlines()[0]
             self._owner.trouble = f"module {self.path} cannot be recomputed: {first[:200]}"
         states, before = random_states(), state_versions(self.module)
+        buffers = [(buffer, buffer.clone()) for buffer in self.module.buffers()]
         result = call(*args, **options)
         generator = changed_generator((torch.get_rng_state(), *states[1:]))
         if generator is not None:  # checkpoint keeps torch's own
             self._owner.trouble = f"module {self.path} uses the random state of {generator}"
-        if state_versions(self.module) != before:
+        is_kept = all(torch.equal(buffer, content) for buffer, content in buffers)
+        if not is_kept or state_versions(self.module) != before:
             self._owner.trouble = f"a forward of module {self.path} changes its buffers or state"
         return result
 
