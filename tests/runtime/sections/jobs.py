@@ -25,7 +25,7 @@ from augury.core.plan.sections import (
 from augury.runtime.torch.training import Scheduled, schedule_training
 from augury.runtime.trial import TrialRules
 
-STEPS = 14
+STEPS = 28
 SHORT_TRIAL = TrialRules(
     warm_up_steps=1, block_steps=3, settling_steps=0, least_rounds=1, most_steps=12
 )

@@ -98,6 +98,26 @@ def unused_parameters_and_compiled_modules_exclude_each_other() -> None:
     assert "find_unused_parameters" in reason
 
 
+def second_derivatives_are_not_compiled() -> None:
+    """Although the program needs them every few steps only."""
+    num_calls = [0]
+
+    def loss_of(output, targets):
+        num_calls[0] += 1
+        loss = nn.functional.cross_entropy(output, targets)
+        if num_calls[0] % 16:
+            return loss
+        (slope,) = torch.autograd.grad(loss, output, create_graph=True)
+        return loss + slope.square().sum()
+
+    def again():
+        num_calls[0] = 0
+        return Stack()
+
+    reason = _refused(FUSION, plan_with(FUSION, THREADS), loss_of=loss_of, net=again)
+    assert reason == "the program uses create_graph=True"
+
+
 def autocast_of_the_program_is_kept() -> None:
     def loss_of(output, targets):
         with torch.autocast("cpu", dtype=torch.bfloat16):

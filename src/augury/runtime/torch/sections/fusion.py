@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -20,12 +20,17 @@ from augury.runtime.plan_reports import note_refusal
 from augury.runtime.torch.sections.module_calls import Call, ModuleCalls, has_own_hooks
 from augury.runtime.torch.sections.rehearsal import largest_difference, rehearse, tensors_in
 
+WATCHED_STEPS = 20
+"""Steps before the trial in which the program is watched: compiled code has no second derivatives,
+which some programs need only every few steps."""
 COMPILED_WITHIN_S = 600.0
 """Ranks wait for each other while they compile."""
 MAX_SHAPES = 4
 """Combinations of input shapes for which one module is compiled."""
 TOLERANCE = {torch.bfloat16: 0.1, torch.float16: 0.02}
 FLOAT32_TOLERANCE = 1e-3
+_CREATE_GRAPH = 3
+"""Place of ``create_graph`` among the arguments of autograd's engine."""
 _LIMITS = {"recompile_limit": 256, "accumulated_recompile_limit": 4096}
 """Modules of one class share compiled code, one version for each combination of shapes."""
 
@@ -54,9 +59,25 @@ class Fusion:
         self._config = torch._functorch.config
         self._donated = self._config.donated_buffer
         self._config.donated_buffer = False
+        self._was_engine = torch.autograd._engine_run_backward
+        self._engine = self._watching(self._was_engine)
+        torch.autograd._engine_run_backward = self._engine
+
+    def _watching(self, was: Callable[..., Any]) -> Callable[..., Any]:
+        """Notices where the program asks for derivatives of its gradients."""
+
+        @functools.wraps(was)
+        def run_backward(*args: Any, **options: Any) -> Any:
+            if len(args) > _CREATE_GRAPH and args[_CREATE_GRAPH]:
+                self.trouble = "the program uses create_graph=True"
+            return was(*args, **options)
+
+        return run_backward
 
     def why_not(self) -> str | None:
         """Returns why the section cannot be applied, after the rehearsal."""
+        if torch.autograd._engine_run_backward is self._engine:
+            torch.autograd._engine_run_backward = self._was_engine
         missing = [part.path for part in self._parts if not part.shapes]
         return self.trouble or (f"module {missing[0]} was not called" if missing else None)
 
@@ -70,6 +91,8 @@ class Fusion:
         self.is_on = self.is_rehearsing = False
         self._calls.remove_layers({id(part) for part in self._parts})
         self._config.donated_buffer = self._donated
+        if torch.autograd._engine_run_backward is self._engine:
+            torch.autograd._engine_run_backward = self._was_engine
 
     def fail(self, path: str, error: BaseException) -> None:
         first = (str(error).strip() or type(error).__name__).splitlines()[0]

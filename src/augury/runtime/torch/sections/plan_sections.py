@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from augury.core.plan.plan import Plan, PlanSection
 from augury.runtime.say import say
 from augury.runtime.torch.ranks.control import Control
-from augury.runtime.torch.sections.fusion import Fusion
+from augury.runtime.torch.sections.fusion import WATCHED_STEPS, Fusion
 from augury.runtime.torch.sections.loader import LoaderWorkers
 from augury.runtime.torch.sections.module_calls import ModuleCalls
 from augury.runtime.torch.sections.precision import Precision
@@ -40,7 +40,7 @@ class AppliedSection(Protocol):
 
 class PlanSections:
     """``refused``: sections that are not applied. ``loader``: the workers, where they began to
-    work before."""
+    work before. In the first steps sections are rehearsed; then ranks vote on each."""
 
     def __init__(
         self,
@@ -48,10 +48,16 @@ class PlanSections:
         plan: Plan,
         refused: Collection[PlanSection],
         loader: LoaderWorkers | None,
-        *,
-        rank: int,
+        control: Control,
     ) -> None:
-        self._rank = rank
+        self._control, self._rank = control, control.group.rank
+        self.is_preparing = True
+        self._num_steps = 0
+        has_fusion = plan.fusion is not None and PlanSection.FUSION not in refused
+        self._prepared_steps = WATCHED_STEPS if has_fusion else PREPARED_STEPS
+        self._own: dict[PlanSection, str] = {}
+        """Sections that this rank cannot apply."""
+        self._ballot: Any = None
         self._parts: dict[PlanSection, AppliedSection] = {}
         calls = ModuleCalls()
         fused, recomputed = modules_of(model, plan)
@@ -65,20 +71,44 @@ class PlanSections:
         if plan.threads is not None and PlanSection.THREADS not in refused:
             self._parts[PlanSection.THREADS] = Threads(plan.threads)
         if plan.loader is not None and PlanSection.LOADER not in refused:
-            self._parts[PlanSection.LOADER] = loader or LoaderWorkers(plan.loader, rank=rank)
+            self._parts[PlanSection.LOADER] = loader or LoaderWorkers(plan.loader, rank=self._rank)
 
     def use(self, sections: Collection[PlanSection]) -> None:
         for section, part in self._parts.items():
             part.use(section in sections)
 
-    def rehearse(self, is_on: bool) -> None:
+    def before_forward(self) -> None:
+        """A forward that builds a graph begins."""
+        if self.is_preparing:
+            self._rehearse(True)
+
+    def after_forward(self) -> None:
+        self._rehearse(False)
+
+    def _rehearse(self, is_on: bool) -> None:
         for part in self._parts.values():
             part.rehearse(is_on)
 
-    def reasons(self) -> dict[PlanSection, str]:
-        """Returns the sections that this rank cannot apply."""
-        found = {section: part.why_not() for section, part in self._parts.items()}
-        return {section: reason for section, reason in found.items() if reason is not None}
+    def end_step(self) -> None:
+        """All gradients of a step were computed, on all ranks."""
+        if not self.is_preparing:
+            return
+        self._num_steps += 1
+        if self._num_steps == self._prepared_steps:
+            found = {section: part.why_not() for section, part in self._parts.items()}
+            self._own = {one: reason for one, reason in found.items() if reason is not None}
+            self._ballot = self._control.vote(*(int(one in self._own) for one in PlanSection))
+
+    def begin_step(self) -> dict[PlanSection, str] | None:
+        """Returns the sections that some rank cannot apply, once, when the ranks have voted."""
+        if self._ballot is None:
+            return None
+        totals, work = self._ballot
+        work.wait()
+        self._ballot = None
+        self.is_preparing = False
+        refused = [one for one, total in zip(PlanSection, totals.tolist(), strict=True) if total]
+        return {one: self._own.get(one, ANOTHER_RANK) for one in refused}
 
     def idle_loader(self) -> dict[PlanSection, str]:
         """Returns the section ``loader`` where it waits for a DataLoader."""
@@ -103,29 +133,3 @@ class PlanSections:
         for part in self._parts.values():
             part.close()
         self._parts.clear()
-
-
-class Preparation:
-    """The first steps under a plan: sections are rehearsed, and ranks vote on which are applied."""
-
-    def __init__(self, sections: PlanSections, control: Control) -> None:
-        self._sections, self._control = sections, control
-        self._num_steps = 0
-        self._own: dict[PlanSection, str] = {}
-        self._ballot: Any = None
-
-    def end_step(self) -> None:
-        self._num_steps += 1
-        if self._num_steps == PREPARED_STEPS:
-            self._own = self._sections.reasons()
-            self._ballot = self._control.vote(*(int(one in self._own) for one in PlanSection))
-
-    def begin_step(self) -> dict[PlanSection, str] | None:
-        """Returns the sections that some rank cannot apply, once that is known."""
-        if self._ballot is None:
-            return None
-        totals, work = self._ballot
-        work.wait()
-        self._ballot = None
-        refused = [one for one, total in zip(PlanSection, totals.tolist(), strict=True) if total]
-        return {one: self._own.get(one, ANOTHER_RANK) for one in refused}

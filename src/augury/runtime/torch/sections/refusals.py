@@ -8,8 +8,14 @@ from typing import Any
 
 import torch
 
+from augury.core.errors import InputError
 from augury.core.plan.plan import CommunicationSection, Mode, Plan, PlanSection
-from augury.runtime.torch.program.compatibility import why_no_communication, why_no_exchange
+from augury.runtime.torch.program.compatibility import (
+    why_no_communication,
+    why_no_exchange,
+    why_no_model,
+    why_not,
+)
 from augury.runtime.torch.program.ddp_buckets import why_no_buckets
 from augury.runtime.torch.program.parameter_names import own_modules, planned_modules
 from augury.runtime.torch.sections import fusion, precision, recompute, threads
@@ -35,6 +41,15 @@ def refused_sections(
         if reason is not None:
             refused[PlanSection.COMMUNICATION] = reason
     return refused
+
+
+def fit(model: Any, plan: Plan, optimizer: Any, *, is_attached: bool) -> dict[PlanSection, str]:
+    """As ``refused_sections``; raises InputError where no section can be applied."""
+    reason = None if is_attached else why_no_model(model)
+    reason = reason or why_not(model, plan)
+    if reason is not None:
+        raise InputError(reason, remedy="make a plan for this training")
+    return refused_sections(model, plan, optimizer=optimizer, is_attached=is_attached)
 
 
 def why_nothing(plan: Plan, refused: Mapping[PlanSection, str]) -> str | None:
