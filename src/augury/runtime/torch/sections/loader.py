@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, get_worker_info, sampler
+from torch.utils.data._utils import signal_handling
 from torch.utils.data._utils.fetch import _MapDatasetFetcher
 from torch.utils.data.dataloader import _DatasetKind, _SingleProcessDataLoaderIter
 from torch.utils.data.distributed import DistributedSampler
@@ -26,8 +27,9 @@ from augury.runtime.plan_reports import note_applied, note_refusal
 from augury.runtime.torch.sections.rehearsal import changed_generator, random_states
 from augury.runtime.torch.sections.shareable import content_digest, why_not_shareable
 
-TIMEOUT_S = 300.0
-"""Longest wait for a batch of a worker. After it, the program's own process loads the batch."""
+TIMEOUT_S = 60.0
+"""Longest wait for a batch of a worker, which may have died. After it, the program's own process
+loads the batch."""
 LEAST_BATCHES = 8
 """Batches of an epoch, per worker, for which starting processes is worthwhile."""
 _SAMPLERS = (
@@ -294,4 +296,8 @@ def _started(
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about more processes than cores
-        return iterate(batches)
+        begun = iterate(batches)
+    # Torch would interrupt the program anywhere when a worker dies.
+    signal_handling._remove_worker_pids(id(begun))
+    begun._worker_pids_set = False
+    return begun
