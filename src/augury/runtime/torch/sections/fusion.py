@@ -44,7 +44,7 @@ def why_not(model: Any, modules: Mapping[str, Any]) -> str | None:
     return None
 
 
-class Fusion:
+class CompiledModules:
     """The compiled modules of one model. ``trouble`` states why the section cannot be applied."""
 
     def __init__(self, modules: Mapping[str, Any], calls: ModuleCalls) -> None:
@@ -100,7 +100,7 @@ class Fusion:
 
 
 class _FusedModule:
-    def __init__(self, owner: Fusion, path: str, module: Any) -> None:
+    def __init__(self, owner: CompiledModules, path: str, module: Any) -> None:
         self._owner, self.path, self.module = owner, path, module
         self.shapes: set[Any] = set()
         """Signatures of the calls for which the module is compiled."""

@@ -8,13 +8,13 @@ from typing import Any, Protocol
 from augury.core.plan.plan import Plan, PlanSection
 from augury.runtime.say import say
 from augury.runtime.torch.ranks.control import Control
-from augury.runtime.torch.sections.fusion import WATCHED_STEPS, Fusion
+from augury.runtime.torch.sections.fusion import WATCHED_STEPS, CompiledModules
 from augury.runtime.torch.sections.loader import LoaderWorkers
 from augury.runtime.torch.sections.module_calls import ModuleCalls
-from augury.runtime.torch.sections.precision import Precision
-from augury.runtime.torch.sections.recompute import Recompute
+from augury.runtime.torch.sections.precision import AutocastModel
+from augury.runtime.torch.sections.recompute import RecomputedModules
 from augury.runtime.torch.sections.refusals import modules_of
-from augury.runtime.torch.sections.threads import Threads
+from augury.runtime.torch.sections.threads import IntraOpThreads
 
 PREPARED_STEPS = 5
 """Exchanges of gradients before ranks agree on the sections."""
@@ -63,13 +63,13 @@ class PlanSections:
         fused, recomputed = modules_of(model, plan)
         # Each layer lies around those before.
         if fused is not None and PlanSection.FUSION not in refused:
-            self._parts[PlanSection.FUSION] = Fusion(fused, calls)
+            self._parts[PlanSection.FUSION] = CompiledModules(fused, calls)
         if recomputed is not None and PlanSection.RECOMPUTE not in refused:
-            self._parts[PlanSection.RECOMPUTE] = Recompute(recomputed, calls)
+            self._parts[PlanSection.RECOMPUTE] = RecomputedModules(recomputed, calls)
         if plan.precision is not None and PlanSection.PRECISION not in refused:
-            self._parts[PlanSection.PRECISION] = Precision(model, plan.precision, calls)
+            self._parts[PlanSection.PRECISION] = AutocastModel(model, plan.precision, calls)
         if plan.threads is not None and PlanSection.THREADS not in refused:
-            self._parts[PlanSection.THREADS] = Threads(plan.threads)
+            self._parts[PlanSection.THREADS] = IntraOpThreads(plan.threads)
         if plan.loader is not None and PlanSection.LOADER not in refused:
             self._parts[PlanSection.LOADER] = loader or LoaderWorkers(plan.loader, rank=self._rank)
 

@@ -28,7 +28,7 @@ def why_not(model: Any, section: PrecisionSection, scalers: list[Any]) -> str | 
     return None
 
 
-class Precision:
+class AutocastModel:
     """Autocast around one model. ``trouble`` states why the section cannot be applied."""
 
     is_compiled = False

@@ -37,7 +37,7 @@ def why_not(modules: Mapping[str, Any], fused: Mapping[str, Any]) -> str | None:
     return None
 
 
-class Recompute:
+class RecomputedModules:
     """The recomputed modules of one model. ``trouble`` states why the section cannot be applied."""
 
     def __init__(self, modules: Mapping[str, Any], calls: ModuleCalls) -> None:
@@ -67,7 +67,7 @@ class Recompute:
 class _RecomputedModule:
     is_compiled = False
 
-    def __init__(self, owner: Recompute, path: str, module: Any) -> None:
+    def __init__(self, owner: RecomputedModules, path: str, module: Any) -> None:
         self._owner, self.path, self.module = owner, path, module
         self.rehearsed: set[bool] = set()
         """Whether autocast was on in the calls that were rehearsed."""

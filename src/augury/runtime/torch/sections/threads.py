@@ -16,7 +16,7 @@ def why_not(section: ThreadsSection) -> str | None:
     return None
 
 
-class Threads:
+class IntraOpThreads:
     def __init__(self, section: ThreadsSection) -> None:
         self._planned = section.num_threads
         self._own = torch.get_num_threads()
