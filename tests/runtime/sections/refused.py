@@ -118,6 +118,17 @@ def second_derivatives_are_not_compiled() -> None:
     assert reason == "the program uses create_graph=True"
 
 
+def models_that_communicate_in_forward_are_not_rehearsed() -> None:
+    class Joined(Stack):
+        def forward(self, inputs):
+            total = inputs.sum()
+            dist.all_reduce(total)
+            return super().forward(inputs + 0.001 * total)
+
+    reason = _refused(RECOMPUTE, plan_with(RECOMPUTE, THREADS), net=Joined)
+    assert reason == "the model communicates in its forward"
+
+
 def autocast_of_the_program_is_kept() -> None:
     def loss_of(output, targets):
         with torch.autocast("cpu", dtype=torch.bfloat16):

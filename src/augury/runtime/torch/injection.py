@@ -223,6 +223,8 @@ class Follower:
     def _refuse(self, reason: str) -> None:
         from augury.runtime.plan_reports import refuse_plan  # noqa: PLC0415
 
+        if self._loader is not None:
+            self._loader.close()
         # All ranks learn of a refusal; the rank that refused has printed its own reason.
         refuse_plan(self._reason or reason, is_said=self._reason is None and _rank() == 0)
 

@@ -232,7 +232,8 @@ class Scheduled:
         if applied == [PlanSection.COMMUNICATION]:
             self._take(plan, from_step=self._counter.step + 1)
             return
-        self._sections = PlanSections(self._model, plan, self._refused, self._loader, self._control)
+        loader, self._loader = self._loader, None
+        self._sections = PlanSections(self._model, plan, self._refused, loader, self._control)
         self._decision.prepare(plan, self._refused)
 
     def _settle(self, refused: Mapping[PlanSection, str], *, from_step: int) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from augury.core.plan.plan import Plan, PlanSection
 from augury.runtime.say import say
 from augury.runtime.torch.ranks.control import Control
+from augury.runtime.torch.sections.collective_watch import COMMUNICATES, CollectiveWatch
 from augury.runtime.torch.sections.fusion import WATCHED_STEPS, CompiledModules
 from augury.runtime.torch.sections.loader import LoaderWorkers
 from augury.runtime.torch.sections.module_calls import ModuleCalls
@@ -18,6 +19,8 @@ from augury.runtime.torch.sections.threads import IntraOpThreads
 
 PREPARED_STEPS = 5
 """Exchanges of gradients before ranks agree on the sections."""
+REHEARSED = (PlanSection.FUSION, PlanSection.RECOMPUTE, PlanSection.PRECISION)
+"""Sections that run modules beside the training first."""
 ANOTHER_RANK = "another rank cannot apply it"
 NO_LOADER = "the program has not begun to iterate over a DataLoader since then"
 
@@ -68,6 +71,10 @@ class PlanSections:
             self._parts[PlanSection.RECOMPUTE] = RecomputedModules(recomputed, calls)
         if plan.precision is not None and PlanSection.PRECISION not in refused:
             self._parts[PlanSection.PRECISION] = AutocastModel(model, plan.precision, calls)
+        self._watch = CollectiveWatch()
+        if self._parts:
+            calls.add(model.module, self._watch)
+        self._calls = calls
         if plan.threads is not None and PlanSection.THREADS not in refused:
             self._parts[PlanSection.THREADS] = IntraOpThreads(plan.threads)
         if plan.loader is not None and PlanSection.LOADER not in refused:
@@ -79,7 +86,7 @@ class PlanSections:
 
     def before_forward(self) -> None:
         """A forward that builds a graph begins."""
-        if self.is_preparing:
+        if self.is_preparing and self._watch.is_over and not self._watch.has_seen:
             self._rehearse(True)
 
     def after_forward(self) -> None:
@@ -96,7 +103,10 @@ class PlanSections:
         self._num_steps += 1
         if self._num_steps == self._prepared_steps:
             found = {section: part.why_not() for section, part in self._parts.items()}
+            if self._watch.has_seen:
+                found |= {one: COMMUNICATES for one in REHEARSED if one in found}
             self._own = {one: reason for one, reason in found.items() if reason is not None}
+            self._calls.remove_layers({id(self._watch)})
             self._ballot = self._control.vote(*(int(one in self._own) for one in PlanSection))
 
     def begin_step(self) -> dict[PlanSection, str] | None:
@@ -132,4 +142,5 @@ class PlanSections:
     def close(self) -> None:
         for part in self._parts.values():
             part.close()
+        self._calls.remove_layers({id(self._watch)})
         self._parts.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,20 +13,26 @@ from augury.runtime.torch.sections.module_calls import Call, ModuleCalls
 from augury.runtime.torch.sections.rehearsal import rehearse
 
 DTYPES = {HalfPrecision.BFLOAT16: torch.bfloat16, HalfPrecision.FLOAT16: torch.float16}
+HAS_SCALER = "the program has a GradScaler"
 _HALF = (torch.bfloat16, torch.float16)
 
 
-def why_not(model: Any, section: PrecisionSection, scalers: list[Any]) -> str | None:
-    """``scalers``: every GradScaler of the program."""
+def why_not(model: Any, section: PrecisionSection) -> str | None:
     if section.dtype is HalfPrecision.FLOAT16:
         return "float16 needs a GradScaler, which only the program can have"
-    if any(scaler.is_enabled() for scaler in scalers):
-        return "the program has a GradScaler"
+    if _has_scaler():
+        return HAS_SCALER
     if any(p.is_floating_point() and p.dtype in _HALF for p in model.parameters()):
         return "the model has parameters in half precision"
     if hasattr(model.module, "training_step"):
         return 'Lightning has a setting of its own: Trainer(precision="bf16-mixed")'
     return None
+
+
+def _has_scaler() -> bool:
+    kind = torch.amp.GradScaler
+    scalers = [thing for thing in gc.get_objects() if issubclass(type(thing), kind)]
+    return any(scaler.is_enabled() for scaler in scalers)
 
 
 class AutocastModel:
@@ -47,6 +54,8 @@ class AutocastModel:
 
     def why_not(self) -> str | None:
         """Returns why the section cannot be applied, after the rehearsal."""
+        if self.trouble is None and _has_scaler():
+            self.trouble = HAS_SCALER
         missing = None if self._is_rehearsed else "the model was not called"
         return self.trouble or missing
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Mapping
 from typing import Any
-
-import torch
 
 from augury.core.errors import InputError
 from augury.core.plan.plan import CommunicationSection, Mode, Plan, PlanSection
@@ -90,7 +87,7 @@ def _reasons(model: Any, plan: Plan) -> Iterator[tuple[PlanSection, str | None]]
         reason = reason or recompute.why_not(recomputed or {}, fused or {})
         yield PlanSection.RECOMPUTE, reason
     if plan.precision is not None:
-        yield PlanSection.PRECISION, precision.why_not(model, plan.precision, _scalers())
+        yield PlanSection.PRECISION, precision.why_not(model, plan.precision)
     if plan.compression is not None:
         yield PlanSection.COMPRESSION, why_no_exchange(model, None) or why_no_buckets(model)
     if plan.threads is not None:
@@ -104,8 +101,3 @@ def _unmatched(model: Any, paths: tuple[str, ...]) -> str:
     here = own_modules(model.module)
     missing = next((path for path in paths if path not in here), paths[0])
     return f"the model has no module {missing!r:.80}"
-
-
-def _scalers() -> list[Any]:
-    kind = torch.amp.GradScaler
-    return [thing for thing in gc.get_objects() if issubclass(type(thing), kind)]
