@@ -82,7 +82,7 @@ class CompiledModules:
         return self.trouble or (f"module {missing[0]} was not called" if missing else None)
 
     def use(self, is_on: bool) -> None:
-        self.is_on = is_on
+        self.is_on = is_on and self.trouble is None
 
     def rehearse(self, is_on: bool) -> None:
         self.is_rehearsing = is_on
