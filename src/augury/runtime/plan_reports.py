@@ -134,7 +134,11 @@ def note_refusal(section: PlanSection, reason: str, *, is_said: bool) -> None:
         kept = {} if is_left else {"is_followed": False, "from_step": None, "reason": reason}
         board.status = msgspec.structs.replace(status, **kept)
     if is_said:
-        say(f"section {section} of the plan is not applied: {reason}")
+        say_refusal(section, reason)
+
+
+def say_refusal(section: PlanSection, reason: str, *, rank: int | None = None) -> None:
+    say(f"section {section} of the plan is not applied: {reason}", rank=rank)
 
 
 def _note(new: SectionStatus) -> None:

@@ -191,6 +191,7 @@ class Follower:
     ) -> None:
         """Takes the plan: all ranks are at the same exchange of gradients."""
         from augury.core.plan.plan import PlanSection  # noqa: PLC0415
+        from augury.runtime.plan_reports import say_refusal  # noqa: PLC0415
         from augury.runtime.torch.sections.refusals import why_nothing  # noqa: PLC0415
         from augury.runtime.torch.training import Scheduled  # noqa: PLC0415
         from augury.runtime.trial import TrialRules  # noqa: PLC0415
@@ -208,7 +209,7 @@ class Follower:
                 self._refuse(nothing)
                 return
             if _rank() == 0 and self._plan.communication is not None:
-                say(f"section communication of the plan is not applied: {reason}")
+                say_refusal(PlanSection.COMMUNICATION, reason)
         self.scheduled = Scheduled(
             wrapped,
             optimizer,

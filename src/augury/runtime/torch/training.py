@@ -22,6 +22,7 @@ from augury.core.plan.plan_board import board
 from augury.core.plan.plan_status import TrainingMode
 from augury.runtime.meter import StepLog
 from augury.runtime.plan_decision import PlanDecision
+from augury.runtime.plan_reports import say_refusal
 from augury.runtime.say import say
 from augury.runtime.torch.exchange_switch import ExchangeSwitch
 from augury.runtime.torch.program.compatibility import (
@@ -173,6 +174,9 @@ class Scheduled:
                 self.refuse(reason)
                 return
         self.reason = None
+        for section, why in self._refused.items():
+            if self._rank == 0:
+                say_refusal(section, why)
         if self._decision.trial is None:
             self._enter(self._decision.target)
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
 from augury.core.plan.plan import Plan, PlanSection
-from augury.runtime.say import say
+from augury.runtime.plan_reports import say_refusal
 from augury.runtime.torch.ranks.control import Control
 from augury.runtime.torch.sections.collective_watch import COMMUNICATES, CollectiveWatch
 from augury.runtime.torch.sections.fusion import WATCHED_STEPS, CompiledModules
@@ -134,10 +134,7 @@ class PlanSections:
                 part.close()
                 is_said = section is not PlanSection.LOADER or not part.why_not()
                 if is_said and (self._rank == 0 or refused[section] != ANOTHER_RANK):
-                    say(
-                        f"section {section} of the plan is not applied: {refused[section]}",
-                        rank=self._rank or None,
-                    )
+                    say_refusal(section, refused[section], rank=self._rank or None)
 
     def close(self) -> None:
         for part in self._parts.values():
