@@ -11,14 +11,14 @@ from typing import Any
 
 import msgspec
 
-from augury.core.plan.plan_file import load_plan
-from augury.core.plan.plan_status import PlanStatus, TrainingMode, mode_of
+from augury.core.plan.plan_status import PlanStatus
 from augury.runtime.trial import Trial, TrialRules
+from augury.runtime.trial_modes import StepMode, mode_of_time
 from benchmarks.validate.measured import Measured, alternating, of_halves, plain_and_recorded
 from benchmarks.validate.predicted import ask
 from benchmarks.validate.rows import Row
 from benchmarks.validate.suite import replayed
-from benchmarks.validate.trainers_job import PLAN, PLANNED, SCHEDULED, stretches_of
+from benchmarks.validate.trainers_job import PLANNED, SCHEDULED, stretches_of
 from benchmarks.validate.trainers_settings import HALVED, TrainerCase
 
 SUITE = "trainers"
@@ -119,14 +119,14 @@ def tried_plan(folder: Path) -> TriedPlan | None:
     if status is None or not status.trials:
         return None
     trial, rules = status.trials[0], TrialRules()
-    modes = [time.mode for time in trial.times]
+    modes = [mode_of_time(time) for time in trial.times]
     blocks = Trial(modes, trial.first_step - rules.warm_up_steps, rules)
     durations = _mean_over_ranks(folder / PLANNED)
-    rounds: dict[TrainingMode, list[list[int]]] = {mode: [] for mode in modes}
+    rounds: dict[StepMode, list[list[int]]] = {mode: [] for mode in modes}
     for first in range(trial.first_step, trial.last_step + 1, rules.block_steps):
         counted = range(first + rules.settling_steps, first + rules.block_steps)
         rounds[blocks.mode_of(first)].append([durations[step] for step in counted])
-    own, stock = rounds[mode_of(load_plan(folder / PLAN))], rounds[TrainingMode.STOCK]
+    stock, own = rounds[modes[0]], rounds[modes[1]]  # stock DDP, then the whole plan
     pairs = zip(alternating(own), alternating(stock), strict=True)
     halves = [median(ours) / median(theirs) for ours, theirs in pairs]
     ratio = of_halves(alternating(own)).step_ns / of_halves(alternating(stock)).step_ns

@@ -8,14 +8,18 @@ import pytest
 
 from augury.core.plan.plan_status import TrainingMode, TrialResult
 from augury.runtime.trial import Trial, TrialRules
+from augury.runtime.trial_modes import StepMode, winner_of
 
-STOCK, PLANNED, BUCKETS = TrainingMode.STOCK, TrainingMode.PLANNED, TrainingMode.BUCKETS
+STOCK, PLANNED, BUCKETS = (
+    StepMode(exchange=one)
+    for one in (TrainingMode.STOCK, TrainingMode.PLANNED, TrainingMode.BUCKETS)
+)
 RULES = TrialRules()
 MS = 1_000_000
 
 
 def _run(
-    times_ms: dict[TrainingMode, float],
+    times_ms: dict[StepMode, float],
     *,
     noise: float = 0.02,
     drift: float = 0.0,
@@ -55,7 +59,7 @@ def test_stock_ddp_runs_after_the_last_round() -> None:
 def test_a_faster_plan_wins(seed: int) -> None:
     verdict = _run({STOCK: 100, PLANNED: 85, BUCKETS: 95}, seed=seed)
     assert verdict.is_decided
-    assert verdict.winner is PLANNED
+    assert winner_of(verdict) == PLANNED
     planned = verdict.times[1]
     assert planned.gain_pct == pytest.approx(15, abs=3)
     assert planned.interval_pct[0] < 15 < planned.interval_pct[1] + 3
@@ -66,30 +70,30 @@ def test_a_faster_plan_wins(seed: int) -> None:
 def test_a_slower_plan_loses(seed: int) -> None:
     verdict = _run({STOCK: 100, PLANNED: 119}, seed=seed)
     assert verdict.is_decided
-    assert verdict.winner is STOCK
+    assert winner_of(verdict) == STOCK
 
 
 def test_the_better_of_two_wins() -> None:
-    assert _run({STOCK: 100, PLANNED: 96, BUCKETS: 80}).winner is BUCKETS
+    assert _run({STOCK: 100, PLANNED: 96, BUCKETS: 80}).winner is TrainingMode.BUCKETS
 
 
 def test_a_tie_keeps_stock_most_of_the_time() -> None:
     """Few of the trials pick a mode that is no faster: intervals of 90 %, checked up to seven
     times."""
     verdicts = [_run({STOCK: 100, PLANNED: 100}, seed=seed) for seed in range(100)]
-    assert sum(one.winner is STOCK for one in verdicts) >= 75
+    assert sum(winner_of(one) == STOCK for one in verdicts) >= 75
     assert max(one.last_step - one.first_step + 1 for one in verdicts) == 200
 
 
 def test_drift_does_not_decide_a_trial() -> None:
     """A machine that becomes slower by half over the trial."""
     verdicts = [_run({STOCK: 100, PLANNED: 100}, drift=0.0025, seed=seed) for seed in range(40)]
-    assert sum(one.winner is STOCK for one in verdicts) >= 28
-    assert _run({STOCK: 100, PLANNED: 88}, drift=0.0025).winner is PLANNED
+    assert sum(winner_of(one) == STOCK for one in verdicts) >= 28
+    assert _run({STOCK: 100, PLANNED: 88}, drift=0.0025).winner is TrainingMode.PLANNED
 
 
 def test_pauses_of_the_program_do_not_decide_a_trial() -> None:
     """Evaluation or a checkpoint at regular intervals."""
     verdict = _run({STOCK: 100, PLANNED: 90}, pause_every=25)
-    assert verdict.winner is PLANNED
+    assert winner_of(verdict) == PLANNED
     assert verdict.times[0].step_ns == pytest.approx(100 * MS, rel=0.03)

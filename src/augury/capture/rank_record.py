@@ -54,10 +54,13 @@ class RankNotes:
         status = board.status
         if status is None:
             return
-        mode = (board.is_trial_due, "" if board.is_trial_due else status.mode.value)
+        applied = [one.section.value for one in status.sections if one.is_applied]
+        in_force = " ".join([status.mode.value, *applied])
+        mode = (board.is_trial_due, "" if board.is_trial_due else in_force)
         if mode != self._mode:
             self._mode = mode
-            is_changed = bool(status.trials) or status.mode is not TrainingMode.STOCK
+            is_stock = status.mode is TrainingMode.STOCK and not applied
+            is_changed = bool(status.trials) or not is_stock
             self._settled_step = step + 1 if is_changed else None
 
     def plan_status(self) -> PlanStatus | None:

@@ -8,6 +8,7 @@ segments within the runs, and from the usual difference between runs on a quiet 
 from __future__ import annotations
 
 import math
+from collections.abc import Container
 
 from augury.core.enums import OpKind
 from augury.core.errors import InputError
@@ -20,7 +21,7 @@ from augury.core.measured_step import (
     run_segments,
     student,
 )
-from augury.core.plan.plan import Plan
+from augury.core.plan.plan import Plan, PlanSection
 from augury.core.plan.plan_status import ModeTime, TrainingMode, TrialResult, mode_of
 from augury.core.results.comparison import Comparison, ComputeChange
 from augury.core.trace.trace import Trace
@@ -29,7 +30,7 @@ from augury.diagnose.machine_speed import TimedSteps, at_equal_speed
 from augury.diagnose.part_changes import level_change, with_part_changes
 from augury.diagnose.run_levels import RunLevels, run_levels
 from augury.diagnose.run_parts import run_parts
-from augury.predict.judge_plan import followed_from, judged_by, trial_of
+from augury.predict.judge_plan import followed_from, judged_by, not_applied, trial_of
 
 OTHER_LOAD = 0.1
 """Cores used by other processes beyond which steps are compared without waiting for a core."""
@@ -37,6 +38,15 @@ OTHER_LOAD = 0.1
 MOVED_BY_PLANS = (OpKind.FORWARD.label, OpKind.UPDATE.label)
 """Kinds of operations that a plan in pieces moves: updates happen within the next forward, which
 also waits for gradients. Their change says nothing about the machine."""
+
+CHANGE_COMPUTE = (
+    PlanSection.FUSION,
+    PlanSection.RECOMPUTE,
+    PlanSection.PRECISION,
+    PlanSection.THREADS,
+    PlanSection.LOADER,
+)
+"""Sections of a plan that change compute or loading themselves."""
 
 
 def compare_runs(before: Trace, after: Trace, plan: Plan | None = None) -> Comparison:
@@ -60,10 +70,11 @@ def compare_runs(before: Trace, after: Trace, plan: Plan | None = None) -> Compa
             gain_pct, interval_pct, 100 * (1 - second.step_ns / first.step_ns)
         )
     trial = trial_of(after, plan)
-    planned = _planned_time(trial, plan)
+    missing = not_applied([after]) if plan is not None else {}
+    planned = _planned_time(trial, plan, missing)
     if planned is not None:
         source, gain_pct, interval_pct = "trial", planned.gain_pct, planned.interval_pct
-    elif plan is not None:
+    elif plan is not None and not _changes_compute(plan, missing):
         interval_pct = _with_compute(interval_pct, changes, first.step_ns)
     found = Comparison(
         before=first,
@@ -75,6 +86,7 @@ def compare_runs(before: Trace, after: Trace, plan: Plan | None = None) -> Compa
         compute_changes=changes,
         trial=trial,
         followed_from_step=followed_from(after) if plan is not None else None,
+        not_applied=missing,
     )
     found = with_part_changes(found, run_parts(before), run_parts(after))
     return found if plan is None else judged_by(found, plan)
@@ -151,16 +163,35 @@ def _compute_changes(before: RunLevels, after: RunLevels) -> list[ComputeChange]
 def _with_compute(
     interval_pct: tuple[float, float], changes: list[ComputeChange], before_ns: int
 ) -> tuple[float, float]:
-    """Extends the interval to the gain without the change of compute: a plan changes communication
-    only, so the machine caused the change of compute."""
+    """Extends the interval to the gain without the change of compute: a plan that changes only
+    communication does not cause it, so the machine did."""
     more_ns = sum(one.after_ns - one.before_ns for one in changes)
     moved = 100 * more_ns / before_ns
     low, high = interval_pct
     return min(low, low + moved), max(high, high + moved)
 
 
-def _planned_time(trial: TrialResult | None, plan: Plan | None) -> ModeTime | None:
-    """The trial's result for the mode of the plan itself."""
+def _changes_compute(plan: Plan, missing: Container[str]) -> bool:
+    return any(one in CHANGE_COMPUTE and one not in missing for one in plan.sections)
+
+
+def _planned_time(
+    trial: TrialResult | None, plan: Plan | None, missing: Container[str]
+) -> ModeTime | None:
+    """The trial's result for what is applied of the plan; None where the trial does not show it:
+    loader workers are the same in all of its modes."""
     if trial is None or plan is None:
         return None
-    return next((time for time in trial.times if time.mode is mode_of(plan)), None)
+    if plan.loader is not None and PlanSection.LOADER not in missing:
+        return None
+    mode = TrainingMode.STOCK if PlanSection.COMMUNICATION in missing else mode_of(plan)
+    if mode is TrainingMode.STOCK and not trial.sections:
+        return None
+    return next(
+        (
+            time
+            for time in trial.times
+            if time.mode is mode and {*time.sections} == {*trial.sections}
+        ),
+        None,
+    )

@@ -20,7 +20,7 @@ from augury.core.trace.trace import Trace
 from augury.costs.prediction_interval import BETWEEN_RUNS, SIGMAS_OF_90_PCT
 from augury.diagnose.compare_runs import compare_runs
 from augury.diagnose.part_changes import mean_changes
-from augury.predict.judge_plan import judged_by
+from augury.predict.judge_plan import judged_by, not_applied
 
 
 def compare_repeats(pairs: Sequence[tuple[Trace, Trace]], plan: Plan | None = None) -> Comparison:
@@ -47,7 +47,10 @@ def compare_repeats(pairs: Sequence[tuple[Trace, Trace]], plan: Plan | None = No
         layer_changes=mean_changes([one.layer_changes for one in each]),
         operation_changes=mean_changes([one.operation_changes for one in each]),
     )
-    return found if plan is None else judged_by(found, plan)
+    if plan is None:
+        return found
+    missing = not_applied(after for _, after in pairs)
+    return judged_by(msgspec.structs.replace(found, not_applied=missing), plan)
 
 
 def _mean(values: Sequence[float], usual: float) -> tuple[float, float]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from augury.core.errors import InputError
-from augury.core.plan.plan import Plan, communication_of
+from augury.core.plan.plan import Plan, PlanPrediction, PlanSection
 from augury.core.plan.plan_file import plan_digest
 from augury.core.plan.plan_status import PlanStatus, TrialResult
 from augury.core.results.comparison import Comparison
@@ -68,6 +70,17 @@ def trial_of(run: Trace, plan: Plan | None) -> TrialResult | None:
     return None
 
 
+def not_applied(runs: Iterable[Trace]) -> dict[str, str]:
+    """Sections of the plan that some rank of the runs did not apply, with the first reason."""
+    found: dict[str, str] = {}
+    for run in runs:
+        for facts in run.ranks:
+            for one in facts.plan.sections if facts.plan is not None else []:
+                if not one.is_applied:
+                    found.setdefault(one.section.value, one.reason or "no reason is recorded")
+    return found
+
+
 def judged_by(found: Comparison, plan: Plan) -> Comparison:
     """Adds the plan's prediction to a comparison, scaled to the step measured before the change."""
     if plan.prediction is None or plan.prediction.baseline_ns <= 0:
@@ -75,19 +88,35 @@ def judged_by(found: Comparison, plan: Plan) -> Comparison:
             "the plan predicts nothing", remedy="make it from the run before: augury schedule -o"
         )
     baseline_ns = plan.prediction.baseline_ns
-    share = plan.prediction.step_ns / baseline_ns
-    low, high = (edge / baseline_ns for edge in plan.prediction.interval_ns)
+    low, share, high = (
+        step_ns / baseline_ns for step_ns in _predicted_without(plan.prediction, found.not_applied)
+    )
     measured = 1 - found.gain_pct / 100
     before_ns = found.before.step_ns
     return msgspec.structs.replace(
         found,
-        policy=communication_of(plan).order.policy,
+        policy=plan.communication.order.policy if plan.communication is not None else None,
         predicted_step_ns=round(before_ns * share),
         predicted_interval_ns=(round(before_ns * low), round(before_ns * high)),
         predicted_gain_pct=round(100 * (1 - share), 4),
         error_pct=round(100 * (share / measured - 1), 4) if measured > 0 else None,
         came_true=low <= measured <= high,
     )
+
+
+def _predicted_without(
+    prediction: PlanPrediction, left_out: Iterable[str]
+) -> tuple[float, float, float]:
+    """The predicted step with its interval, without these sections. Where several are missing,
+    their shares add up, as if none depended on another one, and the interval reaches back to the
+    largest single share."""
+    low, high = prediction.interval_ns
+    step_ns = prediction.step_ns
+    known = prediction.without_ns
+    shares = [known[name] - step_ns for one in left_out if (name := PlanSection(one)) in known]
+    longer = 1 + sum(shares) / step_ns if step_ns else 1.0
+    least = 1 + max(shares, default=0) / step_ns if step_ns else 1.0
+    return low * min(least, longer), step_ns * longer, high * max(least, longer)
 
 
 def _why_not(status: PlanStatus) -> str:

@@ -35,7 +35,7 @@ def render_diff(found: Comparison, file: TextIO, *, before: str, after: str) -> 
             "predicted",
             format_ns(found.predicted_step_ns),
             gain_words(found.predicted_gain_pct),
-            f"{_range(found.predicted_interval_ns)}policy {safe(found.policy or '', max_chars=40)}",
+            f"{_range(found.predicted_interval_ns)}{_policy(found)}".removesuffix(", "),
         )
     table.add_row(
         "measured after",
@@ -94,6 +94,10 @@ def _range(interval_ns: tuple[int, int] | None) -> str:
     return f"{format_ns(interval_ns[0])} to {format_ns(interval_ns[1])}, "
 
 
+def _policy(found: Comparison) -> str:
+    return f"policy {safe(found.policy, max_chars=40)}" if found.policy is not None else ""
+
+
 def verdict_lines(found: Comparison) -> list[str]:
     """The verdict in sentences: first whether there is a gain or a loss."""
     low, high = found.gain_interval_pct
@@ -114,8 +118,12 @@ def verdict_lines(found: Comparison) -> list[str]:
         )
     if found.followed_from_step is not None:
         lines.append(f"The plan was followed from step {found.followed_from_step}.")
-    elif found.policy is not None:
+    elif found.predicted_step_ns is not None:
         lines.append("The run does not say whether and since when the plan was followed.")
+    for section, reason in found.not_applied.items():
+        lines.append(f"Section {section} of the plan was not applied: {safe(reason)}.")
+    if found.not_applied and found.error_pct is not None:
+        lines.append("The prediction is that of the plan without it, as far as the plan states it.")
     if found.error_pct is not None:
         off = f"the prediction was {found.error_pct:+.1f} % off"
         is_trial = found.gain_source == "trial"

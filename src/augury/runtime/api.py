@@ -22,9 +22,10 @@ def apply(
     trial: bool = True,
 ) -> Scheduled:
     """Applies a plan to ``model``, a DistributedDataParallel. All ranks call this, after the
-    optimizer is created. With ``trial``, blocks of stock and planned steps alternate first, and
-    the faster mode stays. Where the plan does not fit, stock DDP stays, and ``reason`` of the
-    returned object states why."""
+    optimizer is created and before a data loader is iterated. With ``trial``, blocks of stock and
+    planned steps alternate first, and the faster mode stays. Sections that the training cannot
+    have are left out. Where nothing is left, stock DDP stays, and ``reason`` of the returned
+    object states why."""
     from augury.runtime.torch.training import schedule_training  # noqa: PLC0415
     from augury.runtime.trial import TrialRules  # noqa: PLC0415
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from statistics import median
 from typing import Any
 
+from augury.core.plan.plan import CommunicationSection
 from augury.core.plan.plan_board import board
 
 
@@ -193,3 +195,12 @@ class Meter:
             log.arrived_ns[piece] = time.perf_counter_ns() - start_ns
 
         return arrived
+
+
+def expected_arrivals_ns(section: CommunicationSection) -> tuple[int, ...]:
+    """Returns the predicted arrivals of pieces, for the log only."""
+    with suppress(Exception):
+        from augury.schedule.evaluate import evaluate  # noqa: PLC0415
+
+        return tuple(int(ns) for ns in evaluate(section.problem, section.order).arrive_ns)
+    return ()

@@ -6,20 +6,39 @@ All ranks hold the same decision. Rank 0 makes it and sends it as a ControlMessa
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from augury.core.plan.plan import Plan, communication_of
+from augury.core.plan.plan import Plan, PlanSection, communication_of
 from augury.core.plan.plan_board import board
 from augury.core.plan.plan_file import decode_plan, encode_plan, plan_digest
-from augury.core.plan.plan_status import PlanStatus, Replan, TrainingMode, TrialResult, mode_of
+from augury.core.plan.plan_status import PlanStatus, Replan, TrainingMode, TrialResult
 from augury.runtime.meter import Meter
-from augury.runtime.plan_reports import bucket_sizes, refuse_plan, trial_summary, why_dropped
+from augury.runtime.plan_reports import (
+    bucket_sizes,
+    refuse_plan,
+    section_statuses,
+    section_words,
+    trial_summary,
+    why_dropped,
+)
 from augury.runtime.replan import Replanner
 from augury.runtime.say import say
 from augury.runtime.trial import Trial, TrialRules
+from augury.runtime.trial_modes import (
+    PARTS_PER_TRIAL,
+    STOCK,
+    StepMode,
+    left_out_first,
+    mode_of_time,
+    parts_of,
+    whole_mode,
+    winner_of,
+    without,
+)
 
 
 class ControlMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -44,17 +63,24 @@ class PlanDecision:
         """The plan that is followed or on trial, whatever the current mode."""
         self.caps_bytes: tuple[int, ...] = ()
         """Bucket sizes of mode BUCKETS; empty where that mode is not available."""
-        self.target = TrainingMode.STOCK
+        self.target = STOCK
         """The mode from the next exchange on, unless a trial is running."""
         self.trial: Trial | None = None
+        self._whole = STOCK
+        """The mode with everything of the plan that all ranks can apply."""
+        self._full = STOCK
+        """The same before trials left parts out."""
+        self._untried: list[PlanSection] = []
+        """Parts of the plan that no trial has left out yet."""
+        self._refused: dict[PlanSection, str] = {}
         self._replanner: Replanner | None = None
         self._outbox = b""
 
-    def mode_at(self, step: int) -> TrainingMode:
+    def mode_at(self, step: int) -> StepMode:
         return self.target if self.trial is None else self.trial.mode_of(step)
 
     def choose_stock(self) -> None:
-        self.trial, self.target = None, TrainingMode.STOCK
+        self.trial, self.target, self._untried = None, STOCK, []
 
     def refuse(self, reason: str) -> None:
         self.plan = None
@@ -66,27 +92,65 @@ class PlanDecision:
             self._replanner.close()
         self.trial = self.plan = None
 
-    def take(self, plan: Plan, *, from_step: int, can_change_buckets: bool) -> None:
-        """Tries the plan, or follows it where there is no trial."""
-        self.plan, self.caps_bytes = plan, ()
-        if can_change_buckets:
-            self.caps_bytes = communication_of(plan).bucket_caps_bytes or best_caps(plan)
-        best = mode_of(plan)
+    def prepare(self, plan: Plan, refused: Mapping[PlanSection, str]) -> None:
+        """Keeps stock DDP while the sections of the plan are prepared."""
+        self.choose_stock()
+        self.plan, self._refused = plan, {**refused}
         status = board.status or PlanStatus()
         if not status.digest:
             status = msgspec.structs.replace(status, digest=plan_digest(plan))
-        if self._rules is None:
-            self.trial, self.target = None, best
-            self._publish(status, is_followed=True, from_step=from_step, has_trial=False)
+        self._publish(
+            status,
+            is_settled=False,
+            is_followed=False,
+            is_on_trial=True,
+            has_trial=self._rules is not None,
+        )
+
+    def take(
+        self,
+        plan: Plan,
+        *,
+        from_step: int,
+        can_change_buckets: bool,
+        refused: Mapping[PlanSection, str] | None = None,
+    ) -> None:
+        """Tries the plan, or follows it where there is no trial; ``refused``: its sections that no
+        rank applies, with reasons."""
+        self.plan, self.caps_bytes, self._refused = plan, (), {**(refused or {})}
+        agreed = [one for one in plan.applied if one not in self._refused]
+        if can_change_buckets and PlanSection.COMMUNICATION in agreed:
+            self.caps_bytes = communication_of(plan).bucket_caps_bytes or best_caps(plan)
+        self._whole = self._full = whole_mode(plan, agreed)
+        self._untried = left_out_first(plan, self._whole)
+        status = board.status or PlanStatus()
+        if not status.digest:
+            status = msgspec.structs.replace(status, digest=plan_digest(plan))
+        if self._rules is None or self._whole == STOCK:
+            self.trial, self.target = None, self._whole
+            self._publish(
+                status,
+                is_followed=True,
+                from_step=from_step,
+                has_trial=self._rules is not None,
+                is_on_trial=False,
+            )
             self._report_followed()
             self._observe()
             return
-        modes = [TrainingMode.STOCK]
-        modes += [TrainingMode.PLANNED] if best is TrainingMode.PLANNED else []
-        modes += [TrainingMode.BUCKETS] if self.caps_bytes else []
-        self.trial = Trial(modes, from_step, self._rules, plan_digest(plan))
-        self.target = TrainingMode.STOCK
+        self._begin_trial(from_step)
         self._publish(status, is_followed=False, is_on_trial=True, has_trial=True)
+
+    def _begin_trial(self, from_step: int) -> None:
+        """Starts a trial that leaves out the next parts of the plan."""
+        assert self.plan is not None
+        assert self._rules is not None
+        parts, self._untried = self._untried[:PARTS_PER_TRIAL], self._untried[PARTS_PER_TRIAL:]
+        modes = [STOCK, self._whole, *(without(self._whole, part) for part in parts)]
+        if not self._whole.sections and self.caps_bytes:
+            modes.append(StepMode(exchange=TrainingMode.BUCKETS))
+        self.trial = Trial([*dict.fromkeys(modes)], from_step, self._rules, plan_digest(self.plan))
+        self.target = STOCK
 
     def decide(self, step: int, meter: Meter) -> None:
         """Called on rank 0 at the end of a step. Decisions wait for the next message."""
@@ -131,23 +195,37 @@ class PlanDecision:
         board.status = msgspec.structs.replace(status, replans=[*status.replans, new])
 
     def _apply_verdict(self, verdict: TrialResult, status: PlanStatus, from_step: int) -> None:
-        self.trial, self.target = None, verdict.winner
-        is_followed = self.plan is not None and self.target is mode_of(self.plan)
+        self.trial, self.target = None, winner_of(verdict)
+        if self._rank == 0:
+            say(trial_summary(verdict, self._full))
+        trials = [*status.trials, verdict]
+        if self.target == STOCK and self._untried:
+            self._leave_out_slowest(verdict)
+            self._begin_trial(from_step)
+            self._publish(status, is_followed=False, is_on_trial=True, trials=trials)
+            return
+        is_others = self.target.exchange not in (TrainingMode.STOCK, self._whole.exchange)
+        is_followed = self.plan is not None and self.target != STOCK and not is_others
         self._publish(
             status,
             is_followed=is_followed,
             from_step=from_step if is_followed else None,
             is_on_trial=False,
-            trials=[*status.trials, verdict],
+            trials=trials,
             reason=None if is_followed else why_dropped(verdict),
         )
-        if self._rank == 0:
-            say(trial_summary(verdict))
         self._observe()
+
+    def _leave_out_slowest(self, verdict: TrialResult) -> None:
+        """What lost least is the plan of the next trial, which leaves out other parts."""
+        best = max(verdict.times[1:], key=lambda one: one.gain_pct)
+        self._whole = mode_of_time(best)
+        left = parts_of(self._whole)
+        self._untried = [part for part in self._untried if part in left]
 
     def _observe(self) -> None:
         """From now on, rank 0 checks whether conditions are still those of the plan."""
-        if self._may_replan and self._rank == 0 and self.target is TrainingMode.PLANNED:
+        if self._may_replan and self._rank == 0 and self.target.exchange is TrainingMode.PLANNED:
             assert self.plan is not None
             self._replanner = self._replanner or Replanner(is_here=self._searches_here)
             self._replanner.watch(self.plan)
@@ -155,15 +233,36 @@ class PlanDecision:
     def _report_followed(self) -> None:
         if self._rank or self.plan is None:
             return
-        if self.target is TrainingMode.BUCKETS:
-            say(f"follows the plan: {bucket_sizes(self.caps_bytes)}")
-        else:
+        words = []
+        if self.target.exchange is TrainingMode.BUCKETS:
+            words.append(bucket_sizes(self.caps_bytes))
+        elif self.target.exchange is TrainingMode.PLANNED:
             order = communication_of(self.plan).order
-            say(f"follows the plan: {order.policy}, {len(order.pieces)} pieces a step")
+            words.append(f"{order.policy}, {len(order.pieces)} pieces a step")
+        say(f"follows the plan: {'; '.join([*words, *section_words(self.plan, self._refused)])}")
 
-    def _publish(self, status: PlanStatus, *, reason: str | None = None, **changes: Any) -> None:
-        board.status = msgspec.structs.replace(status, mode=self.target, reason=reason, **changes)
-        board.is_trial_due = self.trial is not None
+    def _publish(
+        self,
+        status: PlanStatus,
+        *,
+        reason: str | None = None,
+        is_settled: bool | None = None,
+        **changes: Any,
+    ) -> None:
+        is_settled = self.trial is None if is_settled is None else is_settled
+        board.status = msgspec.structs.replace(
+            status,
+            mode=self.target.exchange,
+            reason=reason,
+            sections=section_statuses(
+                self.plan,
+                self.target,
+                self._refused,
+                otherwise=(reason or "the trial in the job left it out") if is_settled else None,
+            ),
+            **changes,
+        )
+        board.is_trial_due = not is_settled
 
 
 def best_caps(plan: Plan) -> tuple[int, ...]:

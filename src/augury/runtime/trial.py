@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from statistics import fmean, median, stdev
 
 from augury.core.measured_step import student
-from augury.core.plan.plan_status import ModeTime, TrainingMode, TrialResult
+from augury.core.plan.plan_status import ModeTime, TrialResult
+from augury.runtime.trial_modes import StepMode, mode_of_time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +37,7 @@ class Trial:
     warm-up comes first, in stock mode."""
 
     def __init__(
-        self, modes: Sequence[TrainingMode], first_step: int, rules: TrialRules, digest: str = ""
+        self, modes: Sequence[StepMode], first_step: int, rules: TrialRules, digest: str = ""
     ) -> None:
         self.modes = tuple(modes)
         self.rules = rules
@@ -53,7 +54,7 @@ class Trial:
     def most_rounds(self) -> int:
         return max(self.rules.least_rounds, self.rules.most_steps // self.round_steps)
 
-    def mode_of(self, step: int) -> TrainingMode:
+    def mode_of(self, step: int) -> StepMode:
         """Returns the mode of a step. After the last round: stock, until the verdict arrives."""
         since = step - self.first_step
         number, within = divmod(since, self.round_steps)
@@ -80,7 +81,8 @@ class Trial:
             first_step=self.first_step,
             last_step=step,
             is_decided=is_decided,
-            winner=winner,
+            winner=winner.exchange,
+            sections=[*winner.sections],
             times=times,
             digest=self.digest,
         )
@@ -101,7 +103,8 @@ class Trial:
             is_stock = mode is self.modes[0]
             found.append(
                 ModeTime(
-                    mode=mode,
+                    mode=mode.exchange,
+                    sections=[*mode.sections],
                     num_blocks=len(own),
                     step_ns=round(median(own)),
                     gain_pct=0.0 if is_stock else fmean(gains or [0.0]),
@@ -110,7 +113,7 @@ class Trial:
             )
         return found
 
-    def _block_ns(self, number: int, mode: TrainingMode) -> float:
+    def _block_ns(self, number: int, mode: StepMode) -> float:
         """Returns the median step of a block. Two ranks that exchange shares directly are ahead of
         each other in turns, so two successive steps are taken together."""
         place = self.modes.index(mode)
@@ -137,10 +140,10 @@ def _interval(gains: Sequence[float]) -> tuple[float, float]:
     return fmean(gains) - reach, fmean(gains) + reach
 
 
-def _winner(times: Sequence[ModeTime]) -> tuple[TrainingMode, bool]:
+def _winner(times: Sequence[ModeTime]) -> tuple[StepMode, bool]:
     """Returns the winner, and whether the difference is significant; otherwise stock stays."""
     stock, *others = times
     faster = [one for one in others if one.interval_pct[0] > 0]
     if faster:
-        return max(faster, key=lambda one: one.gain_pct).mode, True
-    return stock.mode, all(one.interval_pct[1] < 0 for one in others)
+        return mode_of_time(max(faster, key=lambda one: one.gain_pct)), True
+    return mode_of_time(stock), all(one.interval_pct[1] < 0 for one in others)

@@ -201,8 +201,13 @@ def updates_are_deferred_under_closures() -> None:
             is_planned = scheduled is not None and scheduled.mode is TrainingMode.PLANNED
             # The first step under a plan creates the optimizer's state and waits. A new plan that
             # was received in this step has no exchange yet.
-            if n and is_planned and not variant.has_trial and scheduled._exchange is not None:
-                assert scheduled._exchange.left
+            if (
+                n
+                and is_planned
+                and not variant.has_trial
+                and scheduled._exchange.pieces is not None
+            ):
+                assert scheduled._exchange.pieces.left
 
     compare(lambda training: steps(training, is_none=False))
     compare(lambda training: steps(training, is_none=True))

@@ -11,6 +11,7 @@ from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
+from augury.core.plan.plan import PlanSection
 from augury.core.plan.sections import FusionSection
 from augury.runtime.torch.training import schedule_training
 from tests.runtime.trainings import (
@@ -87,10 +88,13 @@ def plans_that_do_not_fit() -> None:
     handle.remove()
     assert "ranks" in reason(model, sgd, replace(plan, num_ranks=5))
     assert "is for jax" in reason(model, sgd, replace(plan, framework="jax"))
-    assert "section fusion of the plan is not supported" in reason(
-        model, sgd, replace(plan, fusion=FusionSection(modules=("first",)))
+    unknown = FusionSection(modules=("first.none",))
+    assert "the model has no module 'first.none'" in reason(
+        model,
+        sgd,
+        replace(plan, communication=None, fusion=unknown, applied=(PlanSection.FUSION,)),
     )
-    assert "no communication section" in reason(model, sgd, replace(plan, communication=None))
+    assert "the plan has no section" in reason(model, sgd, replace(plan, communication=None))
     assert "parameters of other sizes" in reason(
         model, sgd, replace(plan, parameters_digest="0" * 64)
     )

@@ -198,7 +198,9 @@ def visible_modules(trained: TrainedModules) -> Iterator[tuple[str, Module]]:
     """Yields all modules with their paths, without those inside of compiled ones."""
     inside = {id(inner) for outer in trained.compiled for inner in outer._orig_mod.modules()}
     for module in trained.modules.values():
-        if getattr(module, "_compiled_call_impl", None) is not None:
+        call = getattr(module, "_compiled_call_impl", None)
+        # A plan that is followed stands in for calls, too; it says whether it compiles them.
+        if call is not None and getattr(call, "is_compiled", True):
             inside.update(id(inner) for inner in module.modules())
     wrapper = {id(unwrapped(outer)): outer for outer in trained.compiled}
     for path, module in trained.modules.items():

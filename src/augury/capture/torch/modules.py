@@ -14,13 +14,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from augury.core.module_paths import clean_path
+
 if TYPE_CHECKING:
     from torch.nn import Module
     from torch.nn.parallel import DistributedDataParallel
     from torch.optim import Optimizer
-
-# Path components that wrappers insert.
-_WRAPPERS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
 
 
 @dataclass(slots=True)
@@ -128,15 +127,11 @@ def _name(roots: list[Module], found: TrainedModules) -> None:
         name = own if classes[own] == 1 else f"{own}#{classes[own]}"
         prefix = f"{name}." if len(roots) > 1 else ""
         for path, module in root.named_modules():
-            shown = prefix + clean(path) if path else name
+            shown = prefix + clean_path(path) if path else name
             found.modules.setdefault(shown, module)
             inside = f"{shown}." if path else prefix
             for parameter_name, parameter in _own_parameters(module):
                 found.name_of_parameter.setdefault(id(parameter), inside + parameter_name)
-
-
-def clean(path: str) -> str:
-    return ".".join(part for part in path.split(".") if part not in _WRAPPERS)
 
 
 def _own_parameters(module: Module) -> Iterator[tuple[str, Any]]:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import msgspec
 
-from augury.core.plan.plan import Mode, Plan, communication_of
+from augury.core.plan.plan import Mode, Plan, PlanSection
 
 MAX_STEP = 1 << 40
 MAX_REASON_CHARS = 2000
@@ -22,6 +22,7 @@ _Time = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
 _Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
 _Share = Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)]
 _Text = Annotated[str, msgspec.Meta(max_length=MAX_REASON_CHARS)]
+_Sections = Annotated[list[PlanSection], msgspec.Meta(max_length=len(PlanSection))]
 _Digest = Annotated[str, msgspec.Meta(max_length=64, pattern="^([0-9a-f]{64})?$")]
 
 
@@ -38,7 +39,9 @@ class TrainingMode(StrEnum):
 
 def mode_of(plan: Plan) -> TrainingMode:
     """Returns the mode of training that follows this plan."""
-    is_pieces = communication_of(plan).mode is Mode.PIECES
+    if plan.communication is None:
+        return TrainingMode.STOCK
+    is_pieces = plan.communication.mode is Mode.PIECES
     return TrainingMode.PLANNED if is_pieces else TrainingMode.BUCKETS
 
 
@@ -54,6 +57,8 @@ class ModeTime(msgspec.Struct, frozen=True, kw_only=True):
     blocks, so it may differ from the ratio of the two medians. 0 for stock itself."""
     interval_pct: tuple[_Share, _Share] = (0.0, 0.0)
     """90 % interval of the gain."""
+    sections: _Sections = []
+    """Sections of the plan that were on in this mode, besides communication."""
 
 
 class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +69,8 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
     is_decided: bool
     """Whether an interval excluded zero. Otherwise stock DDP stays."""
     winner: TrainingMode
+    sections: _Sections = []
+    """Sections of the plan that are on in the winner, besides communication."""
     times: Annotated[list[ModeTime], msgspec.Meta(max_length=16)] = []
     digest: _Digest = ""
     """Digest of the plan that was tried."""
@@ -78,6 +85,15 @@ class Replan(msgspec.Struct, frozen=True, kw_only=True):
     """Digest of the new plan; empty where the search found no better one."""
 
 
+class SectionStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One section of the plan in this job."""
+
+    section: PlanSection
+    is_applied: bool
+    reason: _Text | None = None
+    """Why it is not applied; None during a trial, too."""
+
+
 class PlanStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The status of the plan that a job was given."""
 
@@ -86,7 +102,7 @@ class PlanStatus(msgspec.Struct, frozen=True, kw_only=True):
     mode: TrainingMode = TrainingMode.STOCK
     """The mode in force."""
     is_followed: bool = False
-    """Whether that mode is the plan's own, and not only for a block of a trial."""
+    """Whether the plan is in force, or what the trial left of it, and not only for a block."""
     from_step: _Step | None = None
     """The first step that follows the plan permanently."""
     settled_step: _Step | None = None
@@ -98,6 +114,8 @@ class PlanStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Whether modes still alternate."""
     has_trial: bool = True
     """False: the plan is followed regardless (``--no-trial``)."""
+    sections: Annotated[list[SectionStatus], msgspec.Meta(max_length=len(PlanSection))] = []
+    """Every section of the plan; empty in records of an older Augury."""
     trials: Annotated[list[TrialResult], msgspec.Meta(max_length=1000)] = []
     replans: Annotated[list[Replan], msgspec.Meta(max_length=1000)] = []
 

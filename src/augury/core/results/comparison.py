@@ -73,7 +73,10 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     trial: TrialResult | None = None
     followed_from_step: int | None = None
     """First step in which the second run followed its plan; None where it does not say."""
+    not_applied: dict[str, str] = {}
+    """Sections of the plan that the second run did not apply, with the reason."""
     policy: str | None = None
+    """Policy of the plan's communication; None: the plan does not change it."""
     predicted_step_ns: int | None = None
     predicted_interval_ns: tuple[int, int] | None = None
     predicted_gain_pct: float | None = None

@@ -67,7 +67,8 @@ def _figures(found: Comparison) -> list[KeyFigure]:
         )
     )
     if found.predicted_step_ns is not None and found.predicted_gain_pct is not None:
-        detail = f"step {format_ns(found.predicted_step_ns)}, policy {safe(found.policy or '')}"
+        policy = f", policy {safe(found.policy)}" if found.policy is not None else ""
+        detail = f"step {format_ns(found.predicted_step_ns)}{policy}"
         figures.append(KeyFigure("Predicted gain", gain_words(found.predicted_gain_pct), detail))
     if found.error_pct is not None:
         detail = "predicted against measured step"

@@ -20,9 +20,10 @@ from augury.core.plan.plan_status import PlanStatus
 from augury.runtime.say import say
 
 if TYPE_CHECKING:
-    from augury.core.plan.plan import Plan
+    from augury.core.plan.plan import Plan, PlanSection
     from augury.runtime.torch.ranks.exchange_counter import ExchangeCounter
     from augury.runtime.torch.ranks.readiness import ReadinessVote
+    from augury.runtime.torch.sections.loader import LoaderWorkers
     from augury.runtime.torch.training import Scheduled
 
 VARIABLE = "AUGURY_PLAN"
@@ -54,8 +55,13 @@ class Follower:
         ready."""
         self._is_decided = False
         """Whether this rank has seen the first step of the model's optimizer."""
+        self._why_no_communication: str | None = None
+        """Why this rank cannot exchange gradients in the plan's way, with this optimizer."""
         self._reason: str | None = None
         """Why this rank cannot follow the plan."""
+        self._refused: dict[PlanSection, str] = {}
+        """Sections that no rank applies, with reasons."""
+        self._loader: LoaderWorkers | None = None
         self.scheduled: Scheduled | None = None
         board.status = PlanStatus(has_trial=has_trial)
         board.is_trial_due = True
@@ -81,12 +87,19 @@ class Follower:
         module.register_optimizer_step_pre_hook(self._before_step)
 
     def _on_model(self, model: Any) -> None:
+        from augury.core.plan.plan import PlanSection  # noqa: PLC0415
         from augury.core.plan.plan_file import load_plan, plan_digest  # noqa: PLC0415
+        from augury.runtime.plan_reports import note_refusal  # noqa: PLC0415
         from augury.runtime.torch.program.compatibility import why_no_model, why_not  # noqa: PLC0415
         from augury.runtime.torch.ranks.consensus import agree_in_time  # noqa: PLC0415
         from augury.runtime.torch.ranks.control import Control  # noqa: PLC0415
         from augury.runtime.torch.ranks.groups import ControlGroup  # noqa: PLC0415
         from augury.runtime.torch.ranks.readiness import ReadinessVote  # noqa: PLC0415
+        from augury.runtime.torch.sections.loader import LoaderWorkers  # noqa: PLC0415
+        from augury.runtime.torch.sections.refusals import (  # noqa: PLC0415
+            refused_sections,
+            why_nothing,
+        )
 
         if self._is_read:
             return  # which of several models is trained is known later
@@ -98,13 +111,23 @@ class Follower:
         try:
             self._plan = load_plan(self._path)
             reason = reason or why_not(model, self._plan) or no_gain(self._plan)
+            if reason is None:
+                self._refused = refused_sections(model, self._plan)
+                reason = why_nothing(self._plan, self._refused)
         except Exception as error:
             reason = str(error)
-        reason = agree_in_time("plan", reason, self._plan)
+        agreed = agree_in_time("plan", reason, self._plan, self._refused)
+        reason, self._refused = agreed.reason, agreed.refused
+        if self._plan is not None:
+            reason = reason or why_nothing(self._plan, self._refused)
         if reason is not None or self._plan is None:
             self._refuse(reason or "the plan could not be read")
             return
         board.status = PlanStatus(has_trial=self._has_trial, digest=plan_digest(self._plan))
+        for section, why in self._refused.items():
+            note_refusal(section, why, is_said=_rank() == 0)
+        if self._plan.loader is not None and PlanSection.LOADER not in self._refused:
+            self._loader = LoaderWorkers(self._plan.loader, rank=_rank())
         self._readiness = ReadinessVote(
             model,
             Control(ControlGroup(model)),
@@ -129,9 +152,9 @@ class Follower:
                 self._refuse(why_no_ddp([optimizer]))
             return
         try:
-            reason = self._why_not(trained, optimizer)
+            reason, why_no_communication = self._why_not(trained, optimizer)
         except Exception as error:
-            reason = str(error)
+            reason, why_no_communication = str(error), None
         if reason is not None:
             self._reason = reason
             say(f"the plan is not followed: {reason}", rank=_rank())
@@ -139,18 +162,37 @@ class Follower:
             self._readiness.refuse()
         else:
             self._optimizer = optimizer
-            self._readiness.be_ready()
+            self._why_no_communication = why_no_communication
+            self._readiness.be_ready(has_communication=why_no_communication is None)
 
-    def _why_not(self, trained: list[Any], optimizer: Any) -> str | None:
-        from augury.runtime.torch.program.compatibility import why_never, why_not  # noqa: PLC0415
+    def _why_not(self, trained: list[Any], optimizer: Any) -> tuple[str | None, str | None]:
+        """Returns why this rank cannot follow the plan, and why it cannot follow its communication
+        section where there are others."""
+        from augury.core.plan.plan import PlanSection  # noqa: PLC0415
+        from augury.runtime.torch.program.compatibility import why_no_model, why_not  # noqa: PLC0415
+        from augury.runtime.torch.sections.refusals import (  # noqa: PLC0415
+            refused_sections,
+            why_nothing,
+        )
 
         if len(trained) != 1 or self._models[0]() is not trained[0]:
-            return "several models are trained by DistributedDataParallel"
+            return "several models are trained by DistributedDataParallel", None
         assert self._plan is not None
-        return why_never(trained[0], optimizer) or why_not(trained[0], self._plan)
+        model = trained[0]
+        reason = why_no_model(model) or why_not(model, self._plan)
+        if reason is not None:
+            return reason, None
+        refused = refused_sections(model, self._plan, optimizer=optimizer)
+        reason = refused.get(PlanSection.COMMUNICATION)
+        return why_nothing(self._plan, {**refused, **self._refused}), reason
 
-    def _follow(self, model: weakref.ref[Any], counter: ExchangeCounter) -> None:
+    def _follow(
+        self, model: weakref.ref[Any], counter: ExchangeCounter, has_communication: bool
+    ) -> None:
         """Takes the plan: all ranks are at the same exchange of gradients."""
+        from augury.core.plan.plan import PlanSection  # noqa: PLC0415
+        from augury.runtime.plan_reports import say_refusal  # noqa: PLC0415
+        from augury.runtime.torch.sections.refusals import why_nothing  # noqa: PLC0415
         from augury.runtime.torch.training import Scheduled  # noqa: PLC0415
         from augury.runtime.trial import TrialRules  # noqa: PLC0415
 
@@ -159,18 +201,31 @@ class Follower:
         wrapped, optimizer = model(), self._optimizer
         assert wrapped is not None
         assert optimizer is not None
+        if not has_communication:
+            others = "another rank cannot follow the plan"
+            reason = self._why_no_communication or others
+            self._refused.setdefault(PlanSection.COMMUNICATION, reason)
+            if (nothing := why_nothing(self._plan, self._refused)) is not None:
+                self._refuse(nothing)
+                return
+            if _rank() == 0 and self._plan.communication is not None:
+                say_refusal(PlanSection.COMMUNICATION, reason)
         self.scheduled = Scheduled(
             wrapped,
             optimizer,
             trial=TrialRules() if self._has_trial else None,
             counter=counter,
             control=self._readiness.control,
+            refused=self._refused,
+            loader=self._loader,
         )
         self.scheduled.adopt(self._plan)
 
     def _refuse(self, reason: str) -> None:
         from augury.runtime.plan_reports import refuse_plan  # noqa: PLC0415
 
+        if self._loader is not None:
+            self._loader.close()
         # All ranks learn of a refusal; the rank that refused has printed its own reason.
         refuse_plan(self._reason or reason, is_said=self._reason is None and _rank() == 0)
 

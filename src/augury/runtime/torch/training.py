@@ -2,12 +2,14 @@
 
 The program keeps using DistributedDataParallel. Under the plan's pieces DDP's reduction is off:
 hooks send gradients in the order of the plan, ``optimizer.step()`` makes updates due, and they are
-applied as gradients arrive, at the latest when the next forward needs them. Modes change before a
-forward that announces an exchange of gradients, at the same exchange on all ranks.
+applied as gradients arrive, at the latest when the next forward needs them. Sections besides
+communication are prepared in the first steps, which are stock. Modes change before a forward that
+announces an exchange of gradients, at the same exchange on all ranks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -15,22 +17,19 @@ import msgspec
 import torch
 from torch import distributed
 
-from augury.core.errors import InputError
-from augury.core.plan.plan import CommunicationSection, Mode, Plan, communication_of
+from augury.core.plan.plan import Plan, PlanSection, communication_of
 from augury.core.plan.plan_board import board
 from augury.core.plan.plan_status import TrainingMode
-from augury.runtime.meter import Meter, StepLog
+from augury.runtime.meter import StepLog
 from augury.runtime.plan_decision import PlanDecision
+from augury.runtime.plan_reports import say_refusal
 from augury.runtime.say import say
-from augury.runtime.torch.pieces.exchange import GradientExchange
-from augury.runtime.torch.pieces.updates import Updates
+from augury.runtime.torch.exchange_switch import ExchangeSwitch
 from augury.runtime.torch.program.compatibility import (
     GOVERNED,
-    planned_parameters,
-    why_never,
+    why_no_communication,
     why_not,
 )
-from augury.runtime.torch.program.ddp_buckets import LiveBuckets, why_no_buckets
 from augury.runtime.torch.program.hooks import Hook
 from augury.runtime.torch.program.quiesce_hooks import AtExit, BeforeProfilersStop
 from augury.runtime.torch.ranks.consensus import agree
@@ -40,11 +39,13 @@ from augury.runtime.torch.ranks.exchange_counter import (
     announces_exchange,
     restore_flags,
 )
-from augury.runtime.torch.ranks.groups import ControlGroup, PieceGroup
-from augury.runtime.torch.step_hooks import attach_step_hooks
+from augury.runtime.torch.ranks.groups import ControlGroup
+from augury.runtime.torch.sections.loader import LoaderWorkers
+from augury.runtime.torch.sections.plan_sections import PlanSections
+from augury.runtime.torch.sections.refusals import fit, why_nothing
 from augury.runtime.torch.step_states import LOST, ExchangePhase
-from augury.runtime.torch.steps import PlannedSteps
 from augury.runtime.trial import TrialRules
+from augury.runtime.trial_modes import STOCK, StepMode
 
 
 def schedule_training(
@@ -87,51 +88,54 @@ class Scheduled:
         searches_here: bool = False,
         counter: ExchangeCounter | None = None,
         control: Control | None = None,
+        refused: Mapping[PlanSection, str] | None = None,
+        loader: LoaderWorkers | None = None,
     ) -> None:
+        """``refused``: sections that the ranks have agreed not to apply. ``loader``: workers that
+        have begun before."""
         self.reason: str | None = None
         self._model, self._optimizer = model, optimizer
-        self._log_every = log_every
         self._rank = distributed.get_rank() if distributed.is_initialized() else 0
         self._counter = counter or ExchangeCounter(model, self)
         self._counter.owner = self
         self._control = control
-        self._updates = Updates(optimizer)
-        self._steps = PlannedSteps(model, optimizer, self._updates, self._counter, self._rank)
-        self._meter = Meter(num_pieces=0, num_gradients=0)
-        self._groups: dict[int, PieceGroup] = {}
-        """Process groups by number of lanes."""
+        self._exchange = ExchangeSwitch(model, optimizer, self._counter, self._rank, log_every)
+        self._steps = self._exchange.steps
         self._decision = PlanDecision(self._rank, trial, replan=replan, searches_here=searches_here)
-        self._parameters: list[Any] = []
-        """The parameters in the order of the plan's gradients."""
-        self._mode = TrainingMode.STOCK
-        self._exchange: GradientExchange | None = None
-        self._buckets: LiveBuckets | None = None
-        self._epoch = 0
+        self._mode = STOCK
+        self._refused = {**(refused or {})}
+        self._loader = loader
+        self._sections: PlanSections | None = None
         self._hooks: list[Any] = []
-        self._planned_hooks: list[Any] = []
 
     @property
     def plan(self) -> Plan | None:
-        return None if self._mode is TrainingMode.STOCK else self._decision.plan
+        return None if self._mode == STOCK else self._decision.plan
 
     @property
     def mode(self) -> TrainingMode:
-        return self._mode
+        return self._mode.exchange
+
+    @property
+    def sections(self) -> tuple[PlanSection, ...]:
+        """The sections, besides communication, that are on in this step."""
+        return self._mode.sections
 
     @property
     def is_on_trial(self) -> bool:
-        return self._decision.trial is not None
+        is_preparing = self._sections is not None and self._sections.is_preparing
+        return self._decision.trial is not None or is_preparing
 
     @property
     def log(self) -> list[StepLog]:
         """The last logged steps: every ``log_every``-th step is logged."""
-        return self._meter.log
+        return self._exchange.meter.log
 
     @property
     def own_share(self) -> float | None:
         """CPU time of the runtime itself on the main thread, as a share of the step; None where
         ``log_every`` is 0 or 1, or after few steps."""
-        return self._meter.own_share
+        return self._exchange.meter.own_share
 
     def flush(self) -> None:
         """Waits for everything in flight and applies due updates. Parameters and gradients are then
@@ -152,7 +156,8 @@ class Scheduled:
         """Switches to a plan, or with None to stock DDP. All ranks call this between steps."""
         self.flush()
         self._decision.choose_stock()
-        self._enter(TrainingMode.STOCK)
+        self._enter(STOCK)
+        self._close_sections()
         if plan is None:
             return
         for attempt in (self._fit, self._adopt):
@@ -161,11 +166,17 @@ class Scheduled:
                 attempt(plan)
             except Exception as error:
                 reason = str(error)
-            reason = agree(reason, plan)
+            agreed = agree(reason, plan, self._refused)
+            self._refused = agreed.refused
+            reason = agreed.reason or why_nothing(plan, agreed.refused)
             if reason is not None:
+                self._close_sections()
                 self.refuse(reason)
                 return
         self.reason = None
+        for section, why in self._refused.items():
+            if self._rank == 0:
+                say_refusal(section, why)
         if self._decision.trial is None:
             self._enter(self._decision.target)
 
@@ -183,11 +194,10 @@ class Scheduled:
             self.flush()
         finally:
             with suppress(Exception):
-                self._enter(TrainingMode.STOCK)
+                self._enter(STOCK)
+            self._close_sections()
             self._counter.watch_stock(False)
-            if self._buckets is not None:
-                self._buckets.close()
-                self._buckets = None
+            self._exchange.close_buckets()
             self._decision.close()
             for hook in self._hooks:
                 hook.remove()
@@ -197,30 +207,23 @@ class Scheduled:
             is_lost = self._steps.phase in LOST
             if self._control is not None:
                 self._control.close(is_lost=is_lost)
-            for group in self._groups.values():
-                group.close(is_lost=is_lost)
-            self._groups.clear()
-            self._control = self._exchange = None
+            self._exchange.close_groups(is_lost=is_lost)
+            self._control = None
+
+    def _close_sections(self) -> None:
+        if self._sections is not None:
+            self._sections.close()
+            self._sections = None
 
     def _fit(self, plan: Plan) -> None:
-        reason = None
-        if not self._hooks:
-            reason = why_never(self._model, self._optimizer)
-        reason = reason or why_not(self._model, plan)
-        if plan.communication is not None and plan.communication.mode is Mode.DDP_BUCKETS:
-            reason = reason or why_no_buckets(self._model)
-        if reason is not None:
-            raise InputError(reason, remedy="make a plan for this training")
+        attached = bool(self._hooks)
+        self._refused = fit(self._model, plan, self._optimizer, is_attached=attached)
 
     def _adopt(self, plan: Plan) -> None:
         """Takes a plan from the next step on. Creates all that ranks must create together."""
         self._control = self._control or Control(ControlGroup(self._model))
-        section = communication_of(plan)
-        lanes = section.order.lanes
-        if section.mode is Mode.PIECES and lanes not in self._groups:
-            self._groups[lanes] = PieceGroup(self._model, lanes)
-        if self._buckets is None and why_no_buckets(self._model) is None:
-            self._buckets = LiveBuckets(self._model)
+        applied = [one for one in plan.applied if one not in self._refused]
+        self._exchange.prepare(plan, applied)
         if not self._hooks:
             setattr(self._optimizer, GOVERNED, True)
             self._hooks = [
@@ -230,76 +233,51 @@ class Scheduled:
                 BeforeProfilersStop(self.quiesce),
             ]
             self._counter.watch_stock(True)
-        self._parameters = planned_parameters(self._model, plan)
-        self._take(plan, from_step=self._counter.step + 1)
+        if applied == [PlanSection.COMMUNICATION]:
+            self._take(plan, from_step=self._counter.step + 1)
+            return
+        loader, self._loader = self._loader, None
+        self._sections = PlanSections(self._model, plan, self._refused, loader, self._control)
+        self._decision.prepare(plan, self._refused)
+
+    def _settle(self, refused: Mapping[PlanSection, str], *, from_step: int) -> None:
+        """All ranks know which sections they can apply."""
+        plan = self._decision.plan
+        if plan is None or self._sections is None:
+            return
+        self._refused |= refused
+        reason = why_nothing(plan, self._refused)
+        self._sections.drop(refused)
+        if reason is not None:
+            self.refuse(reason)
+            return
+        self._refused |= self._sections.idle_loader()
+        self._take(plan, from_step=from_step)
 
     # --- plans, modes and trials
 
     def _take(self, plan: Plan, *, from_step: int) -> None:
-        self._exchange = None
-        can_change = self._buckets is not None
-        self._decision.take(plan, from_step=from_step, can_change_buckets=can_change)
-
-    def _enter(self, mode: TrainingMode) -> None:
-        """Changes the mode of this rank, between steps."""
-        if mode is self._mode and (mode is not TrainingMode.PLANNED or self._exchange is not None):
-            return
-        self._steps.flush()
-        is_announced = self._counter.is_expected or self._steps.is_expected
-        if self._counter.is_expected and self._buckets is not None:
-            # The reducer still expects the gradients of a forward that had no backward.
-            caps = self._decision.caps_bytes if self._mode is TrainingMode.BUCKETS else None
-            self._buckets.use(caps, is_renewed=True)
-        for hook in self._planned_hooks:
-            hook.remove()
-        self._planned_hooks.clear()
-        self._steps.follow(None)
-        if mode is TrainingMode.PLANNED:
-            self._follow()
-        elif self._buckets is not None:
-            # A reducer that was not in use has a wrong record of used parameters.
-            is_misled = mode is not self._mode and self._model.find_unused_parameters
-            caps = self._decision.caps_bytes if mode is TrainingMode.BUCKETS else None
-            self._buckets.use(caps, is_renewed=is_misled)
-        if self._hooks:
-            self._counter.watch_stock(mode is not TrainingMode.PLANNED)
-        self._mode = mode
-        if is_announced:
-            self._announce()
-        if board.status is not None:
-            board.status = msgspec.structs.replace(board.status, mode=mode)
-
-    def _announce(self) -> None:
-        """Announces an exchange again in the new mode. Stock DDP then reduces the gradients of the
-        next backward, even under ``no_sync``. Where parameters may be unused, only the output of
-        that forward shows which."""
-        if self._mode is TrainingMode.PLANNED:
-            self._steps.expect()
-        elif not self._model.find_unused_parameters:
-            self._model.reducer.prepare_for_backward([])
-            self._counter.after_forward()
-
-    def _follow(self) -> None:
-        plan, control = self._decision.plan, self._control
-        assert plan is not None
-        assert control is not None
-        parameters = self._parameters
-        if self._exchange is None:
-            self._epoch += 1
-            section = communication_of(plan)
-            group = self._groups[section.order.lanes]
-            exchange = GradientExchange(
-                *(section, self._model, parameters, self._updates, group, control.group),
-                epoch=self._epoch,
-            )
-            exchange.meter.every = self._log_every
-            exchange.meter.expected_ns = _expected_ns(section)
-            exchange.meter.carry_on(self._meter)
-            self._exchange, self._meter = exchange, exchange.meter
-        self._steps.follow(self._exchange)
-        self._planned_hooks = attach_step_hooks(
-            self._steps, self._model, self._optimizer, parameters
+        self._exchange.forget()
+        can_change = self._exchange.buckets is not None
+        self._decision.take(
+            plan, from_step=from_step, can_change_buckets=can_change, refused=self._refused
         )
+
+    def _enter(self, mode: StepMode) -> None:
+        """Changes the mode of this rank, between steps."""
+        if self._sections is not None:
+            self._sections.use(mode.sections)
+        plan, decision = self._decision.plan, self._decision
+        is_compressed = plan is not None and PlanSection.COMPRESSION in mode.sections
+        self._exchange.change(
+            *(mode.exchange, plan, self._control),
+            caps_bytes=decision.caps_bytes,
+            compression=plan.compression if plan is not None and is_compressed else None,
+            is_attached=bool(self._hooks),
+        )
+        if mode != self._mode and board.status is not None:
+            board.status = msgspec.structs.replace(board.status, mode=mode.exchange)
+        self._mode = mode
 
     def _before_forward(self, model: Any, inputs: Any) -> None:
         restore_flags(model)
@@ -311,7 +289,9 @@ class Scheduled:
                 self._leave_to_hook(model)
                 return
             self._enter(self._decision.mode_at(self._counter.step + 1))
-        if self._mode is TrainingMode.PLANNED:
+            if self._sections is not None:
+                self._sections.before_forward()
+        if self._mode.exchange is TrainingMode.PLANNED:
             self._steps.before_forward(model, inputs)
 
     def _leave_to_hook(self, model: Any) -> None:
@@ -324,7 +304,9 @@ class Scheduled:
                 distributed._register_comm_hook(model.reducer, state, hook)
 
     def _after_forward(self, model: Any, inputs: Any, output: Any) -> None:
-        if self._mode is TrainingMode.PLANNED:
+        if self._sections is not None:
+            self._sections.after_forward()
+        if self._mode.exchange is TrainingMode.PLANNED:
             self._steps.after_forward(model, inputs, output)
         elif output is not None and announces_exchange(model):
             self._counter.after_forward()
@@ -335,30 +317,27 @@ class Scheduled:
         control = self._control
         if control is None:
             return
-        self._decision.decide(step, self._meter)
+        if self._sections is not None:
+            self._sections.end_step()
+        self._decision.decide(step, self._exchange.meter)
         if control.is_due(step):
             control.send(self._decision.next_message())
-        if self._buckets is not None and self._mode is not TrainingMode.PLANNED:
-            self._buckets.arrange()
+        self._exchange.arrange()
 
     def begin_step(self, step: int) -> None:
+        refused = self._sections.begin_step() if self._sections is not None else None
+        if refused is not None:
+            self._settle(refused, from_step=step + 1)
         content = self._control.receive() if self._control is not None else b""
         found = self._decision.receive(content, from_step=step + 1) if content else None
         if found is None:
             return
         plan, reason = found
-        unfit = why_not(self._model, plan)
+        unfit = why_not(self._model, plan) or why_no_communication(
+            self._model, communication_of(plan), plan.parameters_digest
+        )
         if unfit is None:
             self._decision.note_new(plan, reason, from_step=step + 1)
             self._take(plan, from_step=step + 1)
         elif self._rank == 0:  # the search knows no types; all ranks decide alike
             say(f"the new plan is not followed: {unfit}")
-
-
-def _expected_ns(section: CommunicationSection) -> tuple[int, ...]:
-    """Returns the predicted arrivals of pieces, for the log only."""
-    with suppress(Exception):
-        from augury.schedule.evaluate import evaluate  # noqa: PLC0415
-
-        return tuple(int(ns) for ns in evaluate(section.problem, section.order).arrive_ns)
-    return ()

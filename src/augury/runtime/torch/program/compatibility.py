@@ -15,15 +15,16 @@ from torch.optim import optimizer as torch_optimizer
 from augury.core.enums import OpKind
 from augury.core.plan.plan import (
     TORCH,
+    CommunicationSection,
     Mode,
     Plan,
-    PlanSection,
     communication_of,
     parameters_digest,
 )
 from augury.core.plan.plan_spec import order_errors
 from augury.runtime.torch.pieces.updates import PART_OF
 from augury.runtime.torch.program.parameter_names import matched, trained_parameters
+from augury.runtime.torch.sections.module_calls import ModuleCall
 
 GOVERNED = "_augury_governed"
 """Marks an optimizer whose steps a plan governs."""
@@ -32,7 +33,7 @@ _OTHER_STEPS = {"LBFGS", "SparseAdam"}
 
 
 def why_no_model(model: Any) -> str | None:
-    """Returns the first reason that holds for every plan and optimizer."""
+    """Returns the first reason that holds for every section of every plan."""
     return next(_against_model(model), None)
 
 
@@ -46,13 +47,33 @@ def why_no_ddp(optimizers: Sequence[Any]) -> str:
 
 
 def why_never(model: Any, optimizer: Any) -> str | None:
-    """Returns the first reason that holds for every plan."""
-    return why_no_model(model) or next(_against_optimizer(model, optimizer), None)
+    """Returns the first reason that holds for the communication section of every plan."""
+    return why_no_model(model) or why_no_exchange(model, optimizer)
+
+
+def why_no_exchange(model: Any, optimizer: Any | None) -> str | None:
+    """Returns why gradients cannot be exchanged in another way; without ``optimizer``: as far as
+    that is known before the program has one."""
+    reason = next(_against_exchange(model), None)
+    if optimizer is None:
+        return reason
+    return reason or next(_against_optimizer(model, optimizer), None)
 
 
 def why_not(model: Any, plan: Plan) -> str | None:
-    """Returns the first reason why the model cannot follow this plan."""
-    return next(_against_plan(model, plan), None)
+    """Returns the first reason why the model cannot have any section of this plan."""
+    num_ranks = model.process_group.size()
+    if plan.num_ranks != num_ranks:
+        return f"the plan is for {plan.num_ranks} ranks, this job has {num_ranks}"
+    if plan.framework != TORCH:
+        return f"the plan is for {plan.framework}, not for PyTorch"
+    return None if plan.sections else "the plan has no section"
+
+
+def why_no_communication(model: Any, section: CommunicationSection, digest: str) -> str | None:
+    """Returns the first reason why the model cannot have this section; ``digest``: the fingerprint
+    of the plan's parameters."""
+    return next(_against_section(model, section, digest), None)
 
 
 def planned_parameters(model: Any, plan: Plan) -> list[Any]:
@@ -78,23 +99,33 @@ def _against_model(model: Any) -> Iterator[str]:
         yield "DDP was given static_graph=True"
     if getattr(model, "mixed_precision", None) is not None:
         yield "DDP's own mixed precision is on"
-    if getattr(model, "_comm_hooks", None):
-        yield "the model has a communication hook"
     if getattr(model, "_delay_all_reduce_params", None) or getattr(
         model, "_use_python_reducer", False
     ):
         yield "DDP does not use its default reducer"
-    for module in model.modules():
-        if isinstance(module, torch.jit.ScriptModule):
-            yield "part of the model is scripted"
-        if getattr(module, "sparse", False) is True and hasattr(module, "embedding_dim"):
-            yield "the model has sparse gradients"
+    if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
+        yield "part of the model is scripted"
     if _is_compiled(model):
         yield "the model is compiled"
 
 
+def _against_exchange(model: Any) -> Iterator[str]:
+    if getattr(model, "_comm_hooks", None):
+        yield "the model has a communication hook"
+    if has_sparse_gradients(model):
+        yield "the model has sparse gradients"
+
+
+def has_sparse_gradients(model: Any) -> bool:
+    return any(
+        getattr(module, "sparse", False) is True and hasattr(module, "embedding_dim")
+        for module in model.modules()
+    )
+
+
 def _is_compiled(model: Any) -> bool:
-    if any(getattr(m, "_compiled_call_impl", None) is not None for m in model.modules()):
+    calls = [getattr(module, "_compiled_call_impl", None) for module in model.modules()]
+    if any(call is not None and not isinstance(call, ModuleCall) for call in calls):
         return True
     compiler = sys.modules.get("torch._dynamo.eval_frame")
     if compiler is None:
@@ -193,19 +224,7 @@ def has_global_step_hooks() -> bool:
     )
 
 
-def _against_plan(model: Any, plan: Plan) -> Iterator[str]:
-    num_ranks = model.process_group.size()
-    if plan.num_ranks != num_ranks:
-        yield f"the plan is for {plan.num_ranks} ranks, this job has {num_ranks}"
-    if plan.framework != TORCH:
-        yield f"the plan is for {plan.framework}, not for PyTorch"
-    for name in plan.sections:
-        if name is not PlanSection.COMMUNICATION:
-            yield f"section {name} of the plan is not supported yet"
-    section = plan.communication
-    if section is None:
-        yield "the plan has no communication section"
-        return
+def _against_section(model: Any, section: CommunicationSection, digest: str) -> Iterator[str]:
     for error in order_errors(section.order, section.problem):
         yield f"the plan is invalid: {error}"
         return
@@ -228,7 +247,7 @@ def _against_plan(model: Any, plan: Plan) -> Iterator[str]:
         (gradient.name, here[known[gradient.name]].nbytes, gradient.item_bytes)
         for gradient in gradients
     )
-    if found != plan.parameters_digest:
+    if found != digest:
         yield "the plan was made for parameters of other sizes"
     if section.mode is Mode.DDP_BUCKETS:
         return

@@ -1,4 +1,5 @@
-"""Changes the bucket sizes of a live DistributedDataParallel by replacing its reducer."""
+"""Changes the buckets of a live DistributedDataParallel by replacing its reducer: their sizes, and
+the number format in which they travel."""
 
 from __future__ import annotations
 
@@ -7,6 +8,9 @@ from typing import Any
 
 import torch
 from torch.nn.parallel import distributed as ddp
+
+from augury.core.plan.sections import CompressionSection
+from augury.runtime.torch.sections.compression import register_compression
 
 _MIB = 1 << 20
 
@@ -21,31 +25,42 @@ class LiveBuckets:
         self._parameters, self._is_sparse = model._build_params_for_reducer()
         self._names = model._build_debug_param_to_name_mapping(self._parameters)
         self._caps: tuple[int, ...] | None = None
+        self._compression: CompressionSection | None = None
         self._configs: dict[tuple[int, ...] | None, Any] = {None: model._bucket_config}
-        self._reducers: dict[tuple[int, ...] | None, Any] = {}
+        self._reducers: dict[Any, Any] = {}
+        """Reducers that are not in use, by bucket sizes and compression."""
         self._is_new = False
         """Whether the reducer is new and has exchanged nothing yet."""
 
-    def use(self, caps_bytes: tuple[int, ...] | None, *, is_renewed: bool = False) -> None:
+    def use(
+        self,
+        caps_bytes: tuple[int, ...] | None,
+        compression: CompressionSection | None = None,
+        *,
+        is_renewed: bool = False,
+    ) -> None:
         """Sets the n-th size for the n-th bucket, the last for all further ones; None: the sizes of
         the program. ``is_renewed``: the reducer is replaced in any case."""
         model = self._model
-        if caps_bytes == self._caps and not is_renewed:
+        was, now = (self._caps, self._compression), (caps_bytes, compression)
+        if now == was and not is_renewed:
             return
         if is_renewed:
             self._reducers.clear()
         else:
-            self._reducers[self._caps] = model.reducer, model.logger
-        self._caps = caps_bytes
+            self._reducers[was] = model.reducer, model.logger
+        self._caps, self._compression = now
         if caps_bytes is not None and caps_bytes not in self._configs:
             self._configs[caps_bytes] = _config(caps_bytes)
         config = model._bucket_config = self._configs[caps_bytes]
         model.bucket_bytes_cap = config.bucket_bytes_cap
         model.bucket_bytes_cap_list = list(config.per_bucket_bytes_caps)
         model.bucket_bytes_cap_default = config.first_bucket_bytes_cap < config.bucket_bytes_cap
-        model.reducer, model.logger = self._reducers.pop(caps_bytes, (None, None))
+        model.reducer, model.logger = self._reducers.pop(now, (None, None))
         if model.reducer is None:
             self._make_reducer()
+            if compression is not None:
+                register_compression(model, model.reducer, compression)
 
     def _make_reducer(self) -> None:
         model, parameters = self._model, self._parameters

@@ -1,12 +1,11 @@
-"""The names of parameters as recorded runs have them, so that plans made from runs match."""
+"""The names of modules and parameters as recorded runs have them, so that plans from runs match."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-# Parts of a path that wrappers add.
-_WRAPPERS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
+from augury.core.module_paths import clean_path, common_prefix
 
 
 def own_parameters(module: Any) -> dict[str, Any]:
@@ -14,11 +13,11 @@ def own_parameters(module: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     seen: set[int] = set()
     for path, inner in module.named_modules():
-        cleaned = [part for part in path.split(".") if part and part not in _WRAPPERS]
+        before = f"{cleaned}." if (cleaned := clean_path(path)) else ""
         for name, parameter in inner._parameters.items():
             if parameter is not None and id(parameter) not in seen:
                 seen.add(id(parameter))
-                found[".".join([*cleaned, name])] = parameter
+                found[f"{before}{name}"] = parameter
     return found
 
 
@@ -43,3 +42,18 @@ def matched(names: Sequence[str], planned: Sequence[str]) -> dict[str, str] | No
             if len(short) == len(known) and set(short.values()) == known:
                 return short
     return None
+
+
+def own_modules(module: Any) -> dict[str, Any]:
+    """Returns every module once, by its path; the root is named by its class."""
+    found = {clean_path(path): inner for path, inner in module.named_modules() if path}
+    return {type(module).__name__: module} | found
+
+
+def planned_modules(module: Any, paths: Sequence[str]) -> dict[str, Any] | None:
+    """Returns the modules for paths of a recorded run; None where they do not match."""
+    here = own_modules(module)
+    prefix = common_prefix(here, paths)
+    if prefix is None:
+        return None
+    return {path: here[path.removeprefix(prefix)] for path in paths}

@@ -62,7 +62,7 @@ class Control:
         self.group.broadcast(content).wait()
         return bytes(content.numpy())
 
-    def vote(self, number: int) -> Any:
-        """Starts a sum over all ranks. Returns the total and the work to wait for."""
-        total = torch.tensor([number])
+    def vote(self, *numbers: int) -> Any:
+        """Starts a sum over all ranks. Returns the totals and the work to wait for."""
+        total = torch.tensor(numbers)
         return total, self.group.all_reduce(total)

@@ -13,20 +13,23 @@ from augury.runtime.torch.program.hooks import Hook
 from augury.runtime.torch.ranks.control import Control
 from augury.runtime.torch.ranks.exchange_counter import ExchangeCounter, announces_exchange
 
-REFUSES = 1 << 30
+WITHOUT_COMMUNICATION = 1 << 15
+"""Added to the vote of a rank that is ready, but cannot have the communication section."""
+REFUSES = 1 << 31
 MOST_STEPS = 50
 """Number of exchanges without an optimizer step on some rank after which the plan is refused."""
 
 
 class ReadinessVote:
-    """Calls ``on_ready`` once all ranks are ready, or ``on_refusal`` once a rank refuses."""
+    """Calls ``on_ready`` once all ranks are ready, with whether all can have the communication
+    section, or ``on_refusal`` once a rank refuses."""
 
     def __init__(
         self,
         model: Any,
         control: Control,
         *,
-        on_ready: Callable[[ExchangeCounter], None],
+        on_ready: Callable[[ExchangeCounter, bool], None],
         on_refusal: Callable[[str], None],
     ) -> None:
         self.control = control
@@ -37,8 +40,8 @@ class ReadinessVote:
         self._counter.watch_stock(True)
         self._hook = model.register_forward_hook(Hook(self._after_forward))
 
-    def be_ready(self) -> None:
-        self._vote = max(1, self._vote)
+    def be_ready(self, *, has_communication: bool) -> None:
+        self._vote = max(self._vote, 1 if has_communication else 1 + WITHOUT_COMMUNICATION)
 
     def refuse(self) -> None:
         self._vote = REFUSES
@@ -56,9 +59,10 @@ class ReadinessVote:
         (total, work), self._count = self._count, None
         work.wait()
         number = int(total.item())
-        if number == self.control.group.size:
+        num_without, num_ready = divmod(number, WITHOUT_COMMUNICATION)
+        if number < REFUSES and num_ready == self.control.group.size:
             self._leave()
-            self._on_ready(self._counter)
+            self._on_ready(self._counter, num_without == 0)
         elif number >= REFUSES or step > MOST_STEPS:
             self._leave()
             self._on_refusal(
