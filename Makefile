@@ -61,7 +61,7 @@ lint: $(INSTALLED) ## ruff, mypy --strict, import-linter
 bench: $(TORCH) $(if $(AUGURY_TRACES),$(HTA)) ## measure performance, as JSON lines
 	@$(BIN)/python -m benchmarks.run
 
-validate: $(TORCH) $(if $(filter all wire,$(or $(SUITE),all)),$(JAX)) $(if $(filter all trainers,$(or $(SUITE),all)),$(TRAINERS)) ## compare predictions with real runs (SUITE=schedule, ONLY='conv-*', QUICK=1, FRESH=1)
+validate: $(TORCH) $(if $(filter all wire,$(or $(SUITE),all)),$(JAX)) $(if $(filter all trainers optimize,$(or $(SUITE),all)),$(TRAINERS)) ## compare predictions with real runs (SUITE=schedule, ONLY='conv-*', QUICK=1, FRESH=1)
 	@$(BIN)/python -m benchmarks.validate --suite $(or $(SUITE),all) $(if $(ONLY),--only '$(ONLY)') \
 	  $(if $(QUICK),--quick) $(if $(FRESH),--fresh)
 

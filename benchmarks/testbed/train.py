@@ -127,7 +127,7 @@ class Trainer:
         if share != self._fault.batch_share(dist.get_rank(), dist.get_world_size()):
             scale = share * self._options.batch_scale
             self._data, self._batches = batches(self._workload, scale)
-        self._data.loading_s = fault.loading_s
+        self._data.loading_s, self._data.fetching_s = fault.loading_s, fault.fetching_s
         self._fault = fault
 
     def _ddp(self, **options: Any) -> DistributedDataParallel:
@@ -217,11 +217,15 @@ def batches(
     """Returns this rank's own data and batches of it without end, ``scale`` times as large as
     usual."""
     batch = max(1, round(scale * workload.batch))
-    generator = torch.Generator().manual_seed(1 + dist.get_rank())
     torch.manual_seed(1 + dist.get_rank())
     data = DecodedDataset(*workload.sample(16 * batch))
-    forever = RandomSampler(data, replacement=True, num_samples=1 << 40, generator=generator)
-    return data, iter(DataLoader(data, batch_size=batch, sampler=forever))
+    forever = RandomSampler(data, replacement=True, num_samples=1 << 40)
+    return data, _batches_of(DataLoader(data, batch_size=batch, sampler=forever))
+
+
+def _batches_of(loader: DataLoader) -> Iterator[tuple[Tensor, Tensor]]:
+    """Starts the loader with the first batch: its workers copy the data as it is then."""
+    yield from loader
 
 
 def pass_gate(gate: Path | None, block: int) -> None:

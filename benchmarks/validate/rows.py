@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from statistics import median
 from typing import Any
 
@@ -26,6 +26,17 @@ class Row:
     recording_cost_pct: float | None = None
     baseline_ns: int | None = None
     """Step of the unchanged configuration in the same rounds of the same job."""
+    measured_bytes: int | None = None
+    """Peak memory, in rows that have no times."""
+    predicted_bytes: int | None = None
+    predicted_gain_pct: float | None = None
+    """``plan``: predicted reduction of the step."""
+    sections: tuple[str, ...] = ()
+    """``plan``: sections of the plan that the job applied."""
+    predicted_parts_pct: dict[str, float] = field(default_factory=dict)
+    """``plan``: by section, the gain that is lost without it, in points."""
+    measured_parts_pct: dict[str, float] = field(default_factory=dict)
+    """The same, of the sections that a trial left out."""
     trouble: str | None = None
     commit: str | None = None
     """Commit of the code that predicted."""
@@ -37,15 +48,27 @@ class Row:
     def from_json(cls, found: dict[str, Any]) -> Row:
         interval = found["interval_ns"]
         return cls(
-            **{field.name: found[field.name] for field in fields(cls) if field.name in found}
-            | {"interval_ns": (interval[0], interval[1]) if interval else None}
+            **{one.name: found[one.name] for one in fields(cls) if one.name in found}
+            | {
+                "interval_ns": (interval[0], interval[1]) if interval else None,
+                "sections": tuple(found.get("sections", ())),
+            }
         )
 
     @property
     def error_pct(self) -> float | None:
-        if self.measured_ns is None or self.predicted_ns is None:
+        measured = self.measured_ns or self.measured_bytes
+        predicted = self.predicted_ns or self.predicted_bytes
+        if measured is None or predicted is None:
             return None
-        return 100 * (self.predicted_ns - self.measured_ns) / self.measured_ns
+        return 100 * (predicted - measured) / measured
+
+    @property
+    def measured_gain_pct(self) -> float | None:
+        """Reduction of the step."""
+        if self.measured_ns is None or self.baseline_ns is None:
+            return None
+        return 100 * (1 - self.measured_ns / self.baseline_ns)
 
     @property
     def tolerance_pct(self) -> float:
@@ -88,6 +111,13 @@ class Row:
             "unexplained_pct": _rounded(self.unexplained_pct),
             "recording_cost_pct": _rounded(self.recording_cost_pct),
             "baseline_ns": self.baseline_ns,
+            "measured_bytes": self.measured_bytes,
+            "predicted_bytes": self.predicted_bytes,
+            "measured_gain_pct": _rounded(self.measured_gain_pct),
+            "predicted_gain_pct": _rounded(self.predicted_gain_pct),
+            "sections": self.sections,
+            "predicted_parts_pct": self.predicted_parts_pct,
+            "measured_parts_pct": self.measured_parts_pct,
             "trouble": self.trouble,
             "commit": self.commit,
             "is_dirty": self.is_dirty,

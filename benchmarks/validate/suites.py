@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchmarks.validate.coverage_suite import COVERAGE
 from benchmarks.validate.diagnose_suite import DIAGNOSE
+from benchmarks.validate.optimize_suite import OPTIMIZE
 from benchmarks.validate.oracle_suite import ORACLE
 from benchmarks.validate.policy_suite import SCHEDULE
 from benchmarks.validate.suite import Suite
@@ -19,4 +20,5 @@ SUITES: tuple[Suite, ...] = (
     COVERAGE,
     TRAINERS,
     DIAGNOSE,
+    OPTIMIZE,
 )

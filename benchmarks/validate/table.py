@@ -24,7 +24,7 @@ def show(rows: Sequence[Row], checks: Sequence[Check], summary: dict[str, Any]) 
         ">cost", "~",
     )  # fmt: skip
     for row in rows:
-        mark = "" if row.is_within else "MISS" if row.predicted_ns else row.trouble or ""
+        mark = "" if row.is_within else row.trouble or "" if row.error_pct is None else "MISS"
         if row.is_undecided:
             mark = "undecided: noise"
         elif row.is_covered is False:
@@ -32,8 +32,8 @@ def show(rows: Sequence[Row], checks: Sequence[Check], summary: dict[str, Any]) 
         table.add_row(
             row.case,
             row.kind,
-            _ms(row.measured_ns),
-            _ms(row.predicted_ns),
+            _amount(row.measured_ns, row.measured_bytes),
+            _amount(row.predicted_ns, row.predicted_bytes),
             _pct(row.error_pct, "+"),
             _pct(row.noise_pct),
             f"±{row.half_width_pct:.1f}%" if row.half_width_pct is not None else "",
@@ -69,8 +69,10 @@ def _table_of(checks: Sequence[Check]) -> Table:
     return table
 
 
-def _ms(value: int | None) -> str:
-    return "" if value is None else f"{value / 1e6:.1f} ms"
+def _amount(dur_ns: int | None, size_bytes: int | None) -> str:
+    if dur_ns is not None:
+        return f"{dur_ns / 1e6:.1f} ms"
+    return "" if size_bytes is None else f"{size_bytes / 1e6:.1f} MB"
 
 
 def _pct(value: float | None, sign: str = "") -> str:

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from benchmarks.testbed.bed import Bed
-from benchmarks.validate.job import bed_as_recorded, bed_of, end, environment, gather
+from benchmarks.validate.launched_job import run_launched, said
 from benchmarks.validate.predicted import ask
-from benchmarks.validate.trainers_rates import RunningJob, Stretch, alternate
+from benchmarks.validate.running_job import RunningJob
+from benchmarks.validate.trainers_rates import Stretch, alternate
 from benchmarks.validate.trainers_settings import TrainerCase
 from benchmarks.validate.withhold import withhold_changes
 
@@ -56,55 +56,27 @@ def _run(
     num_steps: int | None = None,
 ) -> list[Stretch]:
     """Runs the program under ``augury run``, and gathers its run in a folder of that name."""
-    logs = [log_of(folder, name, host) for host in range(case.setting.num_ranks)]
-    with bed_of(case.setting) as bed:
-        bed_as_recorded(bed, case.setting)
-        out = bed.hosts[0].scratch / "run"
-        augury = [sys.executable, "-m", "augury", "run", "--calibrate", "--calibrate-seconds", "0"]
-        augury += ["--out", str(out), *options]
-        launchers = [
-            bed.start(
-                host,
-                [*augury, "--", *case.command(host, bed.hosts[0].address, num_steps)],
-                _environment(bed, host),
-                log,
-            )
-            for host, log in enumerate(logs)
-        ]
-        try:
-            job = RunningJob(launchers, logs)
-            stretches = list(alternate(bed, case.setting, job)) if alternates else []
-            job.wait()
-        finally:
-            for launcher in launchers:
-                end(launcher)
-        gather(bed, folder / name)
+    stretches: list[Stretch] = []
+
+    def during(bed: Bed, job: RunningJob) -> None:
+        stretches.extend(alternate(bed, case.setting, job))
+
+    run_launched(
+        case.setting,
+        folder,
+        name,
+        lambda host, address: case.command(host, address, num_steps),
+        *("--calibrate", "--calibrate-seconds", "0"),
+        *options,
+        during=during if alternates else None,
+    )
     return stretches
-
-
-def _environment(bed: Bed, host: int) -> dict[str, str]:
-    """Returns the environment of a launcher, which numbers the ranks itself."""
-    own = environment(bed, host)
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
-        own.pop(name, None)
-    offline = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-    return own | offline | {"AUGURY_PROGRESS": "1"}
-
-
-def log_of(folder: Path, name: str, host: int) -> Path:
-    return folder / f"log-{name}-{host}.txt"
 
 
 def printed_results(folder: Path, name: str) -> list[str]:
     """Returns the lines in which the ranks printed their loss and a digest of their parameters."""
     lines = said(folder, name).splitlines()
     return sorted(line for line in lines if line.startswith("rank ") and " parameters " in line)
-
-
-def said(folder: Path, name: str) -> str:
-    """Returns everything that the hosts of a job printed."""
-    logs = sorted(folder.glob(f"log-{name}-*.txt"))
-    return "\n".join(log.read_text(errors="replace") for log in logs)
 
 
 def stretches_of(folder: Path) -> list[Stretch]:

@@ -4,37 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, median
 from typing import Any
 
-import msgspec
-
-from augury.core.plan.plan_status import PlanStatus
-from augury.runtime.trial import Trial, TrialRules
-from augury.runtime.trial_modes import StepMode, mode_of_time
 from benchmarks.validate.measured import Measured, alternating, of_halves, plain_and_recorded
 from benchmarks.validate.predicted import ask
 from benchmarks.validate.rows import Row
 from benchmarks.validate.suite import replayed
 from benchmarks.validate.trainers_job import PLANNED, SCHEDULED, stretches_of
 from benchmarks.validate.trainers_settings import HALVED, TrainerCase
+from benchmarks.validate.tried_plan import TriedPlan, tried_plan
 
 SUITE = "trainers"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TriedPlan:
-    """Steps of the plan's mode over stock steps, in the same rounds of a trial."""
-
-    ratio: float
-    noise_pct: float
-    num_steps: int
-
-    @property
-    def gain_pct(self) -> float:
-        return 100 * (1 - self.ratio)
 
 
 def rows_of(case: TrainerCase, folder: Path) -> Iterator[Row]:
@@ -55,7 +36,7 @@ def rows_of(case: TrainerCase, folder: Path) -> Iterator[Row]:
         baseline_ns=replay.measured_ns,
         trouble=predicted.trouble,
     )
-    tried = tried_plan(own)
+    tried = tried_plan(own / PLANNED)
     if tried is not None and replay.measured_ns is not None:
         yield _followed(case, own, tried, replay.measured_ns)
 
@@ -102,49 +83,3 @@ def scheduled_policy(folder: Path, name: str | None = None) -> dict[str, Any]:
         one for one in answer["policies"] if one["policy"] == (name or answer["best"])
     )
     return found
-
-
-def plan_status(folder: Path) -> PlanStatus | None:
-    """Returns the status of the plan in the job that was given it; None if there was no plan."""
-    path = folder / PLANNED / "rank-00000.json"
-    if not path.exists():
-        return None
-    return msgspec.convert(json.loads(path.read_text())["plan"], PlanStatus)
-
-
-def tried_plan(folder: Path) -> TriedPlan | None:
-    """Returns the plan's steps over those of stock DDP, timed by the recorder in the rounds of the
-    trial; None if there was no trial."""
-    status = plan_status(folder)
-    if status is None or not status.trials:
-        return None
-    trial, rules = status.trials[0], TrialRules()
-    modes = [mode_of_time(time) for time in trial.times]
-    blocks = Trial(modes, trial.first_step - rules.warm_up_steps, rules)
-    durations = _mean_over_ranks(folder / PLANNED)
-    rounds: dict[StepMode, list[list[int]]] = {mode: [] for mode in modes}
-    for first in range(trial.first_step, trial.last_step + 1, rules.block_steps):
-        counted = range(first + rules.settling_steps, first + rules.block_steps)
-        rounds[blocks.mode_of(first)].append([durations[step] for step in counted])
-    stock, own = rounds[modes[0]], rounds[modes[1]]  # stock DDP, then the whole plan
-    pairs = zip(alternating(own), alternating(stock), strict=True)
-    halves = [median(ours) / median(theirs) for ours, theirs in pairs]
-    ratio = of_halves(alternating(own)).step_ns / of_halves(alternating(stock)).step_ns
-    return TriedPlan(
-        ratio=ratio,
-        noise_pct=100 * abs(halves[0] - halves[1]) / ratio,
-        num_steps=sum(map(len, own)),
-    )
-
-
-def _mean_over_ranks(run: Path) -> dict[int, int]:
-    """Returns the duration of each step: two ranks under a plan are ahead of each other in
-    turns."""
-    ends = [
-        json.loads(path.read_text())["step_end_ns"] for path in sorted(run.glob("rank-?????.json"))
-    ]
-    number = min(map(len, ends))
-    return {
-        step: round(fmean(own[step - 1] - own[step - 2] for own in ends))
-        for step in range(2, number + 1)
-    }

@@ -6,11 +6,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.validate.launched_job import PORT, torchrun
 from benchmarks.validate.settings import Setting, bandwidth
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests" / "trainers" / "programs"
-PORT = 29521
 MBIT = 1000
 HALVED = bandwidth(0.5)
 
@@ -35,17 +35,10 @@ class TrainerCase:
         """Returns the command that a user starts on this host."""
         steps = str(num_steps or self.num_steps)
         return [
-            *(_accelerate(host, address) if self.own_launcher else _torchrun(host, address)),
+            *(_accelerate(host, address) if self.own_launcher else torchrun(host, address, 2)),
             *(str(PROGRAMS / self.program), "--model", self.setting.model),
             *("--steps", steps, *self.setting.options),
         ]
-
-
-def _torchrun(host: int, address: str) -> list[str]:
-    return [
-        *(sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1"),
-        *(f"--node-rank={host}", f"--master-addr={address}", f"--master-port={PORT}"),
-    ]
 
 
 def _accelerate(host: int, address: str) -> list[str]:

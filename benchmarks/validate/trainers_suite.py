@@ -7,20 +7,20 @@ from pathlib import Path
 
 from benchmarks.validate.checks import Check
 from benchmarks.validate.gates import Gates, PooledGates
+from benchmarks.validate.launched_job import said
 from benchmarks.validate.progress import Progress
 from benchmarks.validate.rows import Row
 from benchmarks.validate.settings import Setting
 from benchmarks.validate.suite import Suite, is_wanted, recorded
-from benchmarks.validate.trainers_job import PLANNED, STOCK, measure, printed_results, said
+from benchmarks.validate.trainers_job import PLANNED, STOCK, measure, printed_results
 from benchmarks.validate.trainers_rows import (
     SUITE,
-    plan_status,
     rows_of,
     scheduled,
     scheduled_policy,
-    tried_plan,
 )
 from benchmarks.validate.trainers_settings import CASES, TrainerCase
+from benchmarks.validate.tried_plan import plan_status, tried_plan
 
 EXPOSED_PCT = 5.0
 """Share of the step from which on communication counts as exposed."""
@@ -49,7 +49,7 @@ def checks(_rows: list[Row], only: str | None, progress: Progress) -> Iterator[C
 
 
 def _of_followed(case: TrainerCase, folder: Path) -> Iterator[Check]:
-    status, tried = plan_status(folder), tried_plan(folder)
+    status, tried = plan_status(folder / PLANNED), tried_plan(folder / PLANNED)
     reason = scheduled(folder)["trouble"] or (status.reason if status is not None else None)
     if status is not None:
         yield _check(f"{case.name}/plan-refused", "rightness", float(tried is None), reason)
@@ -71,7 +71,7 @@ def _of_refused(case: TrainerCase, folder: Path, setting: str) -> Iterator[Check
     with a plan does so too."""
     answer = scheduled(folder)
     told = [" ".join([answer["trouble"] or "", *answer.get("warnings", [])])]
-    if plan_status(folder) is not None:
+    if plan_status(folder / PLANNED) is not None:
         told.append(said(folder, PLANNED))
     unnamed = sum(setting not in text for text in told)
     yield _check(f"{case.name}/setting-not-named", "rightness", float(unnamed), told[0])

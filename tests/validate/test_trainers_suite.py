@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from benchmarks.validate.gates import Gates, PooledGates, broken
 from benchmarks.validate.rows import Row, summarize
+from benchmarks.validate.running_job import WINDOWS_DONE, RunningJob
 from benchmarks.validate.suite import chosen
-from benchmarks.validate.trainers_rates import SETTLING_STEPS, WINDOWS_DONE, RunningJob, Stretch
-from benchmarks.validate.trainers_rows import halved_steps, tried_plan
+from benchmarks.validate.trainers_rates import SETTLING_STEPS, Stretch
+from benchmarks.validate.trainers_rows import halved_steps
 from benchmarks.validate.trainers_settings import CASES
 from benchmarks.validate.trainers_suite import TRAINERS
+from benchmarks.validate.tried_plan import tried_plan
 
 from augury.core.plan.plan import CommunicationSection, Mode, communication_plan
 from augury.core.plan.plan_file import save_plan
@@ -112,7 +114,7 @@ def _trial_in(folder: Path, step_ms: dict[str, int], *, drift_ms: int = 0) -> No
 
 def test_the_gain_of_a_plan_is_that_of_the_rounds_of_its_trial(tmp_path: Path) -> None:
     _trial_in(tmp_path, {"stock": 100, "planned": 80, "buckets": 90})
-    tried = tried_plan(tmp_path)
+    tried = tried_plan(tmp_path / "planned")
     assert tried is not None
     assert tried.gain_pct == pytest.approx(20)
     assert tried.noise_pct == pytest.approx(0)
@@ -121,13 +123,13 @@ def test_the_gain_of_a_plan_is_that_of_the_rounds_of_its_trial(tmp_path: Path) -
 
 def test_rounds_that_disagree_are_noise(tmp_path: Path) -> None:
     _trial_in(tmp_path, {"stock": 100, "planned": 80}, drift_ms=20)
-    tried = tried_plan(tmp_path)
+    tried = tried_plan(tmp_path / "planned")
     assert tried is not None
     assert tried.noise_pct == pytest.approx(100 * (100 / 120 - 0.8) / (90 / 110), rel=0.01)
 
 
 def test_no_plan_gives_no_row(tmp_path: Path) -> None:
-    assert tried_plan(tmp_path) is None
+    assert tried_plan(tmp_path / "planned") is None
 
 
 def row(error_pct: float, *, half_width_pct: float = 6.0, noise_pct: float = 0.0) -> Row:
