@@ -80,8 +80,8 @@ def test_slower_links_slow_compute_less() -> None:
 
 
 def test_fewer_collectives_take_less_processor_time() -> None:
-    """Small buckets take most of the processor for themselves. In few large ones only their bytes
-    count, with the share that calibration measured; more small ones take more again."""
+    """Small buckets take most of the processor for themselves. In a single one only its bytes
+    count, with the share that calibration measured; the recorded ones keep theirs."""
     rows = [calibrated(0.8)]
     run = ddp_run(
         sizes=(40_000,) * 40,

@@ -11,7 +11,7 @@ from augury.core.columns import I8
 from augury.core.enums import OpKind, ResourceKind
 from augury.core.graph.graph import RATE_ONE, Graph, Interference
 from augury.core.trace.trace import Calibration
-from augury.costs.collective_costs import Costs
+from augury.costs.collective_costs import Costs, calibrated_costs
 
 NETWORK = (ResourceKind.COMMUNICATION, ResourceKind.LINK_OUT, ResourceKind.LINK_IN)
 SLOWEST = RATE_ONE // 10
@@ -28,11 +28,12 @@ def keep_processor_time(old: Graph, new: Graph, *, of: Sequence[ResourceKind] = 
 def charge_collectives(
     old: Graph, new: Graph, *, costs: Costs, calibration: Sequence[Calibration]
 ) -> Graph:
-    """The same, where ``new`` carries the bytes in other collectives: communication takes processor
-    time for each byte and for each collective. Large collectives show the share of the former."""
+    """The same, where ``new`` carries the bytes in other collectives. Fewer collectives take less
+    processor time: it is spent on bytes, with the share that large ones show, and on collectives.
+    More of them are not charged: how much more is not measured."""
     rules = old.interference
     charged: dict[int, float] = {}
-    large = calibrated_compute_rate(calibration)
+    large, recorded = calibrated_compute_rate(calibration), calibrated_costs(calibration)
     for victim, aggressor, rate in zip(
         rules.victim.tolist(), rules.aggressor.tolist(), rules.rate.tolist(), strict=True
     ):
@@ -43,10 +44,13 @@ def charge_collectives(
         taken_ns = share * _work_on(old, aggressor)
         if not len(rows) or not len(new_rows) or taken_ns <= 0:
             continue
-        share_of_large = share if large is None else 1 - large
-        of_bytes_ns = min(taken_ns, share_of_large * _wire_ns(old, rows, costs))
+        if large is None:
+            of_bytes_ns = share * _wire_ns(old, rows, costs)
+        else:  # on the recorded network, which the scene's may no longer be
+            of_bytes_ns = (1 - large) * _wire_ns(old, rows, recorded)
+        of_bytes_ns = min(taken_ns, of_bytes_ns)
         of_each_ns = (taken_ns - of_bytes_ns) / len(rows)
-        charged[aggressor] = (of_bytes_ns + of_each_ns * len(new_rows)) / taken_ns
+        charged[aggressor] = min(1.0, (of_bytes_ns + of_each_ns * len(new_rows)) / taken_ns)
     return _rescaled(old, new, NETWORK, charged)
 
 
