@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from augury.core.wire import Connections, MessageKind, Messages, Wire, WireProce
 from augury.costs.closed_forms import all_reduce_ring_ns
 from augury.costs.collective_steps import ring
 from augury.costs.links import Links, fit_links
+from augury.passes.removals.level_links import levelled
 
 MIB = 1 << 20
 
@@ -67,6 +70,29 @@ def test_rate_and_latency_of_every_way_are_found() -> None:
     assert links.ns_per_byte[0, 1] == pytest.approx(8.5, rel=0.01)
     assert links.ns_per_byte[1, 0] == pytest.approx(42.0, rel=0.01)
     assert links.latency_ns[0, 1] == pytest.approx(60_000, rel=0.01)
+
+
+def test_bursts_after_pauses_and_stalls_are_told_from_the_usual_rate() -> None:
+    usual = stream(0, 1, 6.0, 60_000)
+    at = 2 * 10**9
+    large = (0, 1, 8 * MIB, at, at + 60_000 + round(9.0 * 8 * MIB))
+    assert fit_links(wire_of([*usual, *stream(1, 0, 30.0, 60_000)]), 2).burst == 1.0
+    links = fit_links(wire_of([*usual, large, *stream(1, 0, 30.0, 60_000)]), 2)
+    assert links.burst == pytest.approx(1.5, rel=0.01)
+    assert links.ns_per_byte[0, 1] == pytest.approx(6.0, rel=0.01)
+    assert links.stall == 1.0
+    stalled = (1, 0, MIB, at, at + 60_000 + round(30.0 * 8 * MIB))
+    links = fit_links(wire_of([*usual, *stream(1, 0, 30.0, 60_000), stalled]), 2)
+    assert links.stall == pytest.approx(28 / 21, rel=0.01)
+    assert links.ns_per_byte[1, 0] == pytest.approx(30.0, rel=0.01)
+
+
+def test_a_levelled_link_has_neither_pauses_nor_stalls() -> None:
+    uneven = Links.of(np.array([[0.0, 6.0], [30.0, 0.0]]), np.full((2, 2), 60_000.0))
+    level = levelled(replace(uneven, burst=1.5, stall=1.2))
+    assert level.ns_per_byte[0, 1] == level.ns_per_byte[1, 0] == pytest.approx(9.0)
+    assert level.stall == 1.0
+    assert levelled(replace(uneven, burst=8.0)).ns_per_byte.max() == pytest.approx(30.0)
 
 
 def test_a_pair_that_never_talked_is_as_slow_as_its_slower_end() -> None:

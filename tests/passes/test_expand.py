@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -100,6 +102,15 @@ def test_one_slow_link_is_predicted() -> None:
     everywhere = replay(expand(graph, links, links=links.all_faster(0.5))).step_ns
     assert before < 0.7 * one
     assert one <= everywhere
+
+
+def test_stalls_of_a_link_go_with_it() -> None:
+    """The all-reduce takes 1.5 times as long as its sends alone, because of stalls."""
+    graph, links = training(2, slow=1.5), replace(equal_links(2), stall=1.5)
+    stalled = replay(expand(graph, links)).step_ns
+    healed = replay(expand(graph, links, links=replace(links, stall=1.0))).step_ns
+    assert stalled == pytest.approx(replay(graph).step_ns, rel=0.03)
+    assert healed == pytest.approx(replay(training(2)).step_ns, rel=0.03)
 
 
 def test_half_duplex_takes_twice_as_long_where_both_ways_are_busy() -> None:

@@ -36,6 +36,12 @@ def fit_network(graph: Graph, calibration: Sequence[Calibration] = ()) -> Costs:
     return costs
 
 
+def calibrated_costs(calibration: Sequence[Calibration]) -> Costs:
+    """Returns the costs of collectives alone on the recorded network, by calibration only."""
+    fitted = {kind: fit_transfers([], rows) for kind, rows in _calibrated(calibration).items()}
+    return {kind: cost for kind, cost in fitted.items() if cost is not None}
+
+
 def _calibrated(calibration: Sequence[Calibration]) -> dict[OpKind, list[Sample]]:
     found: dict[OpKind, list[Sample]] = {}
     for row in calibration:

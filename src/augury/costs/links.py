@@ -18,6 +18,8 @@ LARGE_BYTES = 32 << 10
 SMALL_BYTES = 1 << 10
 FEWEST_MESSAGES = 4
 MAX_NS_PER_BYTE = 1e6
+MUCH_LARGER = 4
+"""A message that is this many times as large as most shows the rate that a link sustains."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,12 @@ class Links:
     latency_ns: NDArray[np.float64]
     reduce_ns_per_byte: float = 0.0
     """Time per byte of a receiver to sum received data."""
+    burst: float = 1.0
+    """Factor by which the links were faster, where they had pauses, than they are without: a rate
+    limiter lets the first bytes after a pause through at once."""
+    stall: float = 1.0
+    """Factor by which the mean time per byte of the slowest path exceeds its usual one, beyond the
+    same factor of the fastest path: retransmissions stall a few messages for long."""
 
     @classmethod
     def of(cls, ns_per_byte: NDArray[np.float64], latency_ns: NDArray[np.float64]) -> Links:
@@ -152,6 +160,8 @@ def fit_links(wire: Wire, num_ranks: int) -> Links:
         & (messages.kind != MessageKind.OWN)
     )  # fmt: skip
     rates: dict[tuple[int, int], float] = {}
+    bursts: list[float] = []
+    stalls: dict[tuple[int, int], float] = {}
     delays: dict[tuple[int, int], float] = {}
     for a, b in sorted(set(zip(src[known].tolist(), dst[known].tolist(), strict=True))):
         rows = np.flatnonzero(known & (src == a) & (dst == b))
@@ -160,12 +170,17 @@ def fit_links(wire: Wire, num_ranks: int) -> Links:
         rate = _ns_per_byte(messages, rows, delays[a, b])
         if rate is not None:
             rates[a, b] = rate
+            bursts.append(_burst(messages, rows, delays[a, b]))
+            stalls[a, b] = _stall(messages, rows, delays[a, b])
     if not rates:
         raise InputError(
             "the wire shows no large message between ranks",
             remedy="record a window of steps that communicate with `augury run --wire`",
         )
-    return Links.of(_whole(rates, num_ranks, worst=True), _whole(delays, num_ranks, worst=False))
+    links = Links.of(_whole(rates, num_ranks, worst=True), _whole(delays, num_ranks, worst=False))
+    slowest, fastest = max(rates, key=rates.__getitem__), min(rates, key=rates.__getitem__)
+    stall = max(1.0, stalls[slowest] / stalls[fastest])
+    return replace(links, burst=max(bursts), stall=stall)
 
 
 def _latency_ns(messages: Messages, rows: NDArray[np.int64]) -> float:
@@ -177,18 +192,46 @@ def _latency_ns(messages: Messages, rows: NDArray[np.int64]) -> float:
 
 
 def _ns_per_byte(messages: Messages, rows: NDArray[np.int64], latency_ns: float) -> float | None:
-    """Returns the median time per byte, weighted by bytes. A message occupies the link from its
-    sending, or from the arrival of the one before."""
+    """Returns the median time per byte, weighted by bytes."""
+    ratio, size = _times_per_byte(messages, rows, latency_ns)
+    if len(size) < FEWEST_MESSAGES:
+        return None
+    return min(_weighted_median(ratio, size), MAX_NS_PER_BYTE)
+
+
+def _burst(messages: Messages, rows: NDArray[np.int64], latency_ns: float) -> float:
+    """Returns the time per byte of messages that are much larger than most, over that of most; 1
+    without such messages."""
+    ratio, size = _times_per_byte(messages, rows, latency_ns)
+    largest = size >= MUCH_LARGER * _weighted_median(size, size)
+    if not largest.any():
+        return 1.0
+    usual = _weighted_median(ratio[~largest], size[~largest])
+    return max(1.0, _weighted_median(ratio[largest], size[largest]) / usual)
+
+
+def _stall(messages: Messages, rows: NDArray[np.int64], latency_ns: float) -> float:
+    """Returns the mean time per byte over the median; at least 1."""
+    ratio, size = _times_per_byte(messages, rows, latency_ns)
+    return max(1.0, float(ratio @ size / size.sum()) / _weighted_median(ratio, size))
+
+
+def _times_per_byte(
+    messages: Messages, rows: NDArray[np.int64], latency_ns: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Returns the time per byte and the size of each large message. A message occupies the link
+    from its sending, or from the arrival of the one before."""
     size = messages.size_bytes[rows].astype(np.float64)
     received = messages.received_ns[rows].astype(np.float64)
     begun = _link_start_ns(messages.send_ns[rows] + latency_ns, received)
     large = (size >= LARGE_BYTES) & (received > begun)
-    if large.sum() < FEWEST_MESSAGES:
-        return None
-    ratio, weight = (received - begun)[large] / size[large], size[large]
-    order = np.argsort(ratio)
-    half = np.searchsorted(np.cumsum(weight[order]), weight.sum() / 2)
-    return float(min(ratio[order][min(half, len(order) - 1)], MAX_NS_PER_BYTE))
+    return (received - begun)[large] / size[large], size[large]
+
+
+def _weighted_median(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
+    order = np.argsort(values)
+    half = np.searchsorted(np.cumsum(weights[order]), weights.sum() / 2)
+    return float(values[order][min(half, len(order) - 1)])
 
 
 def median_rate_bytes_per_s(messages: Messages, rows: NDArray[np.intp]) -> float | None:

@@ -11,8 +11,9 @@ from augury.core.errors import InputError, UsageError
 from augury.core.graph.graph import Graph
 from augury.core.graph.graph_spec import MAX_WORK_NS
 from augury.costs.collective_costs import link_rate
+from augury.passes.processor_time import keep_processor_time
 from augury.passes.protocol import Changed, ErrorModel, Scene, changed
-from augury.passes.scale_collectives import keep_processor_time, with_costs
+from augury.passes.scale_collectives import with_costs
 
 EXPANDED = "collectives are expanded already: change the network before they are"
 """Reason why passes over the network refuse an expanded scene."""

@@ -12,10 +12,9 @@ from augury.core.columns import I4
 from augury.core.enums import OpKind
 from augury.core.errors import InputError
 from augury.core.graph.graph import Graph
-from augury.costs.collective_costs import Costs
 from augury.passes.graph_edit import GraphEdit
+from augury.passes.processor_time import charge_collectives
 from augury.passes.protocol import Changed, ErrorModel, Scene, changed
-from augury.passes.scale_collectives import keep_processor_time
 from augury.schedule.order_parts import fill_buckets
 
 
@@ -40,8 +39,10 @@ class Buckets:
     def apply(self, scene: Scene, parameters: BucketCaps) -> Changed:
         for reason in self.applies(scene):
             raise InputError(reason, remedy=NO_GRADIENTS_REMEDY)
-        rebucketing = _Rebucketing(scene.graph, scene.costs, parameters.caps_bytes)
-        graph = rebucketing.graph()
+        rebucketing = _Rebucketing(scene, parameters.caps_bytes)
+        graph = charge_collectives(
+            scene.graph, rebucketing.graph(), costs=scene.costs, calibration=scene.calibration
+        )
         return changed(scene, replace(scene, graph=graph), rebucketing.new_op_of())
 
     def error_model(self, _parameters: BucketCaps) -> ErrorModel:
@@ -52,8 +53,9 @@ BUCKETS = Buckets()
 
 
 class _Rebucketing:
-    def __init__(self, graph: Graph, costs: Costs, caps_bytes: Sequence[int]) -> None:
-        self._graph, self._costs, self._caps = graph, costs, caps_bytes
+    def __init__(self, scene: Scene, caps_bytes: Sequence[int]) -> None:
+        graph = self._graph = scene.graph
+        self._costs, self._caps = scene.costs, caps_bytes
         self._edit = GraphEdit(graph)
         rows: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
         for row in range(len(graph.gradients)):
@@ -63,7 +65,7 @@ class _Rebucketing:
     def graph(self) -> Graph:
         for of_rank in self._rows.values():
             self._rebucket_step(of_rank)
-        return keep_processor_time(self._graph, self._edit.graph())
+        return self._edit.graph()
 
     def new_op_of(self) -> I4:
         return self._edit.new_op_of()
@@ -94,12 +96,13 @@ class _Rebucketing:
             for bucket, gang in zip(buckets, gangs, strict=True):
                 latest = max(latest, *bucket)
                 size_bytes = sum(first[i] for i in bucket)
+                time_ns = self._time_ns(kind, size_bytes, among=len(buckets))
                 sent = self._edit.op(
                     name,
                     kind=kind,
                     rank=rank,
                     resource=stream,
-                    work_ns=max(1, round(self._costs[kind].time_ns(size_bytes) * residual)),
+                    work_ns=max(1, round(time_ns * residual)),
                     step=int(gradients.step[rows[0]]),
                     size_bytes=size_bytes,
                     gang=gang,
@@ -139,8 +142,17 @@ class _Rebucketing:
         carried = list(dict.fromkeys(gradients.carried_by[rows].tolist()))
         real = sum(int(ops.work_ns[op]) for op in carried)
         kind = OpKind(int(ops.kind[carried[0]]))
-        said = sum(self._costs[kind].time_ns(int(ops.size_bytes[op])) for op in carried)
+        said = sum(
+            self._time_ns(kind, int(ops.size_bytes[op]), among=len(carried)) for op in carried
+        )
         return real / said if said else 1.0
+
+    def _time_ns(self, kind: OpKind, size_bytes: int, *, among: int) -> float:
+        """Returns the modelled time of a bucket. One that follows others is no faster per byte than
+        a large one: a burst that a rate limiter lets through after a pause does not recur."""
+        cost = self._costs[kind]
+        least_ns = cost.ns_per_byte * size_bytes if among > 1 else 0.0
+        return max(cost.time_ns(size_bytes), least_ns)
 
     def _copy_cost(self, rows: list[int]) -> list[float]:
         """Returns each gradient's share of the time of its bucket's copy."""

@@ -28,8 +28,8 @@ from augury.passes.graph_edit import GraphEdit
 from augury.passes.pieces.moved_updates import MovedUpdates
 from augury.passes.pieces.piece_exchange import OrderedPieces, PieceExchange, carried_by
 from augury.passes.pieces.split_forward import by_op, forward_cuts, work_of_parts
+from augury.passes.processor_time import charge_collectives
 from augury.passes.protocol import Changed, ErrorModel, Scene, changed
-from augury.passes.scale_collectives import keep_processor_time
 
 FEW_STEPS = 3
 """Number of steps below which a window is joined to itself: it contains no steady step."""
@@ -70,7 +70,9 @@ class CommunicationOrder:
         if parameters.overhead is not NO_OVERHEAD:
             graph = _with_separate_streams(graph)
         scheduling = _Scheduling(graph, parameters)
-        ordered = keep_processor_time(graph, scheduling.graph())
+        ordered = charge_collectives(
+            graph, scheduling.graph(), costs=scene.costs, calibration=scene.calibration
+        )
         return changed(scene, replace(scene, graph=ordered), scheduling.new_op_of())
 
     def error_model(self, parameters: OrderedPieces) -> ErrorModel:

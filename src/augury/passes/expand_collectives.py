@@ -1,7 +1,7 @@
 """Pass that expands all-reduces into sends and receives on links.
 
 The ratio of the recorded time of an all-reduce to the time of its sends on the recorded links (busy
-processors, stalled links) is kept as a factor on its sends under any change.
+processors, stalled links) is kept as a factor on its sends, except for stalls of a removed link.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 from augury.core.columns import I4
 from augury.core.enums import Discipline, OpKind, ResourceKind
 from augury.core.errors import InputError, UsageError
-from augury.core.graph.graph import NONE, RATE_ONE, Graph
+from augury.core.graph.graph import NONE, Graph
 from augury.costs.collective_steps import ALGORITHMS, Send
 from augury.costs.links import Links
 from augury.passes.graph_edit import GraphEdit
+from augury.passes.processor_time import keep_processor_time, rate_after
 from augury.passes.protocol import Changed, ErrorModel, Scene, changed
-from augury.passes.scale_collectives import keep_processor_time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +242,8 @@ class _Expansion:
         delay other collectives, as they did in the run: a link carries one message at a time."""
         if work_ns < plan.recorded_ns:
             return 1.0, work_ns / plan.recorded_ns
-        return self._recorded.stretch_for(plan.recorded, ranks, work_ns), 1.0
+        stretch = self._recorded.stretch_for(plan.recorded, ranks, work_ns) / self._recorded.stall
+        return max(1.0, stretch * self._links.stall), 1.0
 
     def _free_thread(self, stream: int) -> list[int]:
         """Returns the collective that must end before the next one gets a thread of the library;
@@ -278,8 +279,8 @@ class _Expansion:
         ):
             for link in self._links_of(aggressor):
                 rank = int(resources.rank[aggressor])
-                taken = (RATE_ONE - rate) * self._whole_ns[rank] / max(1, self._busy_ns[rank])
-                kept = min(RATE_ONE, max(RATE_ONE // 10, round(RATE_ONE - taken)))
+                whole_ns, busy_ns = self._whole_ns[rank], max(1, self._busy_ns[rank])
+                kept = rate_after(self._graph, rank, rate, whole_ns, busy_ns)
                 self._interfere(seen, victim, link, kept)
             for link in self._links_of(victim):
                 self._interfere(seen, link, aggressor, rate)

@@ -34,13 +34,9 @@ def compute_rate(
     ``transfer_ns`` of communication at full rate. During compute, communication runs at
     ``transfer_rate``, and takes that share from a main thread without a spare core. The kernel
     counts how long the main thread was runnable without a core: interference is at most that."""
-    measured = [
-        row.compute_rate
-        for row in _collectives(trace)
-        if row.beside_compute and row.compute_rate and row.size_bytes >= LARGE_BYTES
-    ]
-    if measured and transfer_ns > 0:
-        return float(np.clip(np.median(measured), SLOWEST_RATE, 1.0))
+    measured = calibrated_compute_rate(trace.calibration)
+    if measured is not None and transfer_ns > 0:
+        return measured
     steps = trace.steps
     used = _processors_used(trace, rank, transfer_ns)
     if used is None:
@@ -55,6 +51,19 @@ def compute_rate(
     return float(np.clip(rate, SLOWEST_RATE, 1.0))
 
 
+def calibrated_compute_rate(calibration: Sequence[Calibration]) -> float | None:
+    """Returns the rate of compute during large collectives; None if it was not measured."""
+    measured = [
+        row.compute_rate
+        for row in calibration
+        if row.collective.upper() != OpKind.SEND.name
+        and row.beside_compute
+        and row.compute_rate
+        and row.size_bytes >= LARGE_BYTES
+    ]
+    return float(np.clip(np.median(measured), SLOWEST_RATE, 1.0)) if measured else None
+
+
 def overcommitment(
     trace: Trace, rank: int, *, compute: float, transfer: float, transfer_ns: int
 ) -> float:
@@ -65,6 +74,23 @@ def overcommitment(
         return 1.0
     cores = _cores_of(trace, rank)
     return max(1.0, (compute * min(1.0, cores) + min(used, cores) * transfer) / cores)
+
+
+def communication_cpu_ns(trace: Trace, ranks: Sequence[int]) -> tuple[int, ...]:
+    """Returns the time that communication can have taken from the main thread of each rank in the
+    timed steps: the processor time of its other threads. A main thread that waits for its processor
+    (a quota, other load) waits for that of communication at the same rate. Empty if a rank has not
+    recorded it."""
+    steps = trace.steps
+    found = []
+    for rank in ranks:
+        seen = (steps.rank == rank) & (steps.state == StepState.TIMED) & (steps.helper_cpu_ns >= 0)
+        seen &= (steps.cpu_ns > 0) & (steps.delay_ns >= 0)
+        if not seen.any():
+            return ()
+        main_ns, delay_ns = int(steps.cpu_ns[seen].sum()), int(steps.delay_ns[seen].sum())
+        found.append(round(int(steps.helper_cpu_ns[seen].sum()) * (1 + delay_ns / main_ns)))
+    return tuple(found)
 
 
 def _processors_used(trace: Trace, rank: int, transfer_ns: int) -> float | None:

@@ -13,6 +13,7 @@ import numpy as np
 from augury.build.recorded.device.device_graph import build_device, has_device
 from augury.build.recorded.interference import (
     SMALL_BYTES,
+    communication_cpu_ns,
     compute_rate,
     compute_work_ns,
     overcommitment,
@@ -27,7 +28,7 @@ from augury.build.recorded.recorded_run import Place, RecordedRun, recorded_run
 from augury.build.recorded.table.table_graph import build_table, has_coarse_operations
 from augury.core.enums import Discipline, OpKind, ResourceKind
 from augury.core.graph.builder import GraphBuilder
-from augury.core.graph.graph import NONE, Graph
+from augury.core.graph.graph import COMMUNICATION_CPU, NONE, Graph
 from augury.core.time_intervals import Interval, IntervalSet
 from augury.core.trace.trace import Trace
 
@@ -49,7 +50,9 @@ class _RecordedGraph:
         self._run, self._trace = run, run.trace
         self._ranks, self._steps = run.ranks, run.steps
         self._collectives, self._segments = run.collectives, run.segments
-        self._builder = GraphBuilder(meta={"source": "recorded"})
+        cpu_ns = communication_cpu_ns(self._trace, self._ranks)
+        known = {COMMUNICATION_CPU: " ".join(map(str, cpu_ns))} if cpu_ns else {}
+        self._builder = GraphBuilder(meta={"source": "recorded", **known})
         self._row_of = {rank: row for row, rank in enumerate(self._ranks)}
         self._pick_ups = PickUps(run)
         self._op_of_segment: dict[Place, list[int]] = {}
@@ -71,9 +74,9 @@ class _RecordedGraph:
             for rank in self._ranks
         }
         communicating: dict[int, list[Interval]] = {rank: [] for rank in self._ranks}
-        for one in self._collectives:
+        for key, one in enumerate(self._collectives):
             for rank in one.rows:
-                communicating[rank].append((one.begin_ns, one.done_ns))
+                communicating[rank].append(self._transfer(key))
         rates, during_compute = self._rates(computing, communicating)
         works = self._transfer_work(computing, during_compute)
         builder = self._builder
@@ -266,6 +269,15 @@ class _RecordedGraph:
             after=[before],
         )
 
+    def _transfer(self, key: int) -> Interval:
+        """Returns the time in which the data of a collective moves. A bucket of gradients is on the
+        way until its last member has it: on a link that is slow in one direction, others end much
+        earlier. Other collectives leave that to the delay of each member."""
+        one = self._collectives[key]
+        if self._run.is_reduction(key):
+            return one.begin_ns, max(one.end_ns.values())
+        return one.begin_ns, one.done_ns
+
     def _transfer_work(self, computing: dict[int, list[Interval]], rate: float) -> list[int]:
         """Returns the work of each collective: its time on an idle link without interference."""
         of_group: dict[int, list[int]] = defaultdict(list)
@@ -274,8 +286,7 @@ class _RecordedGraph:
         works = [0] * len(self._collectives)
         for keys in of_group.values():
             members = {rank for key in keys for rank in self._collectives[key].rows}
-            own = [self._collectives[key] for key in keys]
-            spans = [(one.begin_ns, one.done_ns) for one in own]
+            spans = [self._transfer(key) for key in keys]
             busy = IntervalSet(interval for rank in members for interval in computing[rank])
             is_small = [
                 0 < self._collectives[key].size_bytes < SMALL_BYTES

@@ -19,6 +19,9 @@ NONE = -1
 UNRESOLVED_WAIT = "unresolved_wait"
 """Key of ``Graph.meta``: share of the steps that was waiting for ranks without a record."""
 
+COMMUNICATION_CPU = "communication_cpu_ns"
+"""Key of ``Graph.meta``: ``Graph.communication_cpu_ns``, separated by spaces."""
+
 RATE_ONE = 1 << 20
 """Full speed. Rates are fixed-point, so that C++ and Python agree to the nanosecond."""
 
@@ -207,6 +210,16 @@ class Graph:
         except ValueError:
             return 0.0
         return share if 0 <= share <= 1 else 0.0
+
+    @property
+    def communication_cpu_ns(self) -> tuple[int, ...]:
+        """Time that communication can have taken from the main thread of each rank in these steps,
+        by the processor time of the rank's other threads; empty if it was not recorded."""
+        try:
+            found = tuple(int(word) for word in self.meta.get(COMMUNICATION_CPU, "").split())
+        except ValueError:
+            return ()
+        return found if len(found) == len(self.ranks) and min(found) >= 0 else ()
 
     @property
     def is_exclusive(self) -> bool:

@@ -39,9 +39,13 @@ LEVEL_LINKS = LevelLinks()
 
 
 def levelled(links: Links) -> Links:
-    return replace(
+    """Beside a slow link the others have pauses, and bursts after them. Without it they have
+    neither; but the slow one does not become slower."""
+    level = replace(
         links,
         out=np.minimum(links.out, np.median(links.out)),
         into=np.minimum(links.into, np.median(links.into)),
         path=np.minimum(links.path, 1.0),
     )
+    burst = min(links.burst, float((links.ns_per_byte / level.ns_per_byte).max()))
+    return replace(level, out=level.out * burst, into=level.into * burst, stall=1.0)
