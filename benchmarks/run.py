@@ -41,7 +41,7 @@ from benchmarks.measure import (
     say,
     ten_times,
 )
-from benchmarks.optimize import search
+from benchmarks.optimize import speed
 from benchmarks.oracle import sweep as oracle_sweep
 from benchmarks.oracle import versus as oracle_versus
 from benchmarks.recorded_graphs import RATED_STYLES, recorded
@@ -59,7 +59,7 @@ def main() -> int:
         *rated.all_figures(),
         *commands(),
         *import_traces.all_figures(),
-        *search.all_figures(),
+        *speed.all_figures(),
         oracle_sweep.main() == 0,
         oracle_versus.main() == 0,
     ]

@@ -1,1 +1,1 @@
-"""Benchmarks of the search over combinations of changes."""
+"""The search over combinations of changes: on published kinds of trainings, small and large."""

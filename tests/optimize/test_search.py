@@ -116,6 +116,7 @@ class JointSpace:
         ]
 
     def evaluate(self, candidate: tuple[int, ...]) -> Evaluated | None:
+        steps: dict[tuple[int, ...], int]
         steps = {(0, 0): 100, (1, 0): 110, (0, 1): 105, (1, 1): 80}
         found = steps.get(candidate)
         return None if found is None else Evaluated(step_ns=found)

@@ -1,10 +1,12 @@
 """The search for the best candidate: steepest descent with restarts, until a budget ends.
 
 Each round estimates all single changes of the best candidate, evaluates the most promising ones
-exactly, and takes all that gain together where they still do. Where no single change gains, pairs
-are tried, then communication compiled for the candidate, then for its neighbours: a change of
-compute often pays only with the order of gradients that suits it. Random changes leave a local
-optimum. The same seed gives the same result, unless the budget ends the search.
+exactly, and takes all that gain together where they still do. Where no single change gains,
+communication compiled for the candidate is tried, then decisions in place of those that exclude
+them, then pairs, then communication compiled for neighbours: a change of compute often pays only
+with the order of gradients that suits it. A second descent begins at the communication compiled for
+the recorded run, further ones at random changes of the best candidate. The same seed gives the same
+result, unless the budget ends the search.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ MAX_PAIRS = 400
 """Pairs of changes that one round estimates."""
 NUM_COMPILED_NEIGHBOURS = 3
 """Neighbours of a local optimum for which communication is compiled."""
+NUM_COMPILED_STARTS = 2
+"""Orders compiled for the recorded run from which a descent begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +135,8 @@ class _Search:
             raise ValueError("the start of the search cannot be evaluated")
         with self._progress("searching combinations of changes"):
             self._descend(start)
+            for other in self._by_cost(self._compiled_for(start))[:NUM_COMPILED_STARTS]:
+                self._descend(other)
         fruitless = 0
         while fruitless < self._options.num_restarts and not self._is_over():
             before = self._cost(self._best)
@@ -156,6 +162,7 @@ class _Search:
         sources: tuple[Callable[[Candidate], list[Candidate]], ...] = (
             self._singles,
             self._compiled_for,
+            self._opened,
             self._pairs,
             self._compiled_for_neighbours,
         )
@@ -174,11 +181,12 @@ class _Search:
     def _better(self, candidate: Candidate, moves: Sequence[Candidate]) -> list[Candidate]:
         """The moves that gain, best first."""
         limit = self._cost(candidate)
-        checked = self._check(self._promising(moves))
-        return sorted(
-            (one for one in checked if self._cost(one) < limit),
-            key=lambda one: (self._cost(one), one),
-        )
+        gaining = self._by_cost(self._promising(moves))
+        return [one for one in gaining if self._cost(one) < limit]
+
+    def _by_cost(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """The candidates that can be made, best first."""
+        return sorted(self._check(candidates), key=lambda one: (self._cost(one), one))
 
     def _merged(self, candidate: Candidate, better: Sequence[Candidate]) -> Candidate:
         """The best move, with the changes of the others for as long as they gain."""
@@ -220,6 +228,24 @@ class _Search:
             half = MAX_PAIRS // 2
             pairs = [*pairs[:half], *self._random.sample(pairs[half:], MAX_PAIRS - half)]
         return self._distinct((self._with(candidate, dict(pair)) for pair in pairs), candidate)
+
+    def _opened(self, candidate: Candidate) -> list[Candidate]:
+        """Takes all decisions that a taken one excludes in its place, such as the modules inside
+        of a module: one by one they would lose to it. Heavy ones first, then light ones first."""
+        decisions = self._space.decisions
+        found = []
+        for place, option in enumerate(candidate):
+            inside = [one for one in self._by_weight() if one in decisions[place].excludes]
+            if not option or not inside:
+                continue
+            for order in (inside, inside[::-1]):
+                opened = self._with(candidate, {place: 0})
+                for one in order:
+                    taken = (*opened[:one], decisions[one].num_options - 1, *opened[one + 1 :])
+                    if taken[one] and is_allowed(decisions, taken):
+                        opened = taken
+                found.append(opened)
+        return self._distinct(found, candidate)
 
     def _compiled_for(self, candidate: Candidate) -> list[Candidate]:
         if candidate not in self._compiled:
