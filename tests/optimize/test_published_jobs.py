@@ -113,15 +113,20 @@ def test_the_graph_of_a_job_replays_as_its_problem() -> None:
 
 
 def test_the_recorded_run_of_a_job_is_optimized() -> None:
-    """Compiling the block saves what the network says; the space finds that and more."""
+    """Compiling the block saves what the network says, or another order of gradients more: pieces
+    exclude compiled modules."""
     job = job_of(Scheme.ALL_REDUCE, 100.0)
     run = planned_run(job)
     options = SearchOptions(budget_s=60.0)
     space = SceneSpace(run, [PlanSection.FUSION, PlanSection.COMMUNICATION], options=options)
     found = search(space, options=options)
-    assert PlanSection.FUSION in space.sections_of(found.best)
     best_ns = found.evaluated[found.best].step_ns
+    compiled_ns = min(
+        one.step_ns
+        for candidate, one in found.evaluated.items()
+        if PlanSection.FUSION in space.sections_of(candidate)
+    )
+    assert best_ns <= compiled_ns < 0.99 * run.baseline.step_ns
     both = JobSpace(job, compiler=by_size_and_need)
     bound_ns = search(both, options=SearchOptions(screen=False)).evaluated
     assert min(one.step_ns for one in bound_ns.values()) <= 1.001 * best_ns
-    assert best_ns < 0.99 * run.baseline.step_ns

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -154,7 +155,9 @@ class ReplaySession:
 
     def estimate(self, candidates: I8) -> I8 | None:
         """Estimates the step for each row of durations by a sweep in the base's service order;
-        None where the kernel is missing or the order unknown."""
+        None where the kernel is missing or the order unknown. A sweep gives the mean step of the
+        window, and a replay of recorded steps their median: the base's ratio of both holds for all
+        rows."""
         rows = np.atleast_2d(np.asarray(candidates, dtype=np.int64))
         if not is_native_built() or self._engine_name == "reference":
             return None
@@ -162,7 +165,16 @@ class ReplaySession:
         order = self._order(is_folded=folded_rows is not None)
         if order is None:
             return None
-        return order.step_ns(rows if folded_rows is None else folded_rows)
+        swept_ns = order.step_ns(rows if folded_rows is None else folded_rows)
+        base = self.base if folded_rows is None or self._folded is None else self._folded.graph
+        base_ns = int(order.step_ns(base.ops.work_ns)[0])
+        if base_ns in (0, self._base_step_ns):
+            return swept_ns
+        return np.asarray(np.rint(swept_ns * (self._base_step_ns / base_ns)), dtype=np.int64)
+
+    @cached_property
+    def _base_step_ns(self) -> int:
+        return self.step_ns()
 
     def _order(self, *, is_folded: bool) -> FixedOrder | None:
         if is_folded not in self._orders:
