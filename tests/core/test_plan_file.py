@@ -100,6 +100,7 @@ def test_every_section_is_read_again() -> None:
         threads=ThreadsSection(num_threads=3),
         accumulate=AccumulateSection(num_micro_batches=4),
         sharding=ShardingSection(stage=3),
+        memory_limit_bytes=8 << 30,
         applied=tuple(one for one in PlanSection if one is not PlanSection.COMMUNICATION),
         prediction=None,
     )
@@ -202,6 +203,8 @@ HOSTILE = {
         applied=["communication", "fusion"]
     ),
     "a section applied twice": lambda plan: plan.update(applied=["communication"] * 2),
+    "a memory limit of nothing": lambda plan: plan.update(memory_limit_bytes=0),
+    "a memory limit that is a text": lambda plan: plan.update(memory_limit_bytes="8GiB"),
     "no section": lambda plan: plan.update(communication=None, applied=[]),
     "a section that is a number": lambda plan: plan.update(
         fusion=7, applied=["communication", "fusion"]

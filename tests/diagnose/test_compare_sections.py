@@ -87,6 +87,18 @@ def test_the_report_names_what_was_not_applied(tmp_path: Path) -> None:
     assert "policy" not in text.getvalue()
 
 
+def test_a_slower_step_under_a_plan_for_a_memory_limit_is_no_failed_gain(tmp_path: Path) -> None:
+    plan = replace(plan_of(100 * MS, 130 * MS), memory_limit_bytes=8 * 10**9)
+    found = compare_runs(
+        run_of(tmp_path / "a"), with_status(run_of(tmp_path / "b", 1.3), plan), plan
+    )
+    assert found.is_told_apart
+    text = StringIO()
+    render_diff(found, text, before="a", after="b")
+    assert "The plan was made for a memory limit of 8 GB, not for a gain" in text.getvalue()
+    assert "A loss" not in text.getvalue()
+
+
 @pytest.mark.parametrize("loader", [False, True])
 def test_the_trial_shows_the_gain_of_a_plan_without_loader_workers(
     tmp_path: Path, loader: bool

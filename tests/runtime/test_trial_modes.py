@@ -138,6 +138,32 @@ def test_refused_sections_and_loaders_are_not_on_trial() -> None:
     assert (refused.section, refused.reason) == (FUSION, "no compiler")
 
 
+def test_a_plan_for_a_memory_limit_is_followed_without_a_trial(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    plan = replace(_plan(RECOMPUTE, has_pieces=True), memory_limit_bytes=8 * 10**9)
+    decision = PlanDecision(0, TrialRules(), replan=True, searches_here=True)
+    decision.take(plan, from_step=1, can_change_buckets=True)
+    assert decision.trial is None
+    assert decision.target == StepMode(exchange=TrainingMode.PLANNED, sections=(RECOMPUTE,))
+    assert board.status is not None
+    assert board.status.is_followed
+    assert not board.status.has_trial
+    assert board.status.why_no_trial == "it was made for a memory limit of 8 GB"
+    assert "followed without a trial: it was made for a memory limit" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("names", [(RECOMPUTE,), (RECOMPUTE, PRECISION)])
+def test_a_plan_that_frees_no_memory_any_more_is_tried(names: tuple[PlanSection, ...]) -> None:
+    plan = replace(_plan(*names, THREADS), memory_limit_bytes=8 * 10**9)
+    decision = _decision(plan, dict.fromkeys(names, "the module has buffers"))
+    assert decision.trial is not None
+    assert board.status is not None
+    assert board.status.has_trial
+    if len(names) > 1:
+        assert _decision(plan, {RECOMPUTE: "the module has buffers"}).trial is None
+
+
 def test_a_plan_of_loader_workers_alone_is_followed_without_a_trial() -> None:
     decision = _decision(_plan(LOADER))
     assert decision.trial is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from augury.predict.opened_run import OpenedRun
 
 LEAST_SHARE = 0.25
-"""Share of the budget that a search without doubtful sections has at least."""
+"""Share of the budget that a search without a doubtful section has at least."""
+MEMORY_MARGIN = 0.05
+"""Share of a memory limit that plans leave free: predicted peaks may be that far off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,32 +80,41 @@ def optimize_run(run: OpenedRun, wanted: Wanted, options: SearchOptions | None =
     options = options or SearchOptions()
     planned = open_planned(run)
     limit = wanted.memory_limit_bytes
-    objective = Objective(memory_limit_bytes=limit)
+    target = None if limit is None else round(limit * (1 - MEMORY_MARGIN))
+    objective = Objective(memory_limit_bytes=target)
     baseline_peak = _peak_bytes(planned.baseline)
-    if limit is not None and baseline_peak is None:
+    if target is not None and baseline_peak is None:
         raise UsageError(
             "the run has no record of memory, so no limit can be checked",
             remedy="record it again with `augury run`, or leave --memory-limit out",
         )
-    needs_memory = limit is not None and (baseline_peak or 0) > limit
+    needs_memory = target is not None and (baseline_peak or 0) > target
     sections = wanted.sections(needs_memory=needs_memory)
     begun_s = time.monotonic()
     combined = combine(planned, sections, objective, options)
     if not objective.is_feasible(combined.evaluated):
-        raise infeasible(planned, limit or 0, combined)
+        raise infeasible(planned, limit or 0, combined, margin=MEMORY_MARGIN)
     dropped: dict[PlanSection, str] = {}
-    while doubtful := _doubtful(planned, combined.predicted):
-        sections -= {*doubtful}
+    kept = {PlanSection.RECOMPUTE}  # is there for memory
+    while doubtful := _doubtful(planned, combined.predicted, kept, needs_memory=needs_memory):
+        # Another section may gain more without the least of them.
+        name, reason = doubtful[0]
         left_s = options.budget_s - (time.monotonic() - begun_s)
         again = replace(options, budget_s=max(left_s, LEAST_SHARE * options.budget_s))
-        sure = combine(planned, sections, objective, again)
+        sure = combine(planned, sections - {name}, objective, again)
         if not objective.is_feasible(sure.evaluated):
-            break  # the limit is met only with them
+            kept.add(name)  # the limit is met only with it
+            continue
+        sections -= {name}
         combined = sure
-        dropped |= doubtful
+        dropped[name] = reason
     plan, predicted, found = combined.plan, combined.predicted, combined.found
     if plan is not None and predicted is not None and planned.case is not None:
-        plan = replace(plan, prediction=_prediction(planned, plan, predicted))
+        plan = replace(
+            plan,
+            memory_limit_bytes=limit if needs_memory else None,
+            prediction=_prediction(planned, plan, predicted),
+        )
         verify_plan(plan)
     timeline = planned.baseline if predicted is None else predicted.timeline
     gain_pct = 0.0
@@ -126,6 +137,8 @@ def optimize_run(run: OpenedRun, wanted: Wanted, options: SearchOptions | None =
         baseline_peak_bytes=baseline_peak,
         peak_bytes=_peak_bytes(timeline),
         memory_limit_bytes=limit,
+        memory_target_bytes=target,
+        memory_margin_pct=100 * MEMORY_MARGIN,
         sections=[] if plan is None or predicted is None else shares(planned, plan, predicted),
         tried=tried_changes(
             planned, plan, wanted, options, needs_memory=needs_memory, dropped=dropped
@@ -205,23 +218,36 @@ def _check(wanted: Wanted) -> None:
             )
 
 
-def _doubtful(run: PlannedRun, predicted: PredictedPlan | None) -> dict[PlanSection, str]:
-    """Returns sections whose gain is smaller than the error of its prediction, with reasons."""
+def _doubtful(
+    run: PlannedRun,
+    predicted: PredictedPlan | None,
+    kept: Collection[PlanSection],
+    *,
+    needs_memory: bool,
+) -> list[tuple[PlanSection, str]]:
+    """Returns sections whose gain is smaller than the error of its prediction or than the noise of
+    the run, with reasons, those with the smallest gain first. Where a combination as a whole gains
+    less than the noise and is not needed, no plan pays, and it is shown as it is."""
     if predicted is None:
-        return {}
+        return []
     baseline_ns = max(1, run.baseline.step_ns)
-    found: dict[PlanSection, str] = {}
+    step_ns = predicted.timeline.step_ns
+    can_pay = needs_memory or 1 - step_ns / baseline_ns > run.noise
+    found: list[tuple[float, PlanSection, str]] = []
     for name, without_ns in predicted.without_ns.items():
-        gain = (without_ns - predicted.timeline.step_ns) / baseline_ns
+        gain = (without_ns - step_ns) / baseline_ns
         error = predicted.errors[name]
-        # Recomputation is there for memory.
-        if gain < error and name is not PlanSection.RECOMPUTE:
+        gains = f"gains {format_percent(100 * gain)} in the best combination, less than"
+        if name in kept:
+            continue
+        if gain < error:
             hint = "; `augury run --calibrate` measures it" if name in TIMED else ""
-            found[name] = (
-                f"gains {format_percent(100 * gain)} in the best combination, less than the error"
-                f" of its prediction ({format_percent(100 * error)}){hint}"
-            )
-    return found
+            off = f"the error of its prediction ({format_percent(100 * error)}){hint}"
+            found.append((gain, name, f"{gains} {off}"))
+        elif gain < run.noise and can_pay:
+            noise = format_percent(100 * run.noise)
+            found.append((gain, name, f"{gains} can be measured ({noise})"))
+    return [(name, reason) for _, name, reason in sorted(found)]
 
 
 def _prediction(run: PlannedRun, plan: Plan, predicted: PredictedPlan) -> PlanPrediction:

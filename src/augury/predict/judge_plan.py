@@ -96,6 +96,7 @@ def judged_by(found: Comparison, plan: Plan) -> Comparison:
     return msgspec.structs.replace(
         found,
         policy=plan.communication.order.policy if plan.communication is not None else None,
+        memory_limit_bytes=plan.memory_limit_bytes,
         predicted_step_ns=round(before_ns * share),
         predicted_interval_ns=(round(before_ns * low), round(before_ns * high)),
         predicted_gain_pct=round(100 * (1 - share), 4),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TextIO
 
-from augury.core.units import format_count, format_ns
+from augury.core.units import format_bytes, format_count, format_ns
 from augury.report.console import columns, make_console, title
 from augury.report.phrases import gain_words
 from augury.report.safe_text import safe
@@ -99,9 +99,16 @@ def _policy(found: Comparison) -> str:
 
 
 def verdict_lines(found: Comparison) -> list[str]:
-    """The verdict in sentences: first whether there is a gain or a loss."""
+    """The verdict in sentences: first whether there is a gain or a loss, unless the plan was made
+    for less memory."""
     low, high = found.gain_interval_pct
-    if found.is_told_apart:
+    if found.memory_limit_bytes is not None:
+        limit = format_bytes(found.memory_limit_bytes)
+        lines = [
+            f"The plan was made for a memory limit of {limit}, not for a gain: the 90 % interval of"
+            f" the gain is {low:+.1f} to {high:+.1f} %."
+        ]
+    elif found.is_told_apart:
         word = "gain" if low > 0 else "loss"
         lines = [f"A {word}: the 90 % interval of the gain is {low:+.1f} to {high:+.1f} %."]
     else:

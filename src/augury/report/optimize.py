@@ -151,4 +151,8 @@ def _memory_lines(result: OptimizeResult) -> list[str]:
         line += f", {format_bytes(result.baseline_peak_bytes)} before"
     if result.memory_limit_bytes is not None:
         line += f"; limit {format_bytes(result.memory_limit_bytes)}"
+    if result.memory_target_bytes is not None:
+        target = format_bytes(result.memory_target_bytes)
+        off = format_percent(result.memory_margin_pct)
+        line += f", planned for {target}: predicted peaks may be {off} off"
     return [line]

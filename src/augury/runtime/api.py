@@ -23,7 +23,8 @@ def apply(
 ) -> Scheduled:
     """Applies a plan to ``model``, a DistributedDataParallel. All ranks call this, after the
     optimizer is created and before a data loader is iterated. With ``trial``, blocks of stock and
-    planned steps alternate first, and the faster mode stays. Sections that the training cannot
+    planned steps alternate first, and the faster mode stays; a plan that was made for a memory
+    limit is followed without a trial. Sections that the training cannot
     have are left out. Where nothing is left, stock DDP stays, and ``reason`` of the returned
     object states why."""
     from augury.runtime.torch.training import schedule_training  # noqa: PLC0415

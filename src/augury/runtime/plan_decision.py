@@ -24,6 +24,7 @@ from augury.runtime.plan_reports import (
     section_words,
     trial_summary,
     why_dropped,
+    why_no_trial,
 )
 from augury.runtime.replan import Replanner
 from augury.runtime.say import say
@@ -104,7 +105,7 @@ class PlanDecision:
             is_settled=False,
             is_followed=False,
             is_on_trial=True,
-            has_trial=self._rules is not None,
+            has_trial=self._rules is not None and why_no_trial(plan, refused) is None,
         )
 
     def take(
@@ -115,7 +116,7 @@ class PlanDecision:
         can_change_buckets: bool,
         refused: Mapping[PlanSection, str] | None = None,
     ) -> None:
-        """Tries the plan, or follows it where there is no trial; ``refused``: its sections that no
+        """Tries the plan, or follows it where no trial is due; ``refused``: its sections that no
         rank applies, with reasons."""
         self.plan, self.caps_bytes, self._refused = plan, (), {**(refused or {})}
         agreed = [one for one in plan.applied if one not in self._refused]
@@ -126,16 +127,18 @@ class PlanDecision:
         status = board.status or PlanStatus()
         if not status.digest:
             status = msgspec.structs.replace(status, digest=plan_digest(plan))
-        if self._rules is None or self._whole == STOCK:
+        reason = why_no_trial(plan, self._refused) if self._rules is not None else None
+        if self._rules is None or reason is not None or self._whole == STOCK:
             self.trial, self.target = None, self._whole
             self._publish(
                 status,
                 is_followed=True,
                 from_step=from_step,
-                has_trial=self._rules is not None,
+                has_trial=self._rules is not None and reason is None,
+                why_no_trial=reason,
                 is_on_trial=False,
             )
-            self._report_followed()
+            self._report_followed(reason)
             self._observe()
             return
         self._begin_trial(from_step)
@@ -224,13 +227,17 @@ class PlanDecision:
         self._untried = [part for part in self._untried if part in left]
 
     def _observe(self) -> None:
-        """From now on, rank 0 checks whether conditions are still those of the plan."""
-        if self._may_replan and self._rank == 0 and self.target.exchange is TrainingMode.PLANNED:
-            assert self.plan is not None
+        """From now on, rank 0 checks whether conditions are still those of the plan. A plan for a
+        memory limit stays: no trial could compare a new one with stock DDP."""
+        is_due = self._rank == 0 and self.target.exchange is TrainingMode.PLANNED
+        if not self._may_replan or not is_due:
+            return
+        assert self.plan is not None
+        if self.plan.memory_limit_bytes is None:
             self._replanner = self._replanner or Replanner(is_here=self._searches_here)
             self._replanner.watch(self.plan)
 
-    def _report_followed(self) -> None:
+    def _report_followed(self, why_untried: str | None) -> None:
         if self._rank or self.plan is None:
             return
         words = []
@@ -239,7 +246,10 @@ class PlanDecision:
         elif self.target.exchange is TrainingMode.PLANNED:
             order = communication_of(self.plan).order
             words.append(f"{order.policy}, {len(order.pieces)} pieces a step")
-        say(f"follows the plan: {'; '.join([*words, *section_words(self.plan, self._refused)])}")
+        words += section_words(self.plan, self._refused)
+        if why_untried is not None:
+            words.append(f"followed without a trial: {why_untried}")
+        say(f"follows the plan: {'; '.join(words)}")
 
     def _publish(
         self,

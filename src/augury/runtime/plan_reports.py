@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 import msgspec
 
-from augury.core.plan.plan import Plan, PlanSection
+from augury.core.plan.plan import FREES_MEMORY, Plan, PlanSection
 from augury.core.plan.plan_board import board
 from augury.core.plan.plan_status import (
     ModeTime,
@@ -15,6 +15,7 @@ from augury.core.plan.plan_status import (
     TrainingMode,
     TrialResult,
 )
+from augury.core.units import format_bytes
 from augury.runtime.say import say
 from augury.runtime.trial_modes import SWITCHED, StepMode, mode_names, mode_of_time, winner_of
 
@@ -22,6 +23,16 @@ MUCH_SLOWER_PCT = -50.0
 """Below this gain, a factor reads better than a percentage."""
 MOST_SIZES = 8
 _MIB = 1 << 20
+
+
+def why_no_trial(plan: Plan, refused: Collection[PlanSection]) -> str | None:
+    """Returns why the plan is followed without a trial; None: a trial judges its time, also where
+    all of its sections that free memory are refused."""
+    freeing = {one for one in FREES_MEMORY if one in plan.sections}
+    is_useless = bool(freeing) and freeing <= {*refused}
+    if plan.memory_limit_bytes is None or is_useless:
+        return None
+    return f"it was made for a memory limit of {format_bytes(plan.memory_limit_bytes)}"
 
 
 def why_dropped(verdict: TrialResult) -> str:

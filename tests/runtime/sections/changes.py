@@ -200,6 +200,18 @@ def a_trial_judges_the_plan_and_its_parts() -> None:
     assert applied == {*trial.sections}
 
 
+def a_plan_for_a_memory_limit_has_no_trial() -> None:
+    """As ``augury.apply`` starts it by default."""
+    plan = replace(plan_with(RECOMPUTE), memory_limit_bytes=10**9)
+    trained = train(plan, trial=SHORT_TRIAL)
+    assert_bits(train(None), trained)
+    assert trained.status is not None
+    assert trained.status.why_no_trial == "it was made for a memory limit of 1 GB"
+    assert not trained.status.trials
+    assert trained.status.is_followed
+    assert trained.sections == (RECOMPUTE,)
+
+
 def a_program_that_switches_plans_ends_as_under_stock_ddp() -> None:
     from augury.runtime.torch.training import schedule_training
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from augury.core.plan.plan import Mode, Plan, PlanSection
+from augury.core.plan.plan import Mode, Plan, PlanPrediction, PlanSection
 from augury.core.plan.plan_file import save_plan
 from augury.core.plan.plan_status import PlanStatus
 from augury.core.plan.sections import (
@@ -114,6 +114,53 @@ def test_recomputation_loader_and_pieces_keep_the_loss(tmp_path: Path, stock: li
     run = open_run(tmp_path / "run")
     check_followed(run, plan)
     assert [*not_applied([run])] == ["sharding"]
+
+
+@pytest.mark.parametrize("limit_bytes", [None, 10**9])
+def test_a_slower_plan_is_followed_for_a_memory_limit_only(
+    tmp_path: Path, stock: list[str], limit_bytes: int | None
+) -> None:
+    """With the default settings, which have a trial."""
+    plan = replace(
+        _plan(recompute=RecomputeSection(modules=("1",))),
+        communication=None,
+        applied=(PlanSection.RECOMPUTE,),
+        memory_limit_bytes=limit_bytes,
+        prediction=PlanPrediction(
+            baseline_ns=100, step_ns=130, interval_ns=(120, 140), bound_ns=90
+        ),
+    )
+    said = _start(tmp_path, plan)
+    assert _losses(said) == stock
+    status = _status(tmp_path)
+    assert not status.trials
+    assert status.is_followed == (limit_bytes is not None)
+    run = open_run(tmp_path / "run")
+    if limit_bytes is None:
+        assert "the plan is not followed: the plan predicts no gain" in said[0]
+        return
+    why = "it was made for a memory limit of 1 GB"
+    assert f"recompute (1 modules); followed without a trial: {why}" in said[0]
+    assert (status.has_trial, status.why_no_trial) == (False, why)
+    check_followed(run, plan)
+    assert not not_applied([run])
+
+
+def test_a_plan_for_a_memory_limit_that_cannot_be_applied_leaves_stock_training(
+    tmp_path: Path, stock: list[str]
+) -> None:
+    plan = replace(
+        _plan(recompute=RecomputeSection(modules=("missing",))),
+        communication=None,
+        applied=(PlanSection.RECOMPUTE,),
+        memory_limit_bytes=10**9,
+    )
+    said = _start(tmp_path, plan)
+    assert _losses(said) == stock
+    assert "the plan is not followed" in said[0]
+    status = _status(tmp_path)
+    assert not status.is_followed
+    assert status.why_no_trial is None
 
 
 def test_an_optimizer_that_pieces_cannot_have_leaves_the_other_sections(

@@ -145,6 +145,8 @@ SECTIONS: dict[PlanSection, type] = {
     PlanSection.SHARDING: ShardingSection,
 }
 """The content of each section."""
+FREES_MEMORY = (PlanSection.RECOMPUTE, PlanSection.PRECISION)
+"""Sections that save activations, for which a plan may be slower to meet a memory limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +192,9 @@ class Plan:
     sharding: ShardingSection | None = None
     applied: tuple[PlanSection, ...] = (PlanSection.COMMUNICATION,)
     """The sections of this plan in the order in which they are applied."""
+    memory_limit_bytes: int | None = None
+    """Peak memory that a rank may have, where the plan was made because the training had more:
+    such a plan is followed even if it is slower."""
     prediction: PlanPrediction | None = None
 
     @property

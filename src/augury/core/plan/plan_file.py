@@ -88,6 +88,8 @@ def _refuse_others(document: dict[str, Any], known: Iterable[str], what: str) ->
 def _with_labels(plan: Plan) -> Any:
     """Returns the plan as builtins, with the kinds of operations by name."""
     document = msgspec.to_builtins(plan)
+    if plan.memory_limit_bytes is None:
+        del document["memory_limit_bytes"]  # digests of plans without a limit stay as they were
     for piece in _pieces(document):
         piece["op"] = OpKind(piece["op"]).label
     return document

@@ -32,6 +32,7 @@ MAX_PIECES = 1 << 20
 MAX_LANES = 16
 MAX_RANKS = 1 << 20
 MAX_RATIO = 1e9
+MAX_BYTES = 1 << 60
 _DIGEST = re.compile("[0-9a-f]{64}")
 _REMEDY = "run `augury schedule RUN -o plan.json` again"
 
@@ -73,6 +74,8 @@ def plan_errors(plan: Plan) -> Iterator[str]:
         if name is not PlanSection.COMMUNICATION:
             for error in getattr(plan, name.value).errors():
                 yield f"section {name}: {error}"
+    if plan.memory_limit_bytes is not None and not 1 <= plan.memory_limit_bytes <= MAX_BYTES:
+        yield f"it is for a memory limit of {plan.memory_limit_bytes} bytes"
     if plan.prediction is not None:
         yield from _prediction_errors(plan.prediction, plan)
 

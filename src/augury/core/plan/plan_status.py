@@ -113,7 +113,9 @@ class PlanStatus(msgspec.Struct, frozen=True, kw_only=True):
     is_on_trial: bool = False
     """Whether modes still alternate."""
     has_trial: bool = True
-    """False: the plan is followed regardless (``--no-trial``)."""
+    """False: the plan is followed regardless (``--no-trial``, or ``why_no_trial``)."""
+    why_no_trial: _Text | None = None
+    """Why there is no trial although one was asked for."""
     sections: Annotated[list[SectionStatus], msgspec.Meta(max_length=len(PlanSection))] = []
     """Every section of the plan; empty in records of an older Augury."""
     trials: Annotated[list[TrialResult], msgspec.Meta(max_length=1000)] = []

@@ -77,6 +77,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Sections of the plan that the second run did not apply, with the reason."""
     policy: str | None = None
     """Policy of the plan's communication; None: the plan does not change it."""
+    memory_limit_bytes: int | None = None
+    """Memory limit that the plan was made for; None: it was made for speed."""
     predicted_step_ns: int | None = None
     predicted_interval_ns: tuple[int, int] | None = None
     predicted_gain_pct: float | None = None

@@ -81,6 +81,10 @@ class OptimizeResult(msgspec.Struct, frozen=True, kw_only=True):
     peak_bytes: int | None
     """Peak memory of the rank that holds most; null where no memory was recorded."""
     memory_limit_bytes: int | None
+    memory_target_bytes: int | None
+    """The predicted peak that a plan may have: the limit less a margin."""
+    memory_margin_pct: float
+    """The margin, for the error of predicted peaks."""
     sections: list[SectionShare]
     tried: list[TriedChange]
     advice: list[Advice]

@@ -263,7 +263,8 @@ def model_of_all(model: Any) -> bool:
 
 
 def no_gain(plan: Plan) -> str | None:
-    is_useless = plan.prediction is not None and plan.prediction.gain_pct <= 0
+    is_for_speed = plan.memory_limit_bytes is None
+    is_useless = plan.prediction is not None and plan.prediction.gain_pct <= 0 and is_for_speed
     return "the plan predicts no gain" if is_useless else None
 
 
