@@ -43,10 +43,10 @@ class ModuleGroup:
 
 def find_groups(noted: Mapping[str, NotedCalls]) -> list[ModuleGroup]:
     """Returns the groups by decreasing time in forward."""
-    return sorted(_Search(noted).groups(), key=lambda group: -group.elapsed_ns)
+    return sorted(_GroupSearch(noted).groups(), key=lambda group: -group.elapsed_ns)
 
 
-class _Search:
+class _GroupSearch:
     def __init__(self, noted: Mapping[str, NotedCalls]) -> None:
         self._noted = noted
         self._path = {
