@@ -62,7 +62,7 @@ def trial_summary(verdict: TrialResult, whole: StepMode | None = None) -> str:
 
 
 def _outcome(winner: str) -> str:
-    """Returns what follows from a trial that the mode of this name has won."""
+    """Returns the outcome, in words, of a trial that the mode of this name has won."""
     if winner == TrainingMode.BUCKETS:
         return "stock DDP with the plan's buckets is used"
     if winner == TrainingMode.STOCK:

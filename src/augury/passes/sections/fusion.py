@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from augury.core.enums import MemoryKind
-from augury.core.errors import InputError
 from augury.core.plan.plan import PlanSection
 from augury.core.plan.sections import FusionSection
 from augury.core.trace.module_timing import COMPILED
@@ -16,7 +16,12 @@ from augury.passes.protocol import Changed, ErrorModel, Scene
 from augury.passes.sections.held_memory import by_layer, of_kind, with_sizes
 from augury.passes.sections.module_tree import check_modules, known_modules
 from augury.passes.sections.module_work import ModuleWork
-from augury.passes.sections.section_pass import check_section, ratio_of_change, with_section
+from augury.passes.sections.section_pass import (
+    check_allowed,
+    check_section,
+    ratio_of_change,
+    with_section,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +44,7 @@ class FuseModules:
         check_section(self, scene, section)
         work = ModuleWork(scene)
         check_modules(section.modules, known_modules(scene), roots=work.roots)
-        for module in section.modules:
-            reason = self.refusal(scene, module)
-            if reason is not None:
-                raise InputError(
-                    f"module {module!r:.80} cannot be compiled: {reason}",
-                    remedy="leave it out of the section",
-                )
+        check_allowed(section.modules, partial(self.refusal, scene), change="compiled")
         ratios = {
             module: ratio_of_change(scene, module, is_compiled=True) for module in section.modules
         }

@@ -10,7 +10,6 @@ import numpy as np
 
 from augury.core.columns import I4
 from augury.core.enums import MemoryKind
-from augury.core.errors import InputError
 from augury.core.graph.graph import NONE
 from augury.core.plan.plan import PlanSection
 from augury.core.plan.sections import FusionSection, RecomputeSection
@@ -18,7 +17,7 @@ from augury.passes.protocol import Changed, ErrorModel, Scene
 from augury.passes.sections.held_memory import by_layer, of_kind, with_columns
 from augury.passes.sections.module_tree import check_modules, covers, known_modules, roots_of
 from augury.passes.sections.module_work import ModulePass, ModuleWork
-from augury.passes.sections.section_pass import check_section, with_section
+from augury.passes.sections.section_pass import check_allowed, check_section, with_section
 
 _ERROR = 0.1
 """Relative error of the time of a repeated forward: caches and the allocator differ."""
@@ -67,13 +66,7 @@ class RecomputeModules:
         check_section(self, scene, section)
         work = ModuleWork(scene)
         check_modules(section.modules, known_modules(scene), roots=work.roots)
-        for module in section.modules:
-            reason = self.refusal(scene, module)
-            if reason is not None:
-                raise InputError(
-                    f"module {module!r:.80} cannot be recomputed: {reason}",
-                    remedy="leave it out of the section",
-                )
+        check_allowed(section.modules, partial(self.refusal, scene), change="recomputed")
         passes = {module: work.passes_of(module) for module in section.modules}
         for own in passes.values():
             for one in own:

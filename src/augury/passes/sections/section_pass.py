@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from typing import Any, Protocol, TypeVar
@@ -42,6 +42,19 @@ def check_section(one: SectionPass[Any], scene: Scene, section: SectionContent) 
         raise InputError(f"section {name.value} is applied already", remedy="apply it once")
     for reason in one.applies(scene):
         raise InputError(f"section {name.value}: {reason}", remedy="leave this section out")
+
+
+def check_allowed(
+    modules: Iterable[str], refusal: Callable[[str], str | None], *, change: str
+) -> None:
+    """Raises InputError for the first module with a reason against its ``change``."""
+    for module in modules:
+        reason = refusal(module)
+        if reason is not None:
+            raise InputError(
+                f"module {module!r:.80} cannot be {change}: {reason}",
+                remedy="leave it out of the section",
+            )
 
 
 def with_section(old: Scene, new: Scene, name: PlanSection, section: SectionContent) -> Changed:

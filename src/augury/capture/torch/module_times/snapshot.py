@@ -1,7 +1,7 @@
 """Stores the modules to be timed in a file, which another process loads after the job.
 
-The first line is JSON: how to start that process. What follows is pickled, and the launcher of the
-job does not load it. Only the user may read or write the file.
+The first line is JSON: how to start that process. The rest is pickled, and the launcher of the job
+does not load it. Only the user may read or write the file.
 """
 
 from __future__ import annotations
