@@ -137,6 +137,47 @@ def test_communication_is_compiled_for_changes_that_lose_by_themselves() -> None
     assert found.best == (1, 1)
 
 
+class TwoModules(JointSpace):
+    """Modules that pay only together, with the order of gradients compiled for both."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[int, ...]] = []
+
+    @property
+    def decisions(self) -> list[Decision]:
+        module, order = super().decisions
+        return [module, module, order]
+
+    def evaluate(self, candidate: tuple[int, ...]) -> Evaluated | None:
+        self.seen.append(candidate)
+        num_modules = sum(candidate[:2])
+        return Evaluated(step_ns=80 if candidate == (1, 1, 1) else 100 + 10 * num_modules)
+
+    def compiled(self, candidate: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """Finds the order for both modules only."""
+        if candidate[:2] != (1, 1):
+            return []
+        self._num_orders = 2
+        return [(1, 1, 1)]
+
+
+def test_random_changes_begin_with_communication_compiled_for_them() -> None:
+    found = search(TwoModules(), options=SearchOptions(num_restarts=20))
+    assert found.best == (1, 1, 1)
+
+
+def test_orders_compiled_for_the_recorded_run_are_evaluated_first() -> None:
+    class Ordered(TwoModules):
+        def compiled(self, candidate: tuple[int, ...]) -> list[tuple[int, ...]]:
+            self._num_orders = 2
+            return [(*candidate[:2], 1)]
+
+    space = Ordered()
+    search(space)
+    assert space.seen[:2] == [(0, 0, 0), (0, 0, 1)]
+
+
 def test_candidates_that_cannot_be_made_are_left_out() -> None:
     class Failing(JointSpace):
         def evaluate(self, candidate: tuple[int, ...]) -> Evaluated | None:

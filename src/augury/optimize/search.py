@@ -4,9 +4,9 @@ Each round estimates all single changes of the best candidate, evaluates the mos
 exactly, and takes all that gain together where they still do. Where no single change gains,
 communication compiled for the candidate is tried, then decisions in place of those that exclude
 them, then pairs, then communication compiled for neighbours: a change of compute often pays only
-with the order of gradients that suits it. A second descent begins at the communication compiled for
-the recorded run, further ones at random changes of the best candidate. The same seed gives the same
-result, unless the budget ends the search.
+with the order of gradients that suits it. Descents begin at the recorded run, at the communication
+compiled for it, and at random changes of the best candidate, each with communication compiled for
+it. The same seed gives the same result, unless the budget ends the search.
 """
 
 from __future__ import annotations
@@ -134,14 +134,15 @@ class _Search:
         if not self._check([start]):
             raise ValueError("the start of the search cannot be evaluated")
         with self._progress("searching combinations of changes"):
-            self._descend(start)
-            for other in self._by_cost(self._compiled_for(start))[:NUM_COMPILED_STARTS]:
-                self._descend(other)
+            # Compiled before the first descent, so that a search that is out of time has tried it.
+            ordered = self._by_cost(self._compiled_for(start))[:NUM_COMPILED_STARTS]
+            for one in (start, *ordered):
+                self._descend(one)
         fruitless = 0
         while fruitless < self._options.num_restarts and not self._is_over():
             before = self._cost(self._best)
             with self._progress(f"searching on: {self._num_candidates:,} candidates"):
-                self._descend(self._perturbed(self._best))
+                self._descend(self._with_own_order(self._perturbed(self._best)))
             fruitless = 0 if self._cost(self._best) < before else fruitless + 1
         return Found(
             best=self._best,
@@ -249,16 +250,22 @@ class _Search:
 
     def _compiled_for(self, candidate: Candidate) -> list[Candidate]:
         if candidate not in self._compiled:
+            if self._is_over():
+                return []
             self._compiled[candidate] = self._space.compiled(candidate)
         return self._distinct(self._compiled[candidate], candidate)
+
+    def _with_own_order(self, candidate: Candidate) -> Candidate:
+        """The candidate with communication compiled for it, where that gains. Under an order for
+        other compute, a descent would only undo the change."""
+        ordered = self._by_cost([candidate, *self._compiled_for(candidate)])
+        return ordered[0] if ordered else candidate
 
     def _compiled_for_neighbours(self, candidate: Candidate) -> list[Candidate]:
         known = [one for one in self._singles(candidate) if one in self._evaluated]
         known.sort(key=lambda one: (self._cost(one), one))
         found = []
         for one in known[:NUM_COMPILED_NEIGHBOURS]:
-            if self._is_over():
-                break
             found += self._compiled_for(one)
         return self._distinct(found, candidate)
 
