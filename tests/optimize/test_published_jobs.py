@@ -15,6 +15,7 @@ from augury.core.plan.plan_spec import verify_order
 from augury.core.plan.problem import Scheme
 from augury.optimize.scene_space import SceneSpace
 from augury.optimize.search import SearchOptions, search
+from augury.predict.plan_prediction import with_sections
 from augury.replay.run import replay
 from augury.schedule.evaluate import step_ns
 
@@ -130,3 +131,18 @@ def test_the_recorded_run_of_a_job_is_optimized() -> None:
     both = JobSpace(job, compiler=by_size_and_need)
     bound_ns = search(both, options=SearchOptions(screen=False)).evaluated
     assert min(one.step_ns for one in bound_ns.values()) <= 1.001 * best_ns
+
+
+def test_compiled_modules_with_buckets_are_evaluated_as_on_a_rewritten_graph() -> None:
+    run = planned_run(job_of(Scheme.ALL_REDUCE, 10.0))
+    sections = [PlanSection.FUSION, PlanSection.COMMUNICATION]
+    space = SceneSpace(run, sections)
+    found = search(space)
+    has_buckets = [one for one in found.evaluated if one[-2]]
+    assert any(any(one[:-2]) for one in has_buckets)
+    for candidate in has_buckets:
+        compiled = space.order_of(candidate)
+        assert compiled is not None
+        scene = with_sections(run.scene, space.sections_of(candidate))
+        changed = run.with_order(scene, compiled.order.order, is_stock=compiled.is_stock)
+        assert found.evaluated[candidate].step_ns == replay(changed.scene.graph).step_ns

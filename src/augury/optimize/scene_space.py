@@ -12,6 +12,7 @@ import numpy as np
 from augury.core.columns import I8
 from augury.core.enums import are_communication
 from augury.core.errors import AuguryError
+from augury.core.graph.graph import NONE, Ops
 from augury.core.plan.plan import PlanSection
 from augury.core.plan.sections import FusionSection, RecomputeSection
 from augury.optimize.compiled_orders import CompiledOrder, compiled_orders
@@ -143,13 +144,15 @@ class SceneSpace:
         scene = self._scene(candidate)
         if scene is None:
             return None
-        graph = self._ordered(scene, candidate)
-        fold = self._options.fold
         if self._has_limit or not self._options.partial:
-            timeline = replay(graph, fold=fold)
+            timeline = replay(self._ordered(scene, candidate), fold=self._options.fold)
             peaks = (peak.size_bytes for peak in timeline.peak_memory)
             return Evaluated(step_ns=timeline.step_ns, peak_bytes=max(peaks, default=0))
-        session = self._anchor(candidate).session
+        anchor = self._anchor(candidate)
+        session = anchor.session
+        graph = self._reordered(anchor, candidate, scene)
+        if graph is None:
+            graph = self._ordered(scene, candidate)
         # Memory does not change times.
         return Evaluated(step_ns=session.step_ns(graph.evolve(buffers=session.base.buffers)))
 
@@ -233,10 +236,36 @@ class SceneSpace:
                 delta_ns = self._delta(context, place, candidate[place])
                 if delta_ns is not None:
                     change_ns += delta_ns
+        return np.asarray(np.maximum(self._moved(anchor, change_ns), 0), dtype=np.int64)
+
+    def _reordered(self, anchor: _Anchor, candidate: Candidate, scene: Scene) -> Graph | None:
+        """Returns the anchor's graph with a candidate's durations, where its order makes the same
+        operations of both: the graph need not be rewritten. None otherwise: without a barrier,
+        forward is split at shares of its durations."""
+        compiled = self.order_of(candidate)
+        if compiled is None or not compiled.order.order.has_barrier:
+            return None
+        base, ops = anchor.session.base, scene.graph.ops
+        change_ns = ops.work_ns - anchor.plain_ns
+        own = np.flatnonzero(change_ns)
+        new = anchor.new_op_of[own]
+        if (new < 0).any() or are_communication(ops.kind[own]).any():
+            return None
+        resource = base.ops.resource.copy()
+        # Operations without work occupy no resource.
+        resource[new] = np.where(ops.work_ns[own] == 0, NONE, ops.resource[own])
+        columns = dict(base.ops.columns()) | {
+            "work_ns": self._moved(anchor, change_ns),
+            "resource": resource,
+        }
+        return base.evolve(ops=Ops(**columns))
+
+    def _moved(self, anchor: _Anchor, change_ns: I8) -> I8:
+        """Returns the durations of the anchor's graph with a change of those before its order."""
         kept = anchor.new_op_of >= 0
         work_ns = anchor.session.base.ops.work_ns.copy()
         work_ns[anchor.new_op_of[kept]] += change_ns[kept]
-        return np.asarray(np.maximum(work_ns, 0), dtype=np.int64)
+        return work_ns
 
     def _delta(self, context: Candidate, place: int, option: int) -> I8 | None:
         """Returns the change of durations by one decision; None where it cannot be made."""
