@@ -45,6 +45,9 @@ class Job:
     hosts: dict[int, str] = field(default_factory=dict)
     pipeline: bool = False
     """Ranks hand on their activations: a send and a receive per layer instead of collectives."""
+    has_phases: bool = False
+    """Whether ranges of the program say that the first half of the layers is forward and the rest
+    backward."""
     seed: int = 1
 
     def members(self, rank: int, layer: int) -> tuple[int, ...]:
@@ -91,7 +94,8 @@ class _Simulation:
         job = self._job
         for rank in self._ranks:
             dur = job.layer_us * (1 + self._chance.uniform(0, job.imbalance))
-            launched = self._launch(rank, "cudaLaunchKernel")
+            phase = "## forward ##" if 2 * layer < job.num_layers else "## backward ##"
+            launched = self._launch(rank, "cudaLaunchKernel", phase if job.has_phases else "")
             start = max(rank.compute_us + 1, launched)
             rank.compute_us = start + dur
             self._kernel(rank, f"gemm_{layer}", _COMPUTE, start, start + dur)

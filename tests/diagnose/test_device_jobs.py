@@ -1,0 +1,52 @@
+"""Diagnoses and what-ifs of generated jobs on devices, whose causes are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import augury
+from augury.api import Run
+from augury.core.errors import InputError
+from tests.ingest.synthetic_jobs import Job
+from tests.ingest.trace_variants import write_set
+
+
+def opened(job: Job, folder: Path) -> Run:
+    run = folder / "run"
+    augury.import_traces([write_set(job.files(), folder / "traces")], run, engine="serial")
+    return augury.open(run)
+
+
+def test_stages_of_a_pipeline_are_no_stragglers(tmp_path: Path):
+    run = opened(Job(pipeline=True, has_phases=True), tmp_path)
+    not_examined = run.diagnose().result.not_examined
+    assert "straggler-compute" in not_examined
+    assert "stage-imbalance" not in not_examined
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        Job(),
+        Job(is_blocking=False),
+        Job(imbalance=3.0, num_layers=20),
+        Job(transfer_us=3_000.0),
+        Job(pipeline=True),
+    ],
+    ids=["blocking", "at the end", "uneven", "slow", "pipeline"],
+)
+def test_overlap_hides_no_compute(tmp_path: Path, job: Job):
+    run = opened(job, tmp_path)
+    step_ns = run.whatif(perfect_overlap=True).result.predicted_step_ns
+    assert job.num_layers * job.layer_us * 1_000 < step_ns <= run.replay().result.predicted_step_ns
+
+
+@pytest.mark.parametrize("has_sizes", [True, False])
+def test_a_rate_needs_sizes(tmp_path: Path, has_sizes: bool):
+    """Transfers of unknown size say nothing about the bandwidth: a network of any rate would seem
+    to be faster. The largest collective moves 12 kB."""
+    job = Job(has_sizes=has_sizes)
+    with pytest.raises(InputError, match="bandwidth of the graph's links is unknown"):
+        opened(job, tmp_path).whatif(bandwidth="1Gbit/s")
