@@ -173,3 +173,17 @@ def test_kernels_of_a_real_trace_with_module_frames_have_layers():
     kernels &= ~are_communication(events.kind) & (events.kind != OpKind.COPY)
     has_layer = kernels & (events.layer >= 0)
     assert events.dur_ns[has_layer].sum() > 0.9 * events.dur_ns[kernels].sum()
+
+
+@pytest.mark.parametrize("base_us", [0.0, 1_700_000_000_000_000.0])
+def test_ranges_that_seem_to_overlap_by_rounding_follow_each_other(tmp_path: Path, base_us: float):
+    """Sums of rounded floats let a range end just after the next one has begun."""
+    program = _Program()
+    for i in range(20):
+        begin = base_us + 100 * i
+        program.add("user_annotation", f"Backward {i}", begin, 50.0007)
+        program.add("user_annotation", f"Forward {i}", begin + 50.0003, 49.9)
+        program.launch("gemm", begin + 60)
+    trace = program.trace(tmp_path)
+    on_device = trace.streams.kind[trace.events.stream] == StreamKind.DEVICE
+    assert set(trace.events.phase[on_device].tolist()) == {Phase.FORWARD}
