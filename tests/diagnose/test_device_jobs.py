@@ -8,6 +8,7 @@ import pytest
 
 import augury
 from augury.api import Run
+from augury.cli.main import main
 from augury.core.errors import InputError
 from tests.ingest.synthetic_jobs import Job
 from tests.ingest.trace_variants import write_set
@@ -24,6 +25,21 @@ def test_stages_of_a_pipeline_are_no_stragglers(tmp_path: Path):
     not_examined = run.diagnose().result.not_examined
     assert "straggler-compute" in not_examined
     assert "stage-imbalance" not in not_examined
+
+
+@pytest.mark.parametrize(
+    ("loader", "confidence"),
+    [(Job.loader, "high"), ("", "medium")],
+    ids=["known loader", "unknown loader"],
+)
+def test_hosts_that_load_data_launch_fast_enough(tmp_path: Path, loader: str, confidence: str):
+    job = Job(has_phases=True, imbalance=0.02, loading_us=15_000.0, loader=loader)
+    found = opened(job, tmp_path).diagnose().result
+    assert found.bound == "input"
+    assert [(one.kind, one.confidence) for one in found.findings] == [("input", confidence)]
+    measured_ns = found.measured_step_ns
+    assert measured_ns is not None
+    assert found.findings[0].gain_pct == pytest.approx(100 * 15e6 / measured_ns, abs=1.0)
 
 
 @pytest.mark.parametrize(
@@ -50,3 +66,14 @@ def test_a_rate_needs_sizes(tmp_path: Path, has_sizes: bool):
     job = Job(has_sizes=has_sizes)
     with pytest.raises(InputError, match="bandwidth of the graph's links is unknown"):
         opened(job, tmp_path).whatif(bandwidth="1Gbit/s")
+
+
+def test_a_gain_without_a_plan_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    job = Job(has_phases=True, imbalance=0.02, transfer_us=3_000.0)
+    opened(job, tmp_path)
+    run, plan = str(tmp_path / "run"), tmp_path / "plan.json"
+    assert main(["optimize", run, "--allow", "compression", "-o", str(plan)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "but a plan for it cannot be written" in said
+    assert "pays off" not in said
+    assert not plan.exists()
