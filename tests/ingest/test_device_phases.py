@@ -193,6 +193,32 @@ def test_ranges_that_seem_to_overlap_by_rounding_follow_each_other(tmp_path: Pat
     assert set(trace.events.phase[on_device].tolist()) == {Phase.FORWARD}
 
 
+@pytest.mark.parametrize(
+    ("copies", "copy_us", "kind"),
+    [
+        (0, 5.0, StreamKind.COMMUNICATION),
+        (1, 5.0, StreamKind.COMMUNICATION),
+        (3, 5.0, StreamKind.COMMUNICATION),
+        (3, 50.0, StreamKind.DEVICE),
+        (8, 5.0, StreamKind.DEVICE),
+    ],
+)
+def test_streams_that_also_copy_into_buffers(
+    tmp_path: Path, copies: int, copy_us: float, kind: StreamKind
+):
+    """FSDP copies gradients on the stream that scatters them."""
+    program = _Program()
+    for i in range(4):
+        at = 1_000.0 * i
+        for name, dur in [*[("chunk_cat", copy_us)] * copies, ("ncclDevKernel_ReduceScatter", 90)]:
+            program.launch(name, at)
+            program.events[-1] |= {"cat": "kernel", "dur": dur}
+            at += dur + 10
+    trace = program.trace(tmp_path)
+    kinds = trace.streams.kind[trace.events.stream[are_communication(trace.events.kind)]]
+    assert set(kinds.tolist()) == {kind}
+
+
 def test_the_first_kernel_waits_for_steps_before_the_graph(tmp_path: Path):
     """The host runs ahead: kernels of the first whole step wait for those of the step before."""
     program = _Program()
