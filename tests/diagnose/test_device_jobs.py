@@ -59,6 +59,22 @@ def test_overlap_hides_no_compute(tmp_path: Path, job: Job):
     assert job.num_layers * job.layer_us * 1_000 < step_ns <= run.replay().result.predicted_step_ns
 
 
+@pytest.mark.parametrize("is_blocking", [True, False])
+def test_more_and_fewer_ranks(tmp_path: Path, is_blocking: bool):
+    """Transfers of one size count as wire time, which grows by 2 (n - 1) / n around a ring."""
+    job = Job(num_ranks=2, num_layers=1, imbalance=0.0, jitter_us=0.0, is_blocking=is_blocking)
+    run = opened(job, tmp_path)
+    step_ns = run.replay().result.predicted_step_ns
+    transfer_ns = 1_000 * job.transfer_us * 1.1
+    for num_ranks in (3, 8):
+        more = run.whatif(ranks=num_ranks).result
+        assert more.num_ranks == num_ranks
+        added_ns = (2 * (num_ranks - 1) / num_ranks - 1) * transfer_ns
+        assert more.predicted_step_ns - step_ns == pytest.approx(added_ns, rel=0.02)
+    alone_ns = run.whatif(ranks=1).result.predicted_step_ns
+    assert step_ns - alone_ns == pytest.approx(transfer_ns, rel=0.02)
+
+
 def test_a_rate_needs_sizes(tmp_path: Path):
     """Transfers of unknown size say nothing about the bandwidth: a network of any rate would seem
     to be faster."""
