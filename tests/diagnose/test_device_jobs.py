@@ -82,6 +82,17 @@ def test_a_rate_needs_sizes(tmp_path: Path):
         opened(Job(has_sizes=False), tmp_path).whatif(bandwidth="1Gbit/s")
 
 
+def test_two_jobs_differ_in_the_phase_that_takes_longer(tmp_path: Path):
+    """Ranges of torch's profiler around whole steps have no phase."""
+    before, after = (
+        opened(Job(has_phases=True, imbalance=0.02, loading_us=loading_us), tmp_path / name)
+        for name, loading_us in (("before", 5_000.0), ("after", 15_000.0))
+    )
+    first = before.diff(after).result.phase_changes[0]
+    assert first.name == "data"
+    assert (first.before_ns, first.after_ns) == pytest.approx((5e6, 15e6), rel=0.01)
+
+
 def test_a_gain_without_a_plan_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     files = Job(has_phases=True, imbalance=0.02, transfer_us=3_000.0).files()
     for event in (event for content in files.values() for event in content["traceEvents"]):
