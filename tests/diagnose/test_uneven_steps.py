@@ -138,3 +138,22 @@ def test_the_gap_of_each_step_is_not_the_mean_with_a_pause() -> None:
     ]
     gap = finding(diagnosis(two_ranks(steps)), "host-gap")
     assert gap.title.startswith("400 us of each step")
+
+
+@pytest.mark.parametrize("num_steps", [4, 6])
+def test_a_rank_that_is_always_slow_has_no_uneven_batches(num_steps: int) -> None:
+    """Its speed and that of the others vary a little from step to step."""
+    slow = [1.0, 1.0, 1.4, 1.0]
+    noise = [(3, -2, 2, 0), (-3, 1, -2, 2), (1, 3, -1, -2), (-1, -2, 2, 1), (2, 0, -2, 3)]
+    steps = []
+    for percent in (noise * 2)[:num_steps]:
+        factor = [one * (1 + more / 100) for one, more in zip(slow, percent, strict=True)]
+        steps.append(
+            {
+                kind: [round(work * each) for each in factor]
+                for kind, work in (("forward", 300), ("backward", 600), ("update", 200))
+            }
+        )
+    found = diagnosis(two_ranks(steps))
+    assert kinds(found) == ["straggler-compute"]
+    assert found.findings[0].where.ranks == [2]

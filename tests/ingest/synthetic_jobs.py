@@ -45,6 +45,13 @@ class Job:
     hosts: dict[int, str] = field(default_factory=dict)
     pipeline: bool = False
     """Ranks hand on their activations: a send and a receive per layer instead of collectives."""
+    has_phases: bool = False
+    """Whether ranges of the program say that the first half of the layers is forward and the rest
+    backward."""
+    loading_us: float = 0.0
+    """Time that each step loads data before it launches anything."""
+    loader: str = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    """Name of the range around loading; empty for a loader that the profiler does not know."""
     seed: int = 1
 
     def members(self, rank: int, layer: int) -> tuple[int, ...]:
@@ -77,6 +84,8 @@ class _Simulation:
         job = self._job
         for step in range(job.num_steps):
             begins = [rank.host_us for rank in self._ranks]
+            for rank in self._ranks:
+                self._load(rank)
             for layer in range(job.num_layers):
                 self._layer(layer)
             for number, rank in enumerate(self._ranks):
@@ -87,11 +96,19 @@ class _Simulation:
                 self._host(rank, name, begins[number], rank.host_us, "user_annotation")
         return {number: self._file(number, rank) for number, rank in enumerate(self._ranks)}
 
+    def _load(self, rank: _Rank) -> None:
+        job = self._job
+        begin = rank.host_us
+        rank.host_us += job.loading_us
+        if job.loading_us and job.loader:
+            self._host(rank, job.loader, begin, rank.host_us, "user_annotation")
+
     def _layer(self, layer: int) -> None:
         job = self._job
         for rank in self._ranks:
             dur = job.layer_us * (1 + self._chance.uniform(0, job.imbalance))
-            launched = self._launch(rank, "cudaLaunchKernel")
+            phase = "## forward ##" if 2 * layer < job.num_layers else "## backward ##"
+            launched = self._launch(rank, "cudaLaunchKernel", phase if job.has_phases else "")
             start = max(rank.compute_us + 1, launched)
             rank.compute_us = start + dur
             self._kernel(rank, f"gemm_{layer}", _COMPUTE, start, start + dur)

@@ -10,10 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from augury.build.recorded.recorded_graph import build_recorded
 from augury.core.enums import OpKind, Phase, StreamKind, are_communication
+from augury.core.graph.graph import NONE
 from augury.core.trace.trace import Trace
 from augury.ingest.imported import import_traces
 from augury.ingest.vocabulary.phase_words import kernel_phase, module_of, range_phase
+from augury.replay.run import replay
+from augury.replay.utilization import step_durations_ns
 
 TRACES = os.environ.get("AUGURY_TRACES")
 real = pytest.mark.skipif(TRACES is None, reason="AUGURY_TRACES is unset: no real traces here")
@@ -173,3 +177,59 @@ def test_kernels_of_a_real_trace_with_module_frames_have_layers():
     kernels &= ~are_communication(events.kind) & (events.kind != OpKind.COPY)
     has_layer = kernels & (events.layer >= 0)
     assert events.dur_ns[has_layer].sum() > 0.9 * events.dur_ns[kernels].sum()
+
+
+@pytest.mark.parametrize("base_us", [0.0, 1_700_000_000_000_000.0])
+def test_ranges_that_seem_to_overlap_by_rounding_follow_each_other(tmp_path: Path, base_us: float):
+    """Sums of rounded floats let a range end just after the next one has begun."""
+    program = _Program()
+    for i in range(20):
+        begin = base_us + 100 * i
+        program.add("user_annotation", f"Backward {i}", begin, 50.0007)
+        program.add("user_annotation", f"Forward {i}", begin + 50.0003, 49.9)
+        program.launch("gemm", begin + 60)
+    trace = program.trace(tmp_path)
+    on_device = trace.streams.kind[trace.events.stream] == StreamKind.DEVICE
+    assert set(trace.events.phase[on_device].tolist()) == {Phase.FORWARD}
+
+
+@pytest.mark.parametrize(
+    ("copies", "copy_us", "kind"),
+    [
+        (0, 5.0, StreamKind.COMMUNICATION),
+        (1, 5.0, StreamKind.COMMUNICATION),
+        (3, 5.0, StreamKind.COMMUNICATION),
+        (3, 50.0, StreamKind.DEVICE),
+        (8, 5.0, StreamKind.DEVICE),
+    ],
+)
+def test_streams_that_also_copy_into_buffers(
+    tmp_path: Path, copies: int, copy_us: float, kind: StreamKind
+):
+    """FSDP copies gradients on the stream that scatters them."""
+    program = _Program()
+    for i in range(4):
+        at = 1_000.0 * i
+        for name, dur in [*[("chunk_cat", copy_us)] * copies, ("ncclDevKernel_ReduceScatter", 90)]:
+            program.launch(name, at)
+            program.events[-1] |= {"cat": "kernel", "dur": dur}
+            at += dur + 10
+    trace = program.trace(tmp_path)
+    kinds = trace.streams.kind[trace.events.stream[are_communication(trace.events.kind)]]
+    assert set(kinds.tolist()) == {kind}
+
+
+def test_the_first_kernel_waits_for_steps_before_the_graph(tmp_path: Path):
+    """The host runs ahead: kernels of the first whole step wait for those of the step before."""
+    program = _Program()
+    for step in range(4):
+        for i in range(5):
+            program.launch(f"gemm_{i}", 1_000.0 * step + 20 * i)
+            end = 5_000.0 * step + 1_000 * i
+            program.events[-1] |= {"cat": "kernel", "ts": end + 500, "dur": 999}
+        program.add("user_annotation", "Optimizer.step#SGD.step", 1_000.0 * step + 100, 20)
+    graph = build_recorded(program.trace(tmp_path))
+    waits = graph.ops.kind == OpKind.UNEXPLAINED
+    assert graph.ops.work_ns[waits & (graph.ops.resource == NONE)].max(initial=0) < 100_000
+    steps_ns = step_durations_ns(replay(graph).rank_steps)
+    assert np.median(steps_ns) == pytest.approx(5_000_000, rel=0.02)

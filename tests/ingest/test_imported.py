@@ -211,6 +211,10 @@ def test_bad_input_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     (empty / "rank0.json").write_text('{"traceEvents": []}')
     assert main(["import", str(empty), *out]) == 3
     assert "has no events" in capsys.readouterr().err
+    event = {"ph": "X", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 4e18, "dur": 5}
+    (empty / "rank0.json").write_text(json.dumps({"traceEvents": [event]}))
+    assert main(["import", str(empty), *out]) == 3
+    assert "microseconds" in capsys.readouterr().err
     assert main(["import", str(tmp_path / "nothing"), *out]) == 3
     assert main(["import", str(empty), *out, "--clocks", "sundial"]) == 2
     assert not (tmp_path / "run").exists()

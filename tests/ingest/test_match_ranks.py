@@ -163,6 +163,21 @@ def test_several_communicators_on_several_hosts(tmp_path: Path, has_numbers: boo
     assert {facts.clock.source for facts in trace.ranks[4:]} == {"collectives"}
 
 
+@pytest.mark.parametrize("has_numbers", [True, False])
+def test_replicas_that_rarely_communicate(tmp_path: Path, has_numbers: bool):
+    """Tensor-parallel ranks reduce in each layer, replicas once in a step: most collectives of a
+    rank are among ranks that the next replica shares no group with."""
+    job = Job(
+        groups=lambda rank: [(0, 1) if rank < 2 else (2, 3)] * 7 + [(rank % 2, rank % 2 + 2)],
+        has_numbers=has_numbers,
+        clocks=APART,
+        num_layers=8,
+    )
+    trace = imported(job.files(), tmp_path)
+    assert check_matches(trace, members=2) == 4 * (2 * 7 + 2)
+    assert "unmatched-rank" not in trace.ledger
+
+
 def test_renamed_groups_and_streams(tmp_path: Path):
     job = Job(num_ranks=8, groups=grid, has_numbers=True, num_layers=8)
     trace = imported(job.files(), tmp_path, rename_groups(), drop_collectives(0.05))

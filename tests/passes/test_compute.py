@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import augury
 from augury.build.recorded.recorded_graph import build_recorded
 from augury.core.enums import OpKind, ResourceKind
 from augury.core.graph.builder import GraphBuilder
@@ -69,9 +70,30 @@ def test_without_stragglers_all_are_as_fast_as_the_fastest(
     ]
     for rank in range(3):
         for step in (10, 11, 12):
-            assert compute_ns(changed, rank, step) == pytest.approx(min(typical), rel=1e-4)
+            at_most_ns = min(compute_ns(graph, rank, step), *typical)
+            assert compute_ns(changed, rank, step) == pytest.approx(at_most_ns, rel=1e-4)
     communication = is_communication(graph)
     assert (changed.ops.work_ns[communication] == graph.ops.work_ns[communication]).all()
+
+
+def test_no_step_is_longer_without_stragglers() -> None:
+    """Most steps are long on both ranks, and one is short."""
+    vary = {(rank, step): 3.0 for rank in (0, 1) for step in (0, 1)}
+    graph, _ = recorded(num_ranks=2, slower={1: 1.01}, vary=vary)
+    changed = without_stragglers(graph)
+    assert (changed.ops.work_ns <= graph.ops.work_ns).all()
+    assert replay(changed).makespan_ns <= replay(graph).makespan_ns
+
+
+def test_servers_are_no_fast_ranks() -> None:
+    graph = augury.synth(scheme="ps", ranks=3, servers=2, steps=2)
+    step_ns = replay(without_stragglers(graph)).step_ns
+    assert step_ns == pytest.approx(replay(graph).step_ns, rel=1e-3)
+
+
+def test_one_rank_has_no_stragglers() -> None:
+    graph, _ = recorded(num_ranks=1, vary={(0, 1): 1.7})
+    assert without_stragglers(graph) == graph
 
 
 @settings(max_examples=40)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from augury.core.enums import OpKind
 from augury.core.errors import InputError
+from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import RATE_ONE
 from augury.core.trace.trace import Calibration
 from augury.costs.collective_costs import fit_network, link_rate
@@ -85,6 +86,31 @@ def test_the_rate_of_links() -> None:
     assert link_rate(graph, costs) == pytest.approx(125e6, rel=0.02)
     faster = change_bandwidth(graph, costs, 4.0)
     assert link_rate(*faster) == pytest.approx(500e6, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("kind", "share"),
+    [(OpKind.ALL_GATHER, 0.5), (OpKind.REDUCE_SCATTER, 0.5), (OpKind.BROADCAST, 1.0)],
+)
+def test_the_rate_is_that_of_the_collectives_with_most_bytes(kind: OpKind, share: float) -> None:
+    """A sharded job also reduces the norm of its gradients: 4 bytes, whose time is latency."""
+    builder = GraphBuilder()
+    ranks = [builder.rank(), builder.rank()]
+    streams = [builder.resource("communication", rank=rank) for rank in ranks]
+    for size_bytes, work_ns, own_kind in [(4, 20_000, OpKind.ALL_REDUCE), (10**7, 10**7, kind)]:
+        gang = builder.gang()
+        for rank in ranks:
+            builder.op(
+                "exchange",
+                kind=own_kind,
+                rank=rank,
+                resource=streams[rank],
+                work_ns=work_ns,
+                size_bytes=size_bytes,
+                gang=gang,
+            )
+    graph = builder.build()
+    assert link_rate(graph, fit_network(graph)) == pytest.approx(share * 1e9)
 
 
 def test_one_rank_has_no_link() -> None:

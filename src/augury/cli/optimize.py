@@ -86,4 +86,6 @@ def optimize(
     elif answer.result.can_pay:
         next_command("optimize", run, "-o", "plan.json")
     elif out is not None:
-        say(f"no plan was written to {out}: no plan pays off")
+        pays = answer.result.gain_pct > answer.result.noise_pct
+        reason = "the run's gradients are not known" if pays else "no plan pays off"
+        say(f"no plan was written to {out}: {reason}")

@@ -30,7 +30,7 @@ def whatif(
         typer.Option(metavar="FACTOR", help="Factor on compute time: 1.5, or 1:1.5 for rank 1."),
     ] = None,
     no_straggler: Annotated[
-        bool, typer.Option("--no-straggler", help="All ranks compute as fast as the fastest one.")
+        bool, typer.Option("--no-straggler", help="No rank computes longer than the fastest.")
     ] = False,
     perfect_overlap: Annotated[
         bool, typer.Option("--perfect-overlap", help="No operation waits for communication.")

@@ -23,6 +23,7 @@ GENERAL = {
         "slow-network",
     ),
     "core-contention": ("straggler-compute",),
+    "launch-bound": ("input", "straggler-input", "straggler-host"),
 }  # fmt: skip
 """Kinds that also show causes of other, more specific kinds."""
 OF_ALL_RANKS: dict[str, Pass[Any]] = {"input": NO_INPUT_WAIT, "host-gap": NO_GAPS}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from augury.core.enums import OpKind
-from augury.core.graph.graph import Graph
+from augury.core.graph.graph import NONE, Graph
 
 _MESSAGES = (OpKind.SEND, OpKind.RECV)
 _BETWEEN = (OpKind.DELAY, OpKind.MARK, OpKind.OTHER, OpKind.UNEXPLAINED, OpKind.SYNC)
@@ -23,6 +23,8 @@ def has_pipeline(graph: Graph) -> bool:
     within = (ops.step[src] == ops.step[dst]) & (ops.step[src] >= 0)
     src, dst = src[within], dst[within]
     is_between = np.isin(ops.kind, (*_BETWEEN, *_MESSAGES))
+    # A device's kernel has an operation for its start, which runs on no resource.
+    is_between |= (ops.kind == OpKind.LAUNCH) & (ops.resource == NONE)
     reached = np.isin(ops.kind, _MESSAGES)
     if not reached.any():
         return False

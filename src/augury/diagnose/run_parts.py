@@ -18,6 +18,7 @@ from augury.core.enums import OpKind, Phase, StepState, StreamKind, are_communic
 from augury.core.graph.graph import NONE
 from augury.core.measured_step import StepLevel, level_of_windows
 from augury.core.trace.trace import Trace
+from augury.ingest.vocabulary.torch import PROFILER_STEP
 
 MAX_PARTS = 300
 """Most parts of a table, those with the most time: a hostile run may have millions of names."""
@@ -132,10 +133,11 @@ def _delay_share(trace: Trace, state: StepState) -> float:
 
 
 def _phases(trace: Trace, timed: I4) -> Parts:
-    """A gap between two events of one phase belongs to the phase."""
+    """A gap between two events of one phase belongs to the phase. Ranges around whole steps, such
+    as those of torch's profiler, have none: what is in them counts."""
     events, steps = trace.events, trace.steps
     is_main = trace.streams.kind[events.stream] == StreamKind.MAIN_THREAD
-    chosen = is_main & (events.parent == NONE) & np.isin(events.step, timed)
+    chosen = is_main & _are_outermost_with_phase(trace) & np.isin(events.step, timed)
     rows = np.flatnonzero(chosen)
     rows = rows[np.lexsort((events.start_ns[rows], events.step[rows], events.rank[rows]))]
     if not len(rows):
@@ -172,6 +174,17 @@ def _phases(trace: Trace, timed: I4) -> Parts:
         events.rank[event],
         _phase_name,
     )
+
+
+def _are_outermost_with_phase(trace: Trace) -> NDArray[np.bool_]:
+    """Marks the outermost events, but those within a step range in place of the range."""
+    is_range = np.array([text.startswith(PROFILER_STEP) for text in trace.strings], dtype=bool)
+    events = trace.events
+    is_around = is_range[events.name]
+    found: NDArray[np.bool_] = ~is_around & (
+        (events.parent == NONE) | (is_around[events.parent] & (events.parent != NONE))
+    )
+    return found
 
 
 _EDGE = 1 + max(Phase)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from augury.core.enums import are_communication
+from augury.core.enums import Role, are_communication
 from augury.core.graph.graph import Graph
 from augury.passes.compute_scale import with_scaled_work
 from augury.passes.protocol import Changed, ErrorModel, Scene, changed
@@ -14,8 +14,8 @@ from augury.passes.protocol import Changed, ErrorModel, Scene, changed
 
 @dataclass(frozen=True, slots=True)
 class NoStragglers:
-    """Scales compute so that each rank computes in each step for the median time of the fastest
-    rank."""
+    """Scales compute so that each rank computes in each step for at most the median time of the
+    fastest rank. Steps with less compute stay as they are: none becomes longer."""
 
     name = "no-stragglers"
     plan_section = None
@@ -32,17 +32,20 @@ class NoStragglers:
 
 
 def _balanced(graph: Graph) -> Graph:
+    if graph.num_ranks < 2:
+        return graph  # no rank is slower than another one
     ops = graph.ops
-    compute = ~are_communication(graph.ops.kind) & (ops.step >= 0)
+    is_worker = graph.ranks.role == Role.WORKER
+    compute = ~are_communication(ops.kind) & (ops.step >= 0) & is_worker[ops.rank]
     steps, step = np.unique(ops.step, return_inverse=True)
     total = np.zeros((len(graph.ranks), len(steps)))
     np.add.at(total, (ops.rank[compute], step[compute]), ops.work_ns[compute])
-    typical = np.array([np.median(row[row > 0]) if (row > 0).any() else 0.0 for row in total])
-    fastest = min(typical[typical > 0], default=0.0)
+    typical = [np.median(row[row > 0]) for row in total if (row > 0).any()]
+    fastest = min(typical, default=0.0)
     factor = np.ones(graph.num_ops)
     own = total[ops.rank, step]
     busy = compute & (own > 0)
-    factor[busy] = fastest / own[busy]
+    factor[busy] = np.minimum(1.0, fastest / own[busy])
     return with_scaled_work(graph, factor, np.ones(len(graph.ranks)))
 
 

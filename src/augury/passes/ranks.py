@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from math import gcd
 
 import numpy as np
+from numpy.typing import NDArray
 
 from augury.build.problem.step_parts import are_on_threads
 from augury.core.columns import I4
@@ -17,8 +18,10 @@ from augury.core.graph.graph import NONE, Graph
 from augury.costs.transfer_times import TransferCost
 from augury.passes.graph_edit import GraphEdit
 from augury.passes.protocol import Changed, ErrorModel, Scene, changed, unchanged
+from augury.passes.removals.fast_host import has_host_threads
 from augury.passes.scale_collectives import with_costs
 
+_DATA_PARALLEL = "change the ranks of purely data-parallel jobs only"
 MAX_OPS = 1 << 24
 """Largest number of operations of a graph with more ranks: some gigabytes."""
 
@@ -33,7 +36,8 @@ class NumRanks:
 @dataclass(frozen=True, slots=True)
 class ChangeRanks:
     """Adds or removes ranks of a data-parallel job; the batch of a rank stays. A new rank repeats
-    other steps of a recorded one, so that its times vary on their own."""
+    other steps of a recorded one, so that its times vary on their own; on devices the same steps.
+    """
 
     name = "ranks"
     plan_section = None
@@ -101,16 +105,23 @@ def _refusals(graph: Graph) -> Iterator[InputError]:
     if (sizes != graph.num_ranks).any():
         cause = "some collectives are among a part of the ranks only"
     elif any((rank[src] != rank[dst]).any() for src, dst in links):
-        cause = "ranks send each other single messages, as two do under a plan"
-    elif (graph.ops.step < 0).any() or not _steps_agree(graph):
+        yield InputError(
+            "ranks send each other single messages, as two do under a plan",
+            remedy=f"{_DATA_PARALLEL}; of this job, of a run that was recorded without its plan",
+        )
+        return
+    elif (graph.ops.step[_in_steps(graph)] < 0).any() or not _steps_agree(graph):
         cause = "some operations belong to no step, or to others than their peers"
     else:
         return
-    yield InputError(
-        cause,
-        remedy="change the ranks of purely data-parallel jobs only; of this job, of a run that was"
-        " recorded without its plan",
-    )
+    yield InputError(cause, remedy=_DATA_PARALLEL)
+
+
+def _in_steps(graph: Graph) -> NDArray[np.bool_]:
+    """Marks operations that need a step: on devices, delays before the first step have none."""
+    if not has_host_threads(graph):
+        return np.ones(graph.num_ops, dtype=bool)
+    return np.asarray(graph.ops.kind != OpKind.DELAY)
 
 
 def _steps_agree(graph: Graph) -> bool:
@@ -163,8 +174,12 @@ class _More:
         was = self._graph.num_ranks
         # The steps of a steady state are all alike and joined by carries.
         away = 0 if len(self._graph.carries) else _stride(len(self._steps))
+        is_on_devices = has_host_threads(self._graph)
         for new in range(was, self._num_ranks):
-            self._copy_rank(new % was, shift=(new // was) * away)
+            if is_on_devices:
+                self._copy_whole_rank(new % was)
+            else:
+                self._copy_rank(new % was, shift=(new // was) * away)
         return self._edit.graph(), self._edit.new_op_of()
 
     def _source_step(self, step: int, shift: int) -> int:
@@ -219,6 +234,21 @@ class _More:
             copies |= copy_of
         if not shift:
             self._join_as_they_were(copies)
+
+    def _copy_whole_rank(self, source: int) -> None:
+        """Copies a rank with all of its steps as they were: streams and threads go on from step to
+        step in many places."""
+        graph, edit = self._graph, self._edit
+        rank = edit.rank((Role.WORKER, int(graph.ranks.host[source])))
+        resources = self._copy_resources(source, rank)
+        rows = [values for _, values in graph.ops.columns()]
+        copies: dict[int, int] = {}
+        for op in np.flatnonzero(graph.ops.rank == source).tolist():
+            row = [int(values[op]) for values in rows]
+            row[1], row[2] = rank, resources.get(row[2], row[2])
+            copies[op] = edit.copy_op(tuple(row[:9]), row[9])
+        self._join_as_they_were(copies)
+        self._copy_tables(source, rank, self._steps[0], self._steps[0], copies)
 
     def _join_as_they_were(self, copies: dict[int, int]) -> None:
         carries = self._graph.carries

@@ -15,10 +15,9 @@ from augury.core.results.breakdown import CollectiveBreakdown, CollectiveTimes
 from augury.core.timeline import Timeline
 from augury.core.trace.collective_waits import collective_waits_ns
 from augury.core.trace.trace import Trace
+from augury.costs.collective_costs import bus_factor
 
 Ints = NDArray[np.int64]
-
-_SHARED = (OpKind.REDUCE_SCATTER, OpKind.ALL_GATHER, OpKind.ALL_TO_ALL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,14 +56,6 @@ def break_down_collectives(timeline: Timeline, trace: Trace | None) -> list[Coll
         for (kind, size_bytes, num_ranks), found in rows.items()
     ]
     return sorted(table, key=lambda one: -_total_ns(one))
-
-
-def bus_factor(kind: OpKind, num_ranks: int) -> float:
-    """Bytes that pass the link of each rank, over the bytes of the tensor."""
-    share = (num_ranks - 1) / max(1, num_ranks)
-    if kind is OpKind.ALL_REDUCE:
-        return 2 * share
-    return share if kind in _SHARED else 1.0
 
 
 def _times(key: tuple[int, int, int], waiting_ns: float, transfer_ns: float) -> CollectiveTimes:

@@ -130,7 +130,12 @@ def _advice(console: Console, advice: list[Advice]) -> None:
 def verdict_of_optimization(result: OptimizeResult) -> list[str]:
     """The verdict in words: the gain, or that no plan pays off; and the memory."""
     noise = f"gains below {format_percent(result.noise_pct)} cannot be measured"
-    if not result.can_pay:
+    if not result.can_pay and result.gain_pct > result.noise_pct:
+        lines = [
+            f"This combination gains {gain_words(result.gain_pct)}, but a plan for it cannot be"
+            " written: the run does not say which gradient travels in which bucket."
+        ]
+    elif not result.can_pay:
         found = f"best gain {gain_words(result.gain_pct)}; {noise}"
         lines = [f"No plan pays off here: {found}. Leave the run as it is."]
     else:

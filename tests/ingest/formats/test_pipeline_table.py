@@ -123,6 +123,14 @@ def test_ranks_may_be_missing(missing: set[int], tmp_path: Path):
     assert predicted(trace) == pytest.approx(step_times(rows), rel=0.005)
 
 
+def test_messages_of_a_single_stage_are_no_work_of_the_program(tmp_path: Path):
+    """All of its neighbours are missing: its messages are told from none of the stages' ends."""
+    rows = [row for row in numbered(simulate(JOBS["1f1b"])) if row["rank"] == 1]
+    graph = build_recorded(read(rows, tmp_path))
+    assert replayed_steps(graph) == pytest.approx(step_times(rows), rel=0.005)
+    assert not (graph.ops.kind == OpKind.OTHER).any()
+
+
 def test_ranks_may_be_a_part_of_a_larger_world(tmp_path: Path):
     """Only one rank of each tensor-parallel group is in the table."""
     rows = [row | {"rank": 4 * row["rank"]} for row in numbered(simulate(JOBS["1f1b, rough"]))]

@@ -14,7 +14,7 @@ from augury.core.errors import InputError
 from augury.core.graph.graph import NONE, Graph
 
 NO_GRADIENTS = "the graph does not say which gradient travels in which bucket"
-NO_GRADIENTS_REMEDY = "record a job that uses DistributedDataParallel"
+NO_GRADIENTS_REMEDY = "record a job that uses DistributedDataParallel with `augury run`"
 
 _AFTER_BACKWARD = (OpKind.COPY, OpKind.UPDATE)
 

@@ -34,6 +34,8 @@ from augury.ingest.formats.memory_events import (
 from augury.ingest.run_files import ReadBudget
 from augury.ingest.vocabulary.phase_words import MODULE_FRAME
 
+_MAX_ROUNDING_NS = 1_000
+"""Longest overlap of two events in a row. Microseconds since 1970 have floats 250 ns apart."""
 _MAX_US = 3e15
 _MAX_NS = 3 * 10**18
 """A time after 2060, with room for clock offsets and durations."""
@@ -192,7 +194,7 @@ def _sorted(
     order = np.lexsort((-dur_ns, start_ns, thread))
     thread, start_ns, dur_ns = thread[order], start_ns[order], dur_ns[order]
     device = np.array([each.is_device for each in threads], dtype=bool)
-    parent = enclosing(thread, start_ns, dur_ns)
+    parent, dur_ns = _nested(thread, start_ns, dur_ns)
     if len(parent):
         parent[device[thread]] = -1
     around, before = _around(allocations, thread, start_ns, dur_ns)
@@ -222,6 +224,25 @@ def _sorted(
         before_allocation=before,
         capacities=device_capacities(events.head.deviceProperties),
     )
+
+
+def _nested(thread: I4, start_ns: I8, dur_ns: I8) -> tuple[I4, I8]:
+    """Returns the event around each event, and the durations. Times of large numbers are rounded,
+    so that an event may seem to begin just before the one before it has ended: that one is ended
+    there, because it does not enclose the next."""
+    dur_ns = dur_ns.copy()
+    while True:
+        parent = enclosing(thread, start_ns, dur_ns)
+        inner = np.flatnonzero(parent >= 0)
+        outer = parent[inner]
+        shared_ns = start_ns[outer] + dur_ns[outer] - start_ns[inner]
+        crosses = (shared_ns <= _MAX_ROUNDING_NS) & (2 * shared_ns < dur_ns[inner])
+        # An event that begins where the one around it does is inside of it.
+        crosses &= start_ns[inner] > start_ns[outer]
+        if not crosses.any():
+            return parent, dur_ns
+        inner, outer = inner[crosses], outer[crosses]
+        np.minimum.at(dur_ns, outer, start_ns[inner] - start_ns[outer])
 
 
 def _around(allocations: AllocatorEvents, thread: I4, start_ns: I8, dur_ns: I8) -> tuple[I4, I4]:

@@ -29,6 +29,9 @@ from augury.ingest.rank.training_in_forward import end_forward_at_backward
 from augury.ingest.trace_builder import MutableEvents, TraceBuilder
 from augury.ingest.vocabulary.torch import OPTIMIZER_ZERO_GRAD, PROFILER_STEP
 
+_MAX_COPIES = 4
+"""Most copies for each collective of a stream that communicates for most of its time."""
+
 
 @dataclass(kw_only=True)
 class KinetoRank:
@@ -60,9 +63,7 @@ class KinetoRank:
     def fill_streams(self, rank: int, rows: NDArray[np.bool_], builder: TraceBuilder) -> None:
         """Puts ``rows`` on the streams of their threads and devices."""
         threads, num_threads = self.trace.thread, len(self.trace.threads)
-        num_events = np.bincount(threads, minlength=num_threads)
-        communicating = threads[[item.row for item in self.collectives]]
-        num_collectives = np.bincount(communicating, minlength=num_threads)
+        communicates = self._communicating_threads()
         stream = np.full(num_threads, NONE, dtype=np.int32)
         for at in np.unique(threads[rows]).tolist():
             thread = self.trace.threads[at]
@@ -71,13 +72,23 @@ class KinetoRank:
                 kind = StreamKind.MAIN_THREAD if is_main else StreamKind.THREAD
                 name = "main thread" if is_main else thread.name
             else:
-                # Copies into buffers run beside collectives: most events decide.
-                is_communication = 2 * num_collectives[at] > num_events[at]
-                kind = StreamKind.COMMUNICATION if is_communication else StreamKind.DEVICE
+                kind = StreamKind.COMMUNICATION if communicates[at] else StreamKind.DEVICE
                 name = f"device {thread.pid} stream {thread.tid}"
             stream[at] = builder.stream(rank, kind, name)
         own = stream[threads]
         self.events.stream[:] = np.where(own != NONE, own, self.events.stream)
+
+    def _communicating_threads(self) -> NDArray[np.bool_]:
+        """Marks the streams that run collectives, beside copies into and out of their buffers: most
+        events decide, and most of the time if there are few copies for each collective."""
+        threads, num_threads = self.trace.thread, len(self.trace.threads)
+        rows = np.array([item.row for item in self.collectives], dtype=np.int64)
+        num_collectives = np.bincount(threads[rows], minlength=num_threads)
+        num_others = np.bincount(threads, minlength=num_threads) - num_collectives
+        transfer_ns = np.bincount(threads[rows], self.trace.dur_ns[rows], num_threads)
+        other_ns = np.bincount(threads, self.trace.dur_ns, num_threads) - transfer_ns
+        has_few_copies = num_others <= _MAX_COPIES * num_collectives
+        return (num_collectives > num_others) | (has_few_copies & (transfer_ns > other_ns))
 
 
 def read_kineto_rank(trace: KinetoTrace, step: I4, ledger: Ledger) -> KinetoRank:

@@ -181,6 +181,11 @@ def stage_rank(path: Path, file: Path, *, budget: ReadBudget) -> StagedRank:
     left_bytes = budget.left_bytes
     file_ledger, ledger, builder = Ledger(), Ledger(), TraceBuilder()
     trace = read_kineto(path, file_ledger, budget)
+    if not len(trace) and "absurd-time" in file_ledger:
+        raise InputError(
+            f"{path} has no event with a possible time",
+            remedy="give times in microseconds, as export_chrome_trace writes them",
+        )
     if not len(trace):
         raise InputError(f"{path} has no events", remedy="leave it out")
     steps, step_source = found_steps(trace, main_thread(trace))

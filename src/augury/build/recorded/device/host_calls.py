@@ -15,9 +15,11 @@ from augury.core.enums import OpKind, ResourceKind, StreamKind
 from augury.core.graph.builder import GraphBuilder
 from augury.core.graph.graph import NONE
 
-_OWN, _UNEXPLAINED, _LAUNCH, _CALL = range(4)
-"""Operations of one call in their order: the program's time before it, known and unexplained; the
-call up to the start of its own kernel, if it waits for that; the call."""
+_LOADING, _BETWEEN, _OWN, _UNEXPLAINED, _LAUNCH, _CALL = range(6)
+"""Operations of one call in their order: the program's time before it, in which it loads data, is
+between two phases, works in the operation around the call, and is unexplained; the call up to the
+start of its own kernel, if it waits for that; the call."""
+_NUM_PARTS = 6
 PAUSE, RESUME, STEP_END = range(-2, -5, -1)
 """Entries of a thread without a call, in place of its row: the thread begins to wait for another
 one, the other one has finished, a step ends."""
@@ -132,23 +134,27 @@ def add_thread(
     free_ns = np.concatenate([[own.origin_ns], end_ns[:-1]])
     begin_ns = np.maximum(thread.start_ns, free_ns)
     own_ns = np.where(entry == RESUME, 0, begin_ns - free_ns)
-    known_ns = _known_between(own, thread.rows, free_ns, begin_ns)
+    kind, name = _kinds_and_names(builder, strings, own, entry, is_call, step_end)
+    phase_ns = _phase_starts(own, entry, kind[:, 0], free_ns, begin_ns)
+    loads = thread.rows[events.kind[thread.rows] == OpKind.DATA]
     awaited, waits = thread.awaited, thread.awaited != NONE
     launches = waits & (events.cause[awaited] == entry)
     # A call that launches the kernel it waits for is cut where the kernel starts.
     cut_ns = np.clip(events.start_ns[awaited], begin_ns, end_ns)
     ended_ns = np.where(waits, own.end_ns(awaited), begin_ns)
-    work_ns = np.zeros((len(entry), 4), dtype=np.int64)
-    work_ns[:, _OWN] = np.where(own_ns > 0, known_ns, 0)
-    work_ns[:, _UNEXPLAINED] = np.where(own_ns > 0, own_ns - known_ns, 0)
+    work_ns = np.zeros((len(entry), _NUM_PARTS), dtype=np.int64)
+    times = _program_times(own, thread.rows, loads, free_ns, phase_ns, begin_ns)
+    work_ns[own_ns > 0, : _UNEXPLAINED + 1] = times[own_ns > 0]
     work_ns[:, _LAUNCH] = np.where(launches, cut_ns - begin_ns, 0)
     work_ns[:, _CALL] = end_ns - np.maximum(begin_ns, ended_ns)
     work_ns = np.maximum(work_ns, 0)
     exists = work_ns > 0
     exists[:, _LAUNCH] = launches
     exists[:, _CALL] = True
-    kind, name = _kinds_and_names(builder, strings, own, entry, is_call, step_end)
-    step = np.repeat(thread.step, 4).reshape(-1, 4)
+    program = np.full(len(entry), builder.string("program"))
+    name = np.column_stack([_last_names(builder, strings, own, loads, begin_ns), program, name])
+    kind = np.column_stack([np.full((len(entry), 2), [int(OpKind.DATA), int(OpKind.OTHER)]), kind])
+    step = np.repeat(thread.step, _NUM_PARTS).reshape(-1, _NUM_PARTS)
     work = work_ns[exists]
     first = builder.ops(
         name[exists],
@@ -158,7 +164,7 @@ def add_thread(
         work_ns=work,
         step=step[exists],
     )
-    op = np.cumsum(exists.reshape(-1)).reshape(-1, 4) - 1 + first
+    op = np.cumsum(exists.reshape(-1)).reshape(-1, _NUM_PARTS) - 1 + first
     number = np.arange(first, first + len(work))
     builder.edges(np.concatenate([[start], number[:-1]]), number)
     first_op = op[np.arange(len(op)), exists.argmax(axis=1)]
@@ -173,8 +179,8 @@ def _kinds_and_names(
     is_call: np.ndarray,
     step_end: OpKind,
 ) -> tuple[I8, I8]:
-    """Returns kind and name of the operations of each entry. The program's time before a call has
-    those of the operation around the call."""
+    """Returns kind and name of the last four operations of each entry. The program's time before a
+    call has those of the operation around the call."""
     events = own.trace.events
     call = np.where(is_call, entry, 0)
     parent = np.where(is_call, events.parent[call], NONE)
@@ -199,8 +205,60 @@ def _kinds_and_names(
     )
 
 
+def _program_times(
+    own: DeviceRank, rows: I8, loads: I8, free_ns: I8, phase_ns: I8, begin_ns: I8
+) -> I8:
+    """Returns the times between ``free_ns`` and ``begin_ns`` as columns: loading of data, between
+    two phases, which lasts until ``phase_ns``, in an operation, unexplained. ``rows`` are recorded
+    operations, ``loads`` those that load data."""
+    known_ns = _known_between(own, rows, free_ns, begin_ns)
+    # Calls of a loader, and what is between them, have kinds of their own.
+    is_loader = _known_between(own, loads, begin_ns, begin_ns + 1) > 0
+    loading_ns = _known_between(own, loads, free_ns, begin_ns)
+    between_ns = _known_between(own, rows, free_ns, phase_ns)
+    between_ns -= _known_between(own, loads, free_ns, phase_ns)
+    loading_ns[is_loader] = between_ns[is_loader] = 0
+    in_operation_ns = known_ns - loading_ns - between_ns
+    unexplained_ns = begin_ns - free_ns - known_ns
+    return np.column_stack([loading_ns, between_ns, in_operation_ns, unexplained_ns])
+
+
+def _phase_starts(own: DeviceRank, entry: I8, kind: I8, free_ns: I8, begin_ns: I8) -> I8:
+    """Returns, for each call of another kind than the call before, when the outermost operation of
+    that kind around it began, if after ``free_ns``: what is before belongs to no phase. Other
+    entries have ``free_ns``."""
+    events = own.trace.events
+    calls = np.flatnonzero(entry >= 0)
+    is_first = np.ones(len(calls), dtype=bool)
+    is_first[1:] = kind[calls[1:]] != kind[calls[:-1]]
+    firsts = calls[is_first]
+    around = entry[firsts].copy()
+    kinds = own_kind(events.kind)
+    while True:
+        parent = events.parent[around]
+        is_same = (parent != NONE) & ((kinds[parent] == kind[firsts]) | (around == entry[firsts]))
+        if not is_same.any():
+            break
+        around[is_same] = parent[is_same]
+    found = free_ns.copy()
+    found[firsts] = np.clip(events.start_ns[around], free_ns[firsts], begin_ns[firsts])
+    return found
+
+
+def _last_names(
+    builder: GraphBuilder, strings: GraphStrings, own: DeviceRank, rows: I8, before_ns: I8
+) -> I8:
+    """Returns the name of the last of ``rows``, by start, that began before each time."""
+    if not len(rows):
+        return np.full(len(before_ns), builder.string(""))
+    place = np.searchsorted(own.trace.events.start_ns[rows], before_ns) - 1
+    return strings.of(own.trace.events.name[rows[np.maximum(place, 0)]])
+
+
 def _known_between(own: DeviceRank, rows: I8, begin_ns: I8, end_ns: I8) -> I8:
     """Returns how much of each time between two others the recorded operations cover."""
+    if not len(rows):
+        return np.zeros(len(begin_ns), dtype=np.int64)
     # Times since the epoch have no exact float.
     begin_ns, end_ns = begin_ns - own.origin_ns, end_ns - own.origin_ns
     start_ns = own.trace.events.start_ns[rows] - own.origin_ns

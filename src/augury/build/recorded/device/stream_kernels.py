@@ -74,7 +74,8 @@ def add_kernels(
     exists = work_ns > 0
     exists[:, 1] = True
     is_late = work_ns[:, 0] > LATENCY_NS
-    is_first = (launch == NONE) & (np.arange(len(kernels)) == 0)
+    # The first kernel of a stream may wait for kernels of a step that is not in the graph.
+    is_first = ((launch == NONE) | is_late) & (np.arange(len(kernels)) == 0)
     labels = (
         ("start of a kernel", OpKind.LAUNCH),
         ("unexplained", OpKind.UNEXPLAINED),

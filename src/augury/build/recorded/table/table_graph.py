@@ -162,6 +162,8 @@ class _TableGraph:
                 self._append(ops, step, row, name, OpKind.BARRIER, 0, gang=number)
             elif kind == OpKind.RECV and events.group[row] == NONE:
                 kind = OpKind.DELAY  # mostly a wait for a sender that is not in the table
+            elif row not in step.waits.lane and not kind.is_communication:
+                kind = OpKind.DELAY  # a message that moves nothing is a pause of its stream
             self._append(ops, step, row, name, kind, max(0, end_ns - begin_ns), resource)
             step.work[row] = ops[-1]
             if gang is not None:

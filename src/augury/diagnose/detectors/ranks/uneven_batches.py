@@ -50,7 +50,7 @@ def _examine(run: ExaminedRun) -> list[Finding]:
         return _smaller_batches(run, smaller, spread)
     if together < _LEAST_CORRELATION:
         return []
-    if most > 0.75 and len(slowest) > FEWEST_STEPS:
+    if most > 0.75 and (len(slowest) > FEWEST_STEPS or _is_steady(total, spread)):
         return []  # one rank is slow: a straggler
     gain = run.predict((BALANCED_RANKS, None))
     if gain is None or not is_worth_reporting(run, gain):
@@ -70,6 +70,12 @@ def _examine(run: ExaminedRun) -> list[Finding]:
             action=_ACTION,
         )
     ]
+
+
+def _is_steady(total: Table, spread: float) -> bool:
+    """Whether most of the difference between ranks is the same in all steps."""
+    typical = np.median(total, axis=1)
+    return float(typical.max() / typical.mean()) - 1 > spread / 2
 
 
 def _with_smaller_batches(run: ExaminedRun, total: Table) -> list[int]:

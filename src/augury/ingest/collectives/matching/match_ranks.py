@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from augury.core.columns import I8
 from augury.core.enums import OpKind
 from augury.core.errors import InputError
 from augury.core.graph.graph import NONE
@@ -249,7 +250,7 @@ def _join(
     own = sequences[rank]
     if not _share_a_group(own, common.columns):
         return False
-    found = align_sequences(own, common.columns)
+    found = _aligned(own, common.columns)
     if isinstance(found, str):
         reasons[rank] = found
         return False
@@ -259,11 +260,30 @@ def _join(
         want not in (NONE, have)
         for want, have in zip(mapped, common.columns.label[found.other].tolist(), strict=True)
     ):
-        again = align_sequences(own, common.columns, labels)
+        again = _aligned(own, common.columns, labels)
         found = found if isinstance(again, str) else again
     common.merge(rank, items_of[rank], own, found)
     reasons.pop(rank, None)
     return True
+
+
+def _aligned(
+    own: CollectiveSequence, other: CollectiveSequence, labels: dict[int, int] | None = None
+) -> Alignment | str:
+    """Aligns the collectives of groups that both may have. Those of other groups, such as the
+    tensor-parallel groups of two replicas, are no evidence against a match."""
+    rows, places = _of_shared_groups(own, other), _of_shared_groups(other, own)
+    found = align_sequences(own.at(rows), other.at(places), labels)
+    if isinstance(found, str):
+        return found
+    return replace(found, own=rows[found.own], other=places[found.other])
+
+
+def _of_shared_groups(own: CollectiveSequence, other: CollectiveSequence) -> I8:
+    """Rows of ``own`` whose group ``other`` has, as far as both state groups."""
+    if NONE in other.members:
+        return np.arange(len(own))
+    return np.flatnonzero((own.members == NONE) | np.isin(own.members, other.members))
 
 
 def _labels_of(
@@ -298,8 +318,7 @@ def _refused(lists: list[_CommonList], reasons: dict[int, str]) -> dict[int, str
 
 
 def _share_a_group(own: CollectiveSequence, other: CollectiveSequence) -> bool:
-    unknown = NONE in own.members or NONE in other.members
-    return unknown or len(np.intersect1d(own.members, other.members)) > 0
+    return len(_of_shared_groups(own, other)) > 0 and len(_of_shared_groups(other, own)) > 0
 
 
 def _check_ranks(lists: list[_CommonList], reasons: dict[int, str], ledger: Ledger) -> None:
