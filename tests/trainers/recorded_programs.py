@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 from collections import Counter
 from dataclasses import dataclass
@@ -68,22 +69,26 @@ class RecordedProgram:
         return {name: ns / total for name, ns in work.items()}
 
     def layer_share(self, phase: Phase) -> float:
-        """Returns the share of a phase's time in detailed steps that is tied to a layer, without
-        the time that DDP takes for its buckets and buffers."""
+        """Returns the share of a phase's time in a detailed step that is tied to a layer, without
+        the time that DDP takes for its buckets and buffers. The median over ranks and steps:
+        other load on the machine may interrupt a rank anywhere."""
         events, steps = self.trace.events, self.trace.steps
         is_main = self.trace.streams.kind[events.stream] == StreamKind.MAIN_THREAD
         own_ns = np.where(is_main, events.dur_ns, 0)
         inner = np.flatnonzero(is_main & (events.parent != NONE))
         np.subtract.at(own_ns, events.parent[inner], events.dur_ns[inner])
         detailed = steps.step[(steps.rank == 0) & (steps.state == StepState.DETAILED)]
-        total = known = 0
+        total: Counter[tuple[int, int]] = Counter()
+        known: Counter[tuple[int, int]] = Counter()
         for row in np.flatnonzero(
             (events.phase == phase) & np.isin(events.step, detailed) & is_main
         ).tolist():
             if events.kind[row] != OpKind.LAUNCH and not self._is_of_ddp(row):
-                total += int(own_ns[row])
-                known += int(own_ns[row]) if self.trace.strings[int(events.layer[row])] else 0
-        return known / max(1, total)
+                place = int(events.rank[row]), int(events.step[row])
+                has_layer = bool(self.trace.strings[int(events.layer[row])])
+                total[place] += int(own_ns[row])
+                known[place] += has_layer * int(own_ns[row])
+        return statistics.median(known[place] / ns for place, ns in total.items() if ns)
 
     def _is_of_ddp(self, row: int) -> bool:
         # DDP's hooks run around AccumulateGrad, within the frame that the engine opens for it.
