@@ -64,11 +64,25 @@ def test_a_plan_that_was_not_followed_is_not_judged(
     outcome = run("diff", runs[0], after, "--plan", plan)
     assert outcome.code == 3
     assert "the run did not follow the plan: the model is compiled" in outcome.err
-    assert "--no-trial" in outcome.err
+    assert "remedy: remove that cause" in outcome.err
+    assert "--no-trial" not in outcome.err  # refuses it just the same
     assert not outcome.out
     without = run("diff", *runs, "--plan", plan)
     assert without.code == 3
     assert "recorded without a plan" in without.err
+
+
+def test_a_plan_that_its_trial_did_not_choose_can_be_followed_regardless(
+    run: Runner, runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    kept = {"first_step": 6, "last_step": 125, "is_decided": True, "winner": "stock"}
+    ended = {"is_on_trial": True}
+    for status in ({"trials": [kept], "reason": "the trial kept stock DDP"}, ended):
+        plan, after = planned(tmp_path, plan_of(100 * MS, 81 * MS), is_followed=False, **status)
+        outcome = run("diff", runs[0], after, "--plan", plan)
+        assert outcome.code == 3
+        assert "augury run --plan PLAN --no-trial" in outcome.err
+        assert ("train for more steps" in outcome.err) is (status is ended)
 
 
 def test_the_first_step_under_the_plan_is_reported(

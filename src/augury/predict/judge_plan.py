@@ -14,6 +14,7 @@ from augury.core.results.comparison import Comparison
 from augury.core.trace.trace import Trace
 
 _REMEDY = "record it again with the plan: augury run --plan"
+_FOLLOW_REGARDLESS = "follow the plan whatever the trial finds: augury run --plan PLAN --no-trial"
 
 
 def check_followed(run: Trace, plan: Plan) -> None:
@@ -32,8 +33,11 @@ def check_followed(run: Trace, plan: Plan) -> None:
         if not status.is_followed:
             raise InputError(
                 f"the run did not follow the plan: {_why_not(status)}",
-                remedy="remove that cause, or follow the plan whatever the trial finds:"
-                " augury run --plan PLAN --no-trial",
+                remedy=_FOLLOW_REGARDLESS
+                if status.trials
+                else f"train for more steps, or {_FOLLOW_REGARDLESS}"
+                if status.is_on_trial
+                else "remove that cause, or make a plan of the job as it is: augury optimize",
             )
         replans = [one for one in status.replans if one.digest]
         if replans and trial_of(run, plan) is None:
