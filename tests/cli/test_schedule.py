@@ -303,6 +303,21 @@ def test_the_terminal_output_has_all_parts(run: Runner, folder: Path) -> None:
     assert "next: augury schedule" in shown
 
 
+def test_buckets_with_unused_parameters_are_named(run: Runner, tmp_path: Path) -> None:
+    """Their gradients travel, although backward makes none: the job does use DDP."""
+    other = tmp_path / "unused"
+    other.mkdir()
+    sizes = RUN.gradients.size_bytes - 400_000 * (RUN.gradients.order == 1)
+    write_trace(RUN.evolve(gradients=replace(RUN.gradients, size_bytes=sizes)), other)
+    outcome = run("schedule", other)
+    refused(outcome, 3)
+    assert "as where parameters are not used" in outcome.err
+    assert "requires_grad=False" in outcome.err
+    optimized = run("optimize", other)
+    assert optimized.code == 0
+    assert "as where parameters are not used" in " ".join(optimized.out.split())
+
+
 def test_the_next_command_makes_the_plan_that_is_shown(run: Runner, folder: Path) -> None:
     assert run("schedule", folder).out.endswith(f"next: augury schedule {folder} -o plan.json\n")
     options = "--policy prophet,augury --bandwidth 0.9x --latency 2x"
