@@ -204,6 +204,13 @@ def test_a_job_that_ends_during_the_trial_of_its_plan_needs_more_steps(tmp_path:
         assert ("--steps" in remedy) is not is_on_trial
 
 
+def test_a_job_that_is_killed_before_its_first_record_is_told_so(tmp_path: Path):
+    (tmp_path / "rank-00000.0.trace.json.gz").touch()
+    (noted,) = summarize_run(tmp_path, exit_code=137).ledger
+    assert "before the first rank record was written" in noted.meaning
+    assert "exit code 137" in noted.remedy
+
+
 def test_usage_errors(tmp_path: Path):
     command = [sys.executable, "-c", "pass"]
     for steps in ("20:10", "0:5", "5", "a:b", "5:9,9:12", "5:9,"):

@@ -85,7 +85,9 @@ def summarize_run(
     elif not records and not is_full:
         ledger.note(
             "no-steps",
-            "no optimizer stepped in any process of the job, so nothing was recorded",
+            "the job ended before the first rank record was written, so nothing was recorded"
+            if any(folder.glob("rank-*.trace.json.gz"))
+            else "no optimizer stepped in any process of the job, so nothing was recorded",
             severity=Severity.ERROR,
             remedy=f"look at the job's own output: it ended with exit code {exit_code}"
             if exit_code
