@@ -115,6 +115,21 @@ def test_two_equal_runs_are_no_gain(run: Runner, tmp_path: Path) -> None:
     assert "Neither a gain nor a loss is certain" in outcome.out
 
 
+def test_runs_of_different_jobs_are_named(run: Runner, tmp_path: Path) -> None:
+    def larger(record: dict[str, Any]) -> None:
+        record["memory"][0]["size_bytes"] += 8_000
+
+    def wider(record: dict[str, Any]) -> None:
+        record["world_size"] = 3
+
+    plain = Run(tmp_path / "plain").write()
+    for change, said in ((larger, "the parameters of another model"), (wider, "2 ranks before, 3")):
+        outcome = run("diff", plain, Run(tmp_path / change.__name__, change=change).write())
+        assert outcome.code == 0, outcome.err
+        assert f"The runs are of different jobs: {said}" in " ".join(outcome.out.split())
+    assert "different jobs" not in run("diff", plain, plain).out
+
+
 def test_alternating_runs_are_compared_pair_by_pair(run: Runner, tmp_path: Path) -> None:
     """The machine becomes slower by half during the runs, for both."""
     for number, slower in (("1", 1.0), ("2", 1.2), ("10", 1.5)):
