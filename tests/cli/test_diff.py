@@ -83,6 +83,12 @@ def test_a_plan_that_its_trial_did_not_choose_can_be_followed_regardless(
         assert outcome.code == 3
         assert "augury run --plan PLAN --no-trial" in outcome.err
         assert ("train for more steps" in outcome.err) is (status is ended)
+    anew = {"step": 40, "reason": "the network is slower", "digest": "0" * 64}
+    _, after = planned(
+        tmp_path, plan_of(100 * MS, 81 * MS), is_followed=False, **ended, replans=[anew]
+    )
+    outcome = run("diff", runs[0], after, "--plan", tmp_path / "plan.json")
+    assert "the trial of another plan, which it made at step 40 (the network is" in outcome.err
 
 
 def test_the_first_step_under_the_plan_is_reported(

@@ -33,10 +33,10 @@ def check_followed(run: Trace, plan: Plan) -> None:
         if not status.is_followed:
             raise InputError(
                 f"the run did not follow the plan: {_why_not(status)}",
-                remedy=_FOLLOW_REGARDLESS
-                if status.trials
-                else f"train for more steps, or {_FOLLOW_REGARDLESS}"
+                remedy=f"train for more steps, or {_FOLLOW_REGARDLESS}"
                 if status.is_on_trial
+                else _FOLLOW_REGARDLESS
+                if status.trials
                 else "remove that cause, or make a plan of the job as it is: augury optimize",
             )
         replans = [one for one in status.replans if one.digest]
@@ -127,6 +127,11 @@ def _predicted_without(
 def _why_not(status: PlanStatus) -> str:
     if status.reason:
         return status.reason
+    if status.is_on_trial and (anew := [one for one in status.replans if one.digest]):
+        return (
+            f"the run ended during the trial of another plan, which it made at step {anew[-1].step}"
+            f" ({anew[-1].reason})"
+        )
     if status.is_on_trial:
         return "the run ended during the trial of the plan"
     return "stock training was kept"
