@@ -202,6 +202,11 @@ class Run:
         return measured_step_ns(self.graph)
 
     @property
+    def job_command(self) -> list[str]:
+        """The command that ``augury run`` started; empty if unknown."""
+        return self._source.job_command
+
+    @property
     def warnings(self) -> list[Anomaly]:
         """Anomalies found while the run was read and its graph was built."""
         return list(self.graph.ledger)

@@ -41,6 +41,8 @@ from augury.runtime.torch.injection import arrange as arrange_plan
 if TYPE_CHECKING:
     from augury.api_options import RunOptions
 
+MAX_COMMAND_CHARS = 10_000
+"""A longer command is not recorded: the settings travel in one environment variable."""
 BASELINE, PLANNED = "baseline", "planned"
 """Folders of the repeated runs without and with the plan."""
 
@@ -125,6 +127,7 @@ def make_job(
         wire=wire,
         wire_events=wire_events,
         watch=checked_distance(watch),
+        job_command=tuple(words) if rank is None and _is_short(words) else (),
     )
     return Job(
         words=words,
@@ -260,7 +263,11 @@ def _finished(job: Job, folder: Path, exit_code: int) -> FinishedJob:
     # Rank 0 ends last, so its summary is of all ranks.
     settings = job.settings
     summary = summarize_run(
-        folder, rank=job.rank or None, wire=settings.wire, watch=bool(settings.watch)
+        folder,
+        rank=job.rank or None,
+        wire=settings.wire,
+        watch=bool(settings.watch),
+        exit_code=exit_code,
     )
     return FinishedJob(out=job.out, rank=job.rank, exit_code=exit_code, summary=summary)
 
@@ -274,6 +281,10 @@ def _checked_words(command: list[str], module: str | None) -> list[str]:
     if words[0].endswith(".py") and not os.path.exists(words[0]):
         raise UsageError(f"there is no script {words[0]!r}", remedy="check its name")
     return words
+
+
+def _is_short(words: list[str]) -> bool:
+    return sum(map(len, words)) <= MAX_COMMAND_CHARS
 
 
 def _check_plan(plan: Path | None, *, has_trial: bool) -> None:

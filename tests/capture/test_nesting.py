@@ -69,6 +69,8 @@ def test_a_module_and_its_exit_code(tmp_path: Path):
     said = json.loads(done.stdout.splitlines()[-1])
     assert said["exit_code"] == 7
     assert said["result"]["ranks"][0]["num_steps"] == 4
+    record = json.loads((out / "rank-00000.json").read_text())
+    assert record["job_command"] == []  # the command that started the ranks is unknown
 
 
 def test_a_folder_in_use_is_kept_unless_forced(tmp_path: Path):

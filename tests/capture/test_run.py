@@ -83,6 +83,7 @@ def test_the_programs_own_sitecustomize_and_exit_code(tmp_path: Path):
     command = [sys.executable, str(script), "4"]
     done = record(tmp_path / "run", command, "--steps", "1:3", PYTHONPATH=with_path(own))
     assert done.returncode == 7
+    assert read(tmp_path / "run", 0)["job_command"] == command
     assert "own yes" in done.stdout
     assert traces(tmp_path / "run", 0) == ["rank-00000.0.trace.json.gz"]
 
@@ -121,6 +122,7 @@ def test_a_job_that_fails_before_it_steps_keeps_its_code(tmp_path: Path):
     done = record(tmp_path / "run", [sys.executable, "-c", "raise SystemExit(7)"])
     assert done.returncode == 7
     assert "no optimizer stepped" in done.stderr
+    assert "look at the job's own output: it ended with exit code 7" in done.stderr
 
 
 def test_a_profiler_of_the_program_takes_precedence(tmp_path: Path):
@@ -190,6 +192,23 @@ def test_ranks_that_disagree_are_named(tmp_path: Path):
     ledger = Ledger(summarize_run(tmp_path).ledger)
     assert ledger["world-sizes-differ"].example == "rank 0 says 2, rank 1 says 4"
     assert (ledger["missing-rank"].count, ledger["missing-rank"].example) == (2, "rank 2")
+
+
+def test_a_job_that_ends_during_the_trial_of_its_plan_needs_more_steps(tmp_path: Path):
+    told = {"rank": 0, "world_size": 1, "host": "h", "step_end_ns": [1, 2], "trouble": "it ended"}
+    for is_on_trial in (True, False):
+        plan = {"is_on_trial": is_on_trial}
+        (tmp_path / "rank-00000.json").write_text(json.dumps(told | {"plan": plan}))
+        remedy = Ledger(summarize_run(tmp_path).ledger)["not-recorded"].remedy
+        assert ("train for more steps" in remedy) is is_on_trial
+        assert ("--steps" in remedy) is not is_on_trial
+
+
+def test_a_job_that_is_killed_before_its_first_record_is_told_so(tmp_path: Path):
+    (tmp_path / "rank-00000.0.trace.json.gz").touch()
+    (noted,) = summarize_run(tmp_path, exit_code=137).ledger
+    assert "before the first rank record was written" in noted.meaning
+    assert "exit code 137" in noted.remedy
 
 
 def test_usage_errors(tmp_path: Path):

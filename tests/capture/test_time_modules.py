@@ -105,6 +105,16 @@ def test_the_process_ends_when_its_time_is_over(run: Path) -> None:
     assert not is_running(sleeper)
 
 
+def test_temporary_files_of_compilers_that_are_ended_are_removed(run: Path) -> None:
+    settings = store(run, 'echo "$6" >../folder', 'touch "$6/code.s"', say(TIMED), "sleep 300")
+    settings = Settings(out=settings.out, calibrate=True, calibrate_seconds=1.0)
+    time_modules(settings, os.environ, has_succeeded=True)
+    assert timings(run)[0] == TIMED
+    folder = (run.parent / "folder").read_text().strip()
+    assert folder
+    assert not os.path.exists(folder)
+
+
 def is_running(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"

@@ -64,11 +64,31 @@ def test_a_plan_that_was_not_followed_is_not_judged(
     outcome = run("diff", runs[0], after, "--plan", plan)
     assert outcome.code == 3
     assert "the run did not follow the plan: the model is compiled" in outcome.err
-    assert "--no-trial" in outcome.err
+    assert "remedy: remove that cause" in outcome.err
+    assert "--no-trial" not in outcome.err  # refuses it just the same
     assert not outcome.out
     without = run("diff", *runs, "--plan", plan)
     assert without.code == 3
     assert "recorded without a plan" in without.err
+
+
+def test_a_plan_that_its_trial_did_not_choose_can_be_followed_regardless(
+    run: Runner, runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    kept = {"first_step": 6, "last_step": 125, "is_decided": True, "winner": "stock"}
+    ended = {"is_on_trial": True}
+    for status in ({"trials": [kept], "reason": "the trial kept stock DDP"}, ended):
+        plan, after = planned(tmp_path, plan_of(100 * MS, 81 * MS), is_followed=False, **status)
+        outcome = run("diff", runs[0], after, "--plan", plan)
+        assert outcome.code == 3
+        assert "augury run --plan PLAN --no-trial" in outcome.err
+        assert ("train for more steps" in outcome.err) is (status is ended)
+    anew = {"step": 40, "reason": "the network is slower", "digest": "0" * 64}
+    _, after = planned(
+        tmp_path, plan_of(100 * MS, 81 * MS), is_followed=False, **ended, replans=[anew]
+    )
+    outcome = run("diff", runs[0], after, "--plan", tmp_path / "plan.json")
+    assert "the trial of another plan, which it made at step 40 (the network is" in outcome.err
 
 
 def test_the_first_step_under_the_plan_is_reported(
@@ -99,6 +119,21 @@ def test_two_equal_runs_are_no_gain(run: Runner, tmp_path: Path) -> None:
     outcome = run("diff", *equal)
     assert outcome.code == 0
     assert "Neither a gain nor a loss is certain" in outcome.out
+
+
+def test_runs_of_different_jobs_are_named(run: Runner, tmp_path: Path) -> None:
+    def larger(record: dict[str, Any]) -> None:
+        record["memory"][0]["size_bytes"] += 8_000
+
+    def wider(record: dict[str, Any]) -> None:
+        record["world_size"] = 3
+
+    plain = Run(tmp_path / "plain").write()
+    for change, said in ((larger, "the parameters of another model"), (wider, "2 ranks before, 3")):
+        outcome = run("diff", plain, Run(tmp_path / change.__name__, change=change).write())
+        assert outcome.code == 0, outcome.err
+        assert f"The runs are of different jobs: {said}" in " ".join(outcome.out.split())
+    assert "different jobs" not in run("diff", plain, plain).out
 
 
 def test_alternating_runs_are_compared_pair_by_pair(run: Runner, tmp_path: Path) -> None:

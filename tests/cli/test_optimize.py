@@ -85,6 +85,9 @@ def test_fields_of_the_document_are_those_of_the_result(run: Runner, folder: Pat
     assert document["plan"] is None
     with_next = run("optimize", folder)
     assert f"next: augury optimize {folder} -o plan.json" in with_next.out
+    allowed = run("optimize", folder, "--allow", "rounding", "--only", "communication")
+    options = "--allow rounding --only communication"
+    assert f"next: augury optimize {folder} {options} -o plan.json" in allowed.out
 
 
 def test_it_is_as_good_as_schedule_where_only_communication_can_gain(

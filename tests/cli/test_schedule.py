@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
@@ -300,6 +301,50 @@ def test_the_terminal_output_has_all_parts(run: Runner, folder: Path) -> None:
     # Modules were not recorded and the network was not measured.
     assert "no detailed step shows" in shown
     assert "next: augury schedule" in shown
+
+
+def test_buckets_with_unused_parameters_are_named(run: Runner, tmp_path: Path) -> None:
+    """Their gradients travel, although backward makes none: the job does use DDP."""
+    other = tmp_path / "unused"
+    other.mkdir()
+    sizes = RUN.gradients.size_bytes - 400_000 * (RUN.gradients.order == 1)
+    write_trace(RUN.evolve(gradients=replace(RUN.gradients, size_bytes=sizes)), other)
+    outcome = run("schedule", other)
+    refused(outcome, 3)
+    assert "as where parameters are not used" in outcome.err
+    assert "requires_grad=False" in outcome.err
+    optimized = run("optimize", other)
+    assert optimized.code == 0
+    assert "as where parameters are not used" in " ".join(optimized.out.split())
+
+
+def test_the_next_command_makes_the_plan_that_is_shown(run: Runner, folder: Path) -> None:
+    assert run("schedule", folder).out.endswith(f"next: augury schedule {folder} -o plan.json\n")
+    options = "--policy prophet,augury --bandwidth 0.9x --latency 2x"
+    outcome = run("schedule", folder, *options.split())
+    assert outcome.out.endswith(f"next: augury schedule {folder} {options} -o plan.json\n")
+
+
+def test_the_next_command_after_a_plan_is_the_recorded_job(
+    run: Runner, folder: Path, tmp_path: Path
+) -> None:
+    """Where it would not be the same after printing, or is very long, an example stands for it."""
+    outcome = run("schedule", folder, "-o", "plan.json")
+    follow = "next: augury run --plan plan.json --out planned-run --"
+    assert outcome.out.endswith(f"{follow} torchrun ... train.py\n")
+    job = ["torchrun", "--nproc-per-node", "2", "my train.py", "--lr", "$LR"]
+    odd = ["python", "-c", "print(1)\nprint(2)"], ["train.py", "\x1b[31m"], ["x" * 5000]
+    for number, words in enumerate([job, *odd]):
+        other = tmp_path / str(number)
+        other.mkdir()
+        ranks = [changed(facts, job_command=words) for facts in RUN.ranks]
+        write_trace(RUN.evolve(ranks=ranks), other)
+        said = run("schedule", other, "-o", "plan.json", "--force").out.splitlines()[-1]
+        assert shlex.split(said.partition(" -- ")[2]) == (
+            job if words is job else ["torchrun", "...", "train.py"]
+        )
+    replayed = run("replay", tmp_path / "0", "--plan", "plan.json")
+    assert f"{follow} torchrun --nproc-per-node 2 'my train.py' --lr '$LR'" in replayed.out
 
 
 def test_unknown_policies_are_refused(run: Runner, folder: Path) -> None:

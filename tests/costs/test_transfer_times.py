@@ -103,3 +103,11 @@ def test_changes_are_of_the_wire_of_the_rest_or_on_top(
         assert changed.wire_ns(size) == pytest.approx(size * 8.0 * wire)
     again = changed.changed(wire=1 / wire)
     assert again.ns_per_byte == pytest.approx(8.0)
+
+
+def test_large_transfers_that_take_equally_long_show_the_rate_of_the_link() -> None:
+    """Two buckets of a run without calibration share the link; the larger one is not slower."""
+    cost = fit_transfers([(160, 1e5), (1_400_000, 24e6), (4_100_000, 20e6)])
+    assert cost is not None
+    assert cost.ns_per_byte == pytest.approx(44e6 / 5.5e6)
+    assert cost.time_ns(4_100_000) == pytest.approx(4.1e6 * 8)

@@ -97,3 +97,10 @@ def test_a_damaged_cache_without_records_is_refused(folder: Path):
 def test_a_missing_folder_is_refused(tmp_path: Path):
     with pytest.raises(InputError, match="not a run folder"):
         open_run(tmp_path / "nothing")
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path: Path):
+    (tmp_path / "train.py").touch()
+    with pytest.raises(InputError, match="contains no run") as caught:
+        open_run(tmp_path)
+    assert "`augury run`" in caught.value.remedy

@@ -144,6 +144,25 @@ def test_an_optimizer_replaced_before_all_ranks_are_ready_keeps_the_loss(
     assert [_losses(process.stdout) for process in done] == losses
 
 
+def test_a_model_that_is_wrapped_after_its_first_steps_follows_the_plan(tmp_path: Path) -> None:
+    """As after a search for the learning rate, or a warm-up without other ranks."""
+    warm_up = """
+    warm = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(3):
+        model(torch.ones(8, 32)).square().mean().backward()
+        warm.step()
+        warm.zero_grad()
+    del warm
+    model = nn.parallel"""
+    script = TRAINING.format(each_step="pass", at_end="")
+    script = script.replace("    model = nn.parallel", warm_up)
+    stock = start_ranks([sys.executable, "-c", script, "12"], num_ranks=2)
+    done = _start(tmp_path, plan_for(SIZES), script=script)
+    assert [_losses(one.stdout) for one in done] == [_losses(one.stdout) for one in stock]
+    assert "augury: follows the plan: augury, 8 pieces a step" in done[0].stderr
+    assert all("takes no optimizer steps" not in one.stderr for one in done)
+
+
 SOME_WRAP = """
 import os, sys, torch, torch.distributed as dist
 from torch import nn

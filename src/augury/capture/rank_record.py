@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -80,6 +81,7 @@ def build_record(
     steps: StepTimeLog,
     windows: list[RecordedWindow],
     calls: list[RecordedCall],
+    job_command: Sequence[str] = (),
 ) -> RankRecord:
     facts = notes.facts
     return RankRecord(
@@ -97,6 +99,7 @@ def build_record(
         cpu_limit=cpu_limit(),
         num_threads=facts.num_threads or 0,
         command=sys.argv,
+        job_command=list(job_command),
         trouble=notes.trouble,
         windows=windows,
         step_end_ns=steps.end_ns,

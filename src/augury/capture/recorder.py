@@ -318,7 +318,7 @@ class StepRecorder:
         if self._steps.num_steps >= window.first:
             return f"before the window's end at {window.last}"
         if board.is_trial_due:
-            return "while the plan was on trial: record more steps, or follow it with --no-trial"
+            return "while the plan was on trial"
         return f"before the window's start at {window.first}"
 
     def _write(self) -> None:
@@ -331,5 +331,6 @@ class StepRecorder:
             steps=self._steps,
             windows=self._schedule.recorded(self._steps.num_steps) if self._is_chosen else [],
             calls=self._framework.calls(),
+            job_command=self._settings.job_command,
         )
         write_rank_record(self._folder, record)

@@ -42,6 +42,8 @@ class Settings:
     """Number of calls that a process keeps: the newest."""
     watch: int = 0
     """Steps between watch windows; 0 means none."""
+    job_command: tuple[str, ...] = ()
+    """The command that ``augury run`` starts; empty where another launcher started the ranks."""
 
     def to_environment(self) -> str:
         return json.dumps(asdict(self))
@@ -67,6 +69,7 @@ class Settings:
             wire=values["wire"],
             wire_events=values["wire_events"],
             watch=values["watch"],
+            job_command=tuple(values["job_command"]),
         )
 
 

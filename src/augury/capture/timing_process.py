@@ -27,7 +27,7 @@ MAX_TROUBLE_CHARS = 300
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]);"
     " from augury.capture.torch.module_times.timing_main import main;"
-    " main(sys.argv[2], float(sys.argv[3]))"
+    " main(sys.argv[2], float(sys.argv[3]), sys.argv[4])"
 )
 _JOB_VARIABLES = "AUGURY_"
 """Beginning of the names of variables with which a job is recorded or follows a plan."""
@@ -53,9 +53,10 @@ class TimingProcess(msgspec.Struct, frozen=True, kw_only=True):
         """Yields timings as the process reports them. Ends it after ``seconds``, and when the
         caller stops. Raises an OSError if the process fails."""
         deadline = time.monotonic() + seconds
-        with tempfile.TemporaryFile() as errors:
+        words = [json.dumps(self.path), str(snapshot), str(seconds)]
+        with tempfile.TemporaryFile() as errors, _temporary_folder() as folder:
             child = subprocess.Popen(  # noqa: S603
-                [self.executable, "-c", _START, json.dumps(self.path), str(snapshot), str(seconds)],
+                [self.executable, "-c", _START, *words, folder],
                 cwd=self.folder if os.path.isdir(self.folder) else None,
                 env=_environment(environment),
                 stdin=subprocess.PIPE,  # never written: the process ends when this one does
@@ -76,6 +77,11 @@ class TimingProcess(msgspec.Struct, frozen=True, kw_only=True):
                 child.wait()
                 child.stdin.close()
                 child.stdout.close()
+
+
+def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    """A folder for compilers, which leave their temporary files when they are killed."""
+    return tempfile.TemporaryDirectory(prefix="augury-", ignore_cleanup_errors=True)
 
 
 def _environment(inherited: Mapping[str, str]) -> dict[str, str]:

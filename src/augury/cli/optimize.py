@@ -11,7 +11,7 @@ import typer
 from augury.cli.numpy_threads import import_numpy
 from augury.cli.options import Address, Force, GraphPath, Jobs, Json, MaxBytes, Workers
 from augury.cli.progress import working
-from augury.cli.say import next_command, say, say_written
+from augury.cli.say import given, next_command, next_planned_run, say, say_written
 from augury.report.exports import check_targets
 from augury.report.formats import JSON_SUFFIXES
 
@@ -61,7 +61,8 @@ def optimize(
     import_numpy()
     from augury import api
 
-    answer = api.open(run, max_bytes=max_bytes, progress=working).optimize(
+    opened = api.open(run, max_bytes=max_bytes, progress=working)
+    answer = opened.optimize(
         memory_limit=memory_limit,
         allow=allow,
         only=only,
@@ -80,11 +81,10 @@ def optimize(
     say_written(plan)
     if plan is not None:
         # The run that the plan was made from is usually in the default folder.
-        next_command(
-            *("run", "--plan", plan, "--out", "planned-run", "--", "torchrun", "...", "train.py")
-        )
+        next_planned_run(plan, opened.job_command)
     elif answer.result.can_pay:
-        next_command("optimize", run, "-o", "plan.json")
+        options = {"--memory-limit": memory_limit, "--allow": allow, "--only": only}
+        next_command("optimize", run, *given(options), "-o", "plan.json")
     elif out is not None:
         pays = answer.result.gain_pct > answer.result.noise_pct
         reason = "the run's gradients are not known" if pays else "no plan pays off"

@@ -11,7 +11,7 @@ import typer
 from augury.cli.numpy_threads import import_numpy
 from augury.cli.options import Engine, Fine, Force, GraphPath, Json, MaxBytes, MaxEvents, NoFold
 from augury.cli.progress import working
-from augury.cli.say import next_command, say
+from augury.cli.say import next_command, next_planned_run, say
 from augury.report.exports import check_targets, describe
 from augury.report.formats import DEFAULT_MAX_EVENTS, TABLE_SUFFIXES, TIMELINE_SUFFIXES
 
@@ -56,8 +56,6 @@ def replay(
     answer.render(sys.stdout, top=top)
     say(*notes)
     if plan is not None:
-        next_command(
-            *("run", "--plan", plan, "--out", "planned-run", "--", "torchrun", "...", "train.py")
-        )
+        next_planned_run(plan, run.job_command)
     elif not timeline:
         next_command("report", graph, "-o", "report.html")

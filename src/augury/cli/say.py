@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Mapping, Sequence
+
+MAX_JOB_CHARS = 1500
+"""A longer command of a job is not repeated."""
 
 
 def say(*lines: str) -> None:
@@ -30,3 +34,18 @@ def next_line(*words: str | os.PathLike[str]) -> str:
 def next_command(*words: str | os.PathLike[str]) -> None:
     """Prints the next command to type, after an empty line."""
     print(f"\n{next_line(*words)}")
+
+
+def given(options: Mapping[str, str | None]) -> list[str]:
+    """Returns the words of the options that have a value."""
+    return [word for name, value in options.items() if value is not None for word in (name, value)]
+
+
+def next_planned_run(plan: str | os.PathLike[str], job: Sequence[str]) -> None:
+    """Prints the command that runs the recorded ``job`` with the plan; an example where the job's
+    command is unknown."""
+    # Characters that would be escaped make the printed command another one.
+    is_short = sum(map(len, job)) <= MAX_JOB_CHARS
+    can_copy = is_short and all(word.isprintable() for word in job)
+    words = job if job and can_copy else ("torchrun", "...", "train.py")
+    next_command("run", "--plan", plan, "--out", "planned-run", "--", *words)

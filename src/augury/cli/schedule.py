@@ -11,9 +11,11 @@ import typer
 from augury.cli.numpy_threads import import_numpy
 from augury.cli.options import Bandwidth, Force, Json, Latency, MaxBytes, Page
 from augury.cli.progress import working
-from augury.cli.say import next_command, say, say_written
+from augury.cli.say import given, next_command, next_planned_run, say, say_written
 from augury.report.exports import check_targets
 from augury.report.formats import JSON_SUFFIXES, PAGE_SUFFIXES, PLOT_SUFFIXES
+
+ALL_POLICIES = "all"
 
 
 def schedule(
@@ -27,7 +29,7 @@ def schedule(
     *,
     policy: Annotated[
         str, typer.Option(metavar="NAMES", help="all, or a list: ddp,prophet,augury.")
-    ] = "all",
+    ] = ALL_POLICIES,
     bandwidth: Bandwidth = None,
     latency: Latency = None,
     out: Annotated[
@@ -60,9 +62,8 @@ def schedule(
     import_numpy()
     from augury import api
 
-    answer = api.open(run, max_bytes=max_bytes, progress=working).schedule(
-        policy=policy, bandwidth=bandwidth, latency=latency, low_risk=low_risk
-    )
+    opened = api.open(run, max_bytes=max_bytes, progress=working)
+    answer = opened.schedule(policy=policy, bandwidth=bandwidth, latency=latency, low_risk=low_risk)
     plan = answer.save_plan(out, force=force) if out is not None else None
     if plot is not None:
         answer.save_plot(plot, force=force)
@@ -77,10 +78,12 @@ def schedule(
     say_written(plot, page, problem, plan)
     if plan is not None:
         # The run that the plan was made from is usually in the default folder.
-        next_command(
-            *("run", "--plan", plan, "--out", "planned-run", "--", "torchrun", "...", "train.py")
-        )
+        next_planned_run(plan, opened.job_command)
     elif answer.result.can_pay:
-        next_command("schedule", run, "-o", "plan.json")
+        options = {"--policy": policy, "--bandwidth": bandwidth, "--latency": latency}
+        if policy == ALL_POLICIES:
+            del options["--policy"]
+        flags = ["--low-risk"] if low_risk else []
+        next_command("schedule", run, *given(options), *flags, "-o", "plan.json")
     elif out is not None:
         say(f"no plan was written to {out}: no plan pays off")

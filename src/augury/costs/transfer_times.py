@@ -14,6 +14,8 @@ LARGE_BYTES = 1 << 20
 
 _NEAR = 1.5
 """Sizes within this factor do not determine a slope."""
+_FLAT = 0.1
+"""With a smaller share of their time for bytes, large collectives do not determine a slope."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +136,12 @@ def _line(own: Sequence[Sample]) -> TransferCost:
     smallest, largest = (max(1, points[i][0]) for i in (0, -1))
     # A single size: all of its time counts as wire time.
     fitted = _through(points if largest >= _NEAR * smallest else [(largest, points[-1][1])])
+    large = [(size, time) for size, time in points if size >= LARGE_BYTES]
+    if large and fitted.ns_per_byte * largest < _FLAT * fitted.time_ns(largest):
+        # Large transfers that share the link end together, whatever their sizes: their sum shows
+        # its rate.
+        rate = sum(time for _, time in large) / sum(size for size, _ in large)
+        fitted = _through([(largest, rate * largest)])
     return replace(fitted, residual=_spread(own))
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
+from augury.core.enums import MemoryKind
 from augury.core.errors import InputError
 from augury.core.measured_step import counted_steps
 from augury.core.plan.plan import Plan
 from augury.core.results.comparison import Comparison, StepSeries
 from augury.core.trace.trace import Trace
+from augury.core.units import format_bytes, format_count
 from augury.diagnose.repeated_runs import compare_repeats
 from augury.predict.judge_plan import check_followed
 from augury.predict.opened_run import OpenedRun, open_source
@@ -23,8 +27,30 @@ def compare_folders(
     if plan is not None:
         for _, followed in pairs:
             check_followed(followed, plan)
-    comparison = compare_repeats(pairs, plan)
+    comparison = msgspec.structs.replace(
+        compare_repeats(pairs, plan), differences=_differences(*pairs[0])
+    )
     return comparison, [(_series(first), _series(second)) for first, second in pairs]
+
+
+def _differences(before: Trace, after: Trace) -> list[str]:
+    """Returns signs that the runs are of different jobs. Names of parameters do not count: they
+    differ where modules are compiled."""
+    if before.world_size != after.world_size:
+        return [f"{format_count(before.world_size, 'rank')} before, {after.world_size:,} after"]
+    first, second = _parameter_sizes(before), _parameter_sizes(after)
+    if first and second and first != second:
+        shown = [f"{len(own):,} of {format_bytes(sum(own))}" for own in (first, second)]
+        return [f"the parameters of another model: {shown[0]} before, {shown[1]} after"]
+    return []
+
+
+def _parameter_sizes(trace: Trace) -> list[int]:
+    """Sizes of the parameters of the first rank, in ascending order; empty if unknown."""
+    memory = trace.memory
+    rank = min((facts.rank for facts in trace.ranks), default=0)
+    is_own = (memory.rank == rank) & (memory.kind == MemoryKind.PARAMETER)
+    return sorted(memory.size_bytes[is_own].tolist())
 
 
 def _pairs(before: OpenedRun, after: OpenedRun) -> list[tuple[OpenedRun, OpenedRun]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from augury.core.errors import AuguryError, InputError
 from augury.core.trace.trace import Trace
-from augury.core.trace.trace_file import read_sources, read_trace, write_trace
+from augury.core.trace.trace_file import RUN_FILE, read_sources, read_trace, write_trace
 from augury.ingest.recorded import read_run
 from augury.ingest.run_files import MAX_RUN_BYTES, ReadBudget, digests_of
 
@@ -20,6 +20,11 @@ def open_run(folder: Path, *, max_bytes: int = MAX_RUN_BYTES) -> Trace:
             f"{folder} is not a run folder", remedy="give a folder that `augury run` wrote"
         )
     digests = digests_of(folder, ReadBudget(folder, max_bytes))
+    if not digests and not (folder / RUN_FILE).exists():
+        raise InputError(
+            f"{folder} contains no run: it has neither rank records nor {RUN_FILE}",
+            remedy="give a folder that `augury run` or `augury import` wrote",
+        )
     cached = _cached_sources(folder)
     if not digests or digests == cached:
         try:

@@ -32,6 +32,7 @@ def rank_facts(record: RankRecord, clock: Clock, piece_groups: list[int]) -> Ran
         cpu_limit=record.cpu_limit,
         num_threads=record.num_threads,
         command=record.command,
+        job_command=record.job_command,
         trouble=record.trouble,
         clock=clock,
         bucket_cap_bytes=first.bucket_cap_bytes if first else None,

@@ -22,6 +22,11 @@ class Combined:
     plan: Plan | None
     predicted: PredictedPlan | None
 
+    @property
+    def step_ns(self) -> int:
+        """The step that the search found."""
+        return self.evaluated.step_ns
+
 
 def combine(
     run: PlannedRun,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,8 @@ from augury.core.progress import silent
 from augury.core.results.optimization import OptimizeResult, SearchEffort
 from augury.core.units import format_percent, parse_bytes
 from augury.executor import EngineName, Executor
-from augury.optimize.combination import combine
+from augury.optimize.combination import Combined, combine
+from augury.optimize.doubtful_sections import Doubt, without_doubts
 from augury.optimize.infeasible import infeasible
 from augury.optimize.search import Found, SearchOptions, parse_budget_s
 from augury.optimize.section_decisions import (
@@ -94,20 +95,21 @@ def optimize_run(run: OpenedRun, wanted: Wanted, options: SearchOptions | None =
     combined = combine(planned, sections, objective, options)
     if not objective.is_feasible(combined.evaluated):
         raise infeasible(planned, limit or 0, combined, margin=MEMORY_MARGIN)
-    dropped: dict[PlanSection, str] = {}
-    kept = {PlanSection.RECOMPUTE}  # is there for memory
-    while doubtful := _doubtful(planned, combined.predicted, kept, needs_memory=needs_memory):
-        # Another section may gain more without the least of them.
-        name, reason = doubtful[0]
+
+    def combine_again(others: frozenset[PlanSection]) -> Combined:
         left_s = options.budget_s - (time.monotonic() - begun_s)
         again = replace(options, budget_s=max(left_s, LEAST_SHARE * options.budget_s))
-        sure = combine(planned, sections - {name}, objective, again)
-        if not objective.is_feasible(sure.evaluated):
-            kept.add(name)  # the limit is met only with it
-            continue
-        sections -= {name}
-        combined = sure
-        dropped[name] = reason
+        return combine(planned, others, objective, again)
+
+    certain = without_doubts(
+        sections,
+        combine_again,
+        lambda one: _doubts(planned, one.predicted, needs_memory=needs_memory),
+        is_feasible=lambda one: objective.is_feasible(one.evaluated),
+        first=combined,
+        kept=frozenset({PlanSection.RECOMPUTE}),  # is there for memory
+    )
+    combined, dropped = certain.combination, certain.left_out
     plan, predicted, found = combined.plan, combined.predicted, combined.found
     if plan is not None and predicted is not None and planned.case is not None:
         plan = replace(
@@ -218,36 +220,30 @@ def _check(wanted: Wanted) -> None:
             )
 
 
-def _doubtful(
-    run: PlannedRun,
-    predicted: PredictedPlan | None,
-    kept: Collection[PlanSection],
-    *,
-    needs_memory: bool,
-) -> list[tuple[PlanSection, str]]:
-    """Returns sections whose gain is smaller than the error of its prediction or than the noise of
-    the run, with reasons, those with the smallest gain first. Where a combination as a whole gains
-    less than the noise and is not needed, no plan pays, and it is shown as it is."""
+def _doubts(run: PlannedRun, predicted: PredictedPlan | None, *, needs_memory: bool) -> list[Doubt]:
+    """Returns doubts about sections whose gain is smaller than the error of its prediction or than
+    the noise of the run. Where a combination as a whole gains less than the noise and is not
+    needed, no plan pays, and it is shown as it is."""
     if predicted is None:
         return []
     baseline_ns = max(1, run.baseline.step_ns)
     step_ns = predicted.timeline.step_ns
     can_pay = needs_memory or 1 - step_ns / baseline_ns > run.noise
-    found: list[tuple[float, PlanSection, str]] = []
+    has_times = bool(run.scene.module_costs.timings)
+    measure = "a longer `--calibrate-seconds`" if has_times else "`augury run --calibrate`"
+    found = []
     for name, without_ns in predicted.without_ns.items():
         gain = (without_ns - step_ns) / baseline_ns
         error = predicted.errors[name]
         gains = f"gains {format_percent(100 * gain)} in the best combination, less than"
-        if name in kept:
-            continue
         if gain < error:
-            hint = "; `augury run --calibrate` measures it" if name in TIMED else ""
+            hint = f"; {measure} measures it" if name in TIMED else ""
             off = f"the error of its prediction ({format_percent(100 * error)}){hint}"
-            found.append((gain, name, f"{gains} {off}"))
+            found.append(Doubt(section=name, missing=error - gain, reason=f"{gains} {off}"))
         elif gain < run.noise and can_pay:
-            noise = format_percent(100 * run.noise)
-            found.append((gain, name, f"{gains} can be measured ({noise})"))
-    return [(name, reason) for _, name, reason in sorted(found)]
+            off = f"can be measured ({format_percent(100 * run.noise)})"
+            found.append(Doubt(section=name, missing=run.noise - gain, reason=f"{gains} {off}"))
+    return found
 
 
 def _prediction(run: PlannedRun, plan: Plan, predicted: PredictedPlan) -> PlanPrediction:

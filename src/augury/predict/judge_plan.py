@@ -14,6 +14,7 @@ from augury.core.results.comparison import Comparison
 from augury.core.trace.trace import Trace
 
 _REMEDY = "record it again with the plan: augury run --plan"
+_FOLLOW_REGARDLESS = "follow the plan whatever the trial finds: augury run --plan PLAN --no-trial"
 
 
 def check_followed(run: Trace, plan: Plan) -> None:
@@ -32,8 +33,11 @@ def check_followed(run: Trace, plan: Plan) -> None:
         if not status.is_followed:
             raise InputError(
                 f"the run did not follow the plan: {_why_not(status)}",
-                remedy="remove that cause, or follow the plan whatever the trial finds:"
-                " augury run --plan PLAN --no-trial",
+                remedy=f"train for more steps, or {_FOLLOW_REGARDLESS}"
+                if status.is_on_trial
+                else _FOLLOW_REGARDLESS
+                if status.trials
+                else "remove that cause, or make a plan of the job as it is: augury optimize",
             )
         replans = [one for one in status.replans if one.digest]
         if replans and trial_of(run, plan) is None:
@@ -123,6 +127,11 @@ def _predicted_without(
 def _why_not(status: PlanStatus) -> str:
     if status.reason:
         return status.reason
+    if status.is_on_trial and (anew := [one for one in status.replans if one.digest]):
+        return (
+            f"the run ended during the trial of another plan, which it made at step {anew[-1].step}"
+            f" ({anew[-1].reason})"
+        )
     if status.is_on_trial:
         return "the run ended during the trial of the plan"
     return "stock training was kept"

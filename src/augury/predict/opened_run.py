@@ -98,6 +98,12 @@ class OpenedRun:
             return load_graph(self.path, max_bytes=cap)
 
     @property
+    def job_command(self) -> list[str]:
+        """The command that ``augury run`` started; empty if unknown."""
+        ranks = self.trace.ranks if self.is_recorded else []
+        return next((facts.job_command for facts in ranks if facts.job_command), [])
+
+    @property
     def calibration(self) -> Sequence[Calibration]:
         """Network measurements of the recorder; a graph file has none."""
         return self.trace.calibration if self.is_recorded else []

@@ -23,7 +23,7 @@ from augury.passes.sections.registry import SECTION_PASSES
 from augury.passes.sections.step_structure import step_structure
 from augury.predict.prediction import predict_step, representation_of
 from augury.predict.replays import Engine, replay_changed, replay_graph
-from augury.predict.schedule_case import noise_of, open_case
+from augury.predict.schedule_case import no_gradients, noise_of, open_case
 from augury.schedule.policies.ddp import order_of_buckets
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ class PlannedRun:
     case: ScheduleCase | None
     """The case of communication policies; None where the run does not say which gradient travels
     in which bucket."""
+    why_no_case: InputError | None = None
+    """Why it does not say so, where that is known."""
     run_digest: str
     progress: Progress
 
@@ -135,6 +137,7 @@ def open_planned(run: OpenedRun) -> PlannedRun:
         baseline=baseline,
         represented=representation_of(baseline),
         case=open_case(run) if has_gradients else None,
+        why_no_case=None if has_gradients or not run.is_recorded else no_gradients(run.trace),
         run_digest=run.digest if run.is_recorded else "",
         progress=run.progress,
     )

@@ -100,10 +100,12 @@ def ledger_of(run: PlannedRun) -> Ledger:
     """Returns the warnings about predictions of plans of this run."""
     ledger = Ledger() if run.case is None else Ledger().merged(run.case.ledger)
     if run.case is None:
+        why = run.why_no_case
+        cause = NO_GRADIENTS if why is None else why.cause
         ledger.note(
             "no-gradients",
-            f"{NO_GRADIENTS}: communication stays as recorded",
+            f"{cause}: communication stays as recorded",
             severity=Severity.WARNING,
-            remedy=NO_GRADIENTS_REMEDY,
+            remedy=NO_GRADIENTS_REMEDY if why is None else why.remedy,
         )
     return ledger

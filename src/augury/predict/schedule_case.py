@@ -160,8 +160,8 @@ def bare_case(problem: Problem, num_ranks: int) -> ScheduleCase:
 def _recorded(run: OpenedRun, changes: Sequence[Change]) -> ScheduleCase:
     recorded, trace = run.graph, run.trace
     graph = build_unplanned(trace) if has_pieces(trace) else recorded
-    if not len(graph.gradients) and (reasons := _refusals(trace)):
-        raise InputError(f"{NO_GRADIENTS}: {'; '.join(reasons)}", remedy=NO_GRADIENTS_REMEDY)
+    if not len(graph.gradients) and (error := no_gradients(trace)) is not None:
+        raise error
     case = graph_case(
         graph,
         trace.calibration,
@@ -188,6 +188,21 @@ def _warnings(trace: Trace) -> list[str]:
         f"`augury run --plan` will not follow a plan in this job, but keep stock DDP: {reason}"
         for reason in _refusals(trace)
     ]
+
+
+def no_gradients(trace: Trace) -> InputError | None:
+    """Returns the reason why a run does not say which gradient travels in which bucket; None if it
+    states none."""
+    if reasons := _refusals(trace):
+        return InputError(f"{NO_GRADIENTS}: {'; '.join(reasons)}", remedy=NO_GRADIENTS_REMEDY)
+    if len(trace.gradients):
+        return InputError(
+            f"{NO_GRADIENTS}: what backward computes does not fill the buckets of"
+            " DistributedDataParallel, as where parameters are not used",
+            remedy="freeze unused parameters before the model is wrapped (requires_grad=False),"
+            " and record the job again",
+        )
+    return None
 
 
 def _refusals(trace: Trace) -> list[str]:

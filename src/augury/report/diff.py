@@ -116,6 +116,7 @@ def verdict_lines(found: Comparison) -> list[str]:
             f"Neither a gain nor a loss is certain: the 90 % interval of the gain is {low:+.1f} to"
             f" {high:+.1f} %."
         ]
+    lines += [f"The runs are of different jobs: {one}." for one in found.differences]
     lines += _source(found)
     for change in found.compute_changes:
         lines.append(

@@ -38,7 +38,10 @@ def why_no_trial(plan: Plan, refused: Collection[PlanSection]) -> str | None:
 def why_dropped(verdict: TrialResult) -> str:
     """Returns why a trial did not choose the plan's own mode."""
     if verdict.winner is TrainingMode.BUCKETS:
-        return "the trial in the job chose other bucket sizes of stock DDP, which were faster"
+        return (
+            "the trial in the job chose other bucket sizes of stock DDP: of the modes that are"
+            " certainly faster than it, these are the fastest"
+        )
     reason = (
         "the plan is slower than stock DDP"
         if verdict.is_decided

@@ -156,9 +156,10 @@ def _timed(trace: Trace) -> tuple[list[int], list[int]]:
     for rank, step in zip(trace.steps.rank[timed], trace.steps.step[timed], strict=True):
         ranks_of[int(step)].add(int(rank))
     if not ranks_of:
+        trouble = next((facts.trouble for facts in trace.ranks if facts.trouble), None)
         raise InputError(
-            "the run has no timed step",
-            remedy="record a window within the job: augury run --steps FIRST:LAST",
+            "the run has no timed step" + (f": {trouble}" if trouble else ""),
+            remedy="record more steps, or a window within the job: augury run --steps FIRST:LAST",
         )
     together = Counter(frozenset(ranks) for ranks in ranks_of.values())
     chosen = max(together, key=lambda ranks: (len(ranks), together[ranks], -min(ranks)))

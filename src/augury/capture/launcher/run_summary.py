@@ -17,6 +17,7 @@ from augury.core.errors import InputError
 from augury.core.files import DISK_IS_FULL, open_regular
 from augury.core.json_depth import bounded_depth
 from augury.core.ledger import Ledger, Severity
+from augury.core.plan.plan_status import PlanStatus
 from augury.core.results.recorded_run import (
     ModuleTimesSummary,
     RankSummary,
@@ -36,10 +37,16 @@ MIN_FREE_BYTES = 1 << 16
 
 
 def summarize_run(
-    folder: Path, *, rank: int | None = None, wire: bool = False, watch: bool = False
+    folder: Path,
+    *,
+    rank: int | None = None,
+    wire: bool = False,
+    watch: bool = False,
+    exit_code: int = 0,
 ) -> RunSummary:
     """Summarizes all ranks that left records, or only the given one; ``wire`` says whether TCP
-    traffic was to be recorded too, ``watch`` whether the job was to be watched."""
+    traffic was to be recorded too, ``watch`` whether the job was to be watched. ``exit_code`` is
+    the job's own."""
     ledger = Ledger()
     pattern = "rank-*.json" if rank is None else f"{rank_name(rank)}.json"
     paths = sorted(folder.glob(pattern))
@@ -78,9 +85,13 @@ def summarize_run(
     elif not records and not is_full:
         ledger.note(
             "no-steps",
-            "no optimizer stepped in any process of the job, so nothing was recorded",
+            "the job ended before the first rank record was written, so nothing was recorded"
+            if any(folder.glob("rank-*.trace.json.gz"))
+            else "no optimizer stepped in any process of the job, so nothing was recorded",
             severity=Severity.ERROR,
-            remedy="record a job that trains with torch.optim",
+            remedy=f"look at the job's own output: it ended with exit code {exit_code}"
+            if exit_code
+            else "record a job that trains with torch.optim",
         )
     for record in records:
         if record.trouble:
@@ -88,9 +99,7 @@ def summarize_run(
                 "not-recorded",
                 "a rank has no trace of a window",
                 severity=Severity.ERROR,
-                remedy=""
-                if is_full or has_no_space
-                else "choose a window within the job with --steps",
+                remedy="" if is_full or has_no_space else _remedy(record),
                 example=f"rank {record.rank}: {record.trouble}",
             )
         elif not record.windows:
@@ -109,6 +118,12 @@ def summarize_run(
         watch=_summarize_watch(folder) if watch and not rank and gathered is None else None,
         module_times=next((times for one in records if (times := _module_times(one))), None),
     )
+
+
+def _remedy(record: RankHeader) -> str:
+    if isinstance(record.plan, PlanStatus) and record.plan.is_on_trial:
+        return "train for more steps, or follow the plan without a trial: --no-trial"
+    return "choose a window within the job with --steps"
 
 
 def _module_times(record: RankHeader) -> ModuleTimesSummary | None:

@@ -217,7 +217,7 @@ def _read_header(file: BinaryIO, path: Path, file_bytes: int) -> _Header:
     if prefix[: len(MAGIC)] != MAGIC[: len(prefix)]:
         raise FileFormatError(
             f"{path} is not an Augury graph",
-            remedy=f"pass a {SUFFIX} file, such as `augury synth` writes",
+            remedy=f"pass a {SUFFIX} file, such as `augury synth` writes, or the folder of a run",
         )
     if len(prefix) < _PREFIX.size:
         raise FileFormatError(f"{path} is truncated", remedy="copy or write it again")

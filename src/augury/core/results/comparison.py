@@ -60,6 +60,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     is corrected to equal speed. None where the runs do not say."""
     num_pairs: int = 1
     """Number of pairs of alternating runs before and after the change."""
+    differences: list[str] = []
+    """Signs that the runs are of different jobs: another model, another number of ranks."""
     compute_changes: list[ComputeChange] = []
     phase_changes: list[PartChange] = []
     """Time on the main thread by phase, with the gaps between phases; in timing windows. As in the

@@ -188,6 +188,8 @@ class RankRecord(RankHeader, frozen=True, kw_only=True):
     num_threads: Annotated[int, msgspec.Meta(ge=0, le=1 << 20)] = 0
     """Number of threads that share the work of one operation; 0 if unknown."""
     command: list[str] = []
+    job_command: list[str] = []
+    """The command that ``augury run`` started; empty where another launcher started the ranks."""
     step_cpu: list[StepCpu] = []
     step_delay_ns: Annotated[list[_Delay], msgspec.Meta(max_length=MAX_STEPS)] = []
     """Cumulative time that the training thread waited for a core, at the end of each step."""

@@ -159,6 +159,8 @@ class RankFacts(msgspec.Struct, frozen=True, kw_only=True):
     num_threads: int = 0
     """Number of threads that share the work of one operation; 0 if unknown."""
     command: list[str] = []
+    job_command: list[str] = []
+    """The command that ``augury run`` started; empty if unknown."""
     trouble: str | None = None
     clock: Clock = Clock()
     bucket_cap_bytes: int | None = None

@@ -55,6 +55,8 @@ class Follower:
         ready."""
         self._is_decided = False
         """Whether this rank has seen the first step of the model's optimizer."""
+        self._is_without_model = False
+        """Whether optimizers have stepped before the program wrapped a model."""
         self._why_no_communication: str | None = None
         """Why this rank cannot exchange gradients in the plan's way, with this optimizer."""
         self._reason: str | None = None
@@ -124,6 +126,9 @@ class Follower:
             self._refuse(reason or "the plan could not be read")
             return
         board.status = PlanStatus(has_trial=self._has_trial, digest=plan_digest(self._plan))
+        board.is_trial_due = True
+        if self._is_without_model and _rank() == 0:
+            say("the program wraps a model now: the plan may be followed")
         for section, why in self._refused.items():
             note_refusal(section, why, is_said=_rank() == 0)
         if self._plan.loader is not None and PlanSection.LOADER not in self._refused:
@@ -140,16 +145,15 @@ class Follower:
         if self._is_decided:
             return
         models = [model for one in self._models if (model := one()) is not None]
+        if not models and self._readiness is None:
+            self._go_without_model(optimizer)
+            return
         parameters = {id(p) for group in optimizer.param_groups for p in group["params"]}
         trained = [m for m in models if any(id(p) in parameters for p in m.parameters())]
         if models and not trained:
             return  # the step of another optimizer may follow
         self._is_decided = True
         if self._readiness is None:
-            if not models:
-                from augury.runtime.torch.program.compatibility import why_no_ddp  # noqa: PLC0415
-
-                self._refuse(why_no_ddp([optimizer]))
             return
         try:
             reason, why_no_communication = self._why_not(trained, optimizer)
@@ -164,6 +168,15 @@ class Follower:
             self._optimizer = optimizer
             self._why_no_communication = why_no_communication
             self._readiness.be_ready(has_communication=why_no_communication is None)
+
+    def _go_without_model(self, optimizer: Any) -> None:
+        """Publishes once that there is no model. The program may still wrap one, such as after
+        steps that warm it up; ranks that never do are not recorded as on trial."""
+        from augury.runtime.torch.program.compatibility import why_no_ddp  # noqa: PLC0415
+
+        if not self._is_without_model:
+            self._is_without_model = True
+            self._refuse(why_no_ddp([optimizer]))
 
     def _why_not(self, trained: list[Any], optimizer: Any) -> tuple[str | None, str | None]:
         """Returns why this rank cannot follow the plan, and why it cannot follow its communication

@@ -44,8 +44,9 @@ COMPILED_SAMPLE_SHARE = 0.15
 """Largest share of the time that is left for the samples of one compiled group."""
 
 
-def main(snapshot: str, seconds: float) -> None:
-    """Writes timings to stdout, at most for ``seconds``; modules write nothing."""
+def main(snapshot: str, seconds: float, temporary: str) -> None:
+    """Writes timings to stdout, at most for ``seconds``; modules write nothing. The parent removes
+    the folder ``temporary``."""
     deadline = time.monotonic() + seconds
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with open(os.dup(1), "wb") as file:
@@ -53,6 +54,7 @@ def main(snapshot: str, seconds: float) -> None:
         os.dup2(silent, 1)
         stored = load_snapshot(Path(snapshot))
         _set_up(stored)
+        _keep_compilers_in(temporary)
         _Measurement(stored, file, deadline).run()
 
 
@@ -71,6 +73,15 @@ def _set_up(stored: Snapshot) -> None:
     torch.set_default_dtype(stored.default_dtype)
     torch.use_deterministic_algorithms(stored.is_deterministic, warn_only=True)
     torch.backends.cudnn.benchmark = stored.cudnn_benchmark
+
+
+def _keep_compilers_in(folder: str) -> None:
+    """Programs that this process starts put their temporary files there. Compiled code stays in
+    torch's own cache, where the job finds it."""
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    cache_dir()  # stores the place of the cache, which depends on TMPDIR, in the environment
+    os.environ["TMPDIR"] = folder
 
 
 class _Measurement:
