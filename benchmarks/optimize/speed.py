@@ -7,7 +7,10 @@ are CPU seconds of one process. Lines:
 - ``search_cpu``: time until the best step is within 1 % of the last one that the search finds,
   including the opening of the run;
 - ``search_vs_full_kernel``: candidates per second of the search over those of full replays: each
-  candidate applied to the graph, and all ranks and operations replayed by the kernel;
+  candidate applied to the graph, and all ranks and operations replayed by the kernel. A candidate
+  is a set of modules with an order of gradients. Orders that are scored while communication is
+  compiled for a set of modules count as well (``orders``): without the evaluator of orders, each
+  of them would need a replay;
 - ``search_without_...``: time until within 0.1 % of that step if one accelerator is switched off,
   over the time with all of them. Where the budget ends first, that is a lower bound, and the job is
   listed in ``not_reached``.
@@ -18,8 +21,10 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from augury.core.plan.plan import PlanSection
 from augury.core.plan.problem import Scheme
@@ -28,6 +33,7 @@ from augury.optimize.search import Found, SearchOptions, search
 from augury.optimize.space import Candidate, Decision, Evaluated
 from augury.predict.plan_prediction import PlannedRun, with_sections
 from augury.replay.run import replay
+from augury.schedule.search.robust_cost import Judge
 from benchmarks.measure import Bound, at_least, at_most, report, say
 from benchmarks.optimize.job import Job
 from benchmarks.optimize.job_graph import planned_run
@@ -55,6 +61,8 @@ class SearchedJob:
     run: PlannedRun
     space: SceneSpace
     found: Found
+    num_orders: int
+    """Orders that were scored while communication was compiled."""
     opening_s: float
     search_s: float
 
@@ -88,6 +96,8 @@ def all_figures() -> list[bool]:
             {name: against_full_replays(name, one) for name, one in jobs.items()},
             "x",
             at_least(10),
+            combinations={name: one.found.num_candidates for name, one in jobs.items()},
+            orders={name: one.num_orders for name, one in jobs.items()},
         ),
     ]
     for accelerator in ACCELERATORS:
@@ -114,11 +124,13 @@ def searched(name: str) -> SearchedJob:
     options = SearchOptions(budget_s=BUDGET_S)
     space = SceneSpace(run, SECTIONS, options=options)
     opened_s = time.process_time()
-    found = search(space, options=options, clock=time.process_time)
+    with scored_orders() as num_scored:
+        found = search(space, options=options, clock=time.process_time)
     return SearchedJob(
         run=run,
         space=space,
         found=found,
+        num_orders=num_scored[0],
         opening_s=opened_s - begin_s,
         search_s=time.process_time() - opened_s,
     )
@@ -137,7 +149,23 @@ def against_full_replays(name: str, job: SearchedJob) -> float:
             scene = job.run.with_order(scene, order, is_stock=compiled.is_stock).scene
         replay(scene.graph, fold=False)
     full_s = (time.process_time() - begin_s) / len(some)
-    return full_s * job.found.num_candidates / job.search_s
+    return full_s * (job.found.num_candidates + job.num_orders) / job.search_s
+
+
+@contextmanager
+def scored_orders() -> Iterator[list[int]]:
+    """Counts the orders that searches for an order score: the only item of the list."""
+    score, count = Judge.judged, [0]
+
+    def counted(judge: Judge, *arguments: Any) -> Any:
+        count[0] += 1
+        return score(judge, *arguments)
+
+    Judge.judged = counted  # type: ignore[assignment, method-assign]
+    try:
+        yield count
+    finally:
+        Judge.judged = score  # type: ignore[method-assign]
 
 
 def without(name: str, accelerator: str, job: SearchedJob) -> WatchedSpace:
