@@ -109,5 +109,17 @@ def test_large_transfers_that_take_equally_long_show_the_rate_of_the_link() -> N
     """Two buckets of a run without calibration share the link; the larger one is not slower."""
     cost = fit_transfers([(160, 1e5), (1_400_000, 24e6), (4_100_000, 20e6)])
     assert cost is not None
-    assert cost.ns_per_byte == pytest.approx(44e6 / 5.5e6)
+    assert cost.ns_per_byte == pytest.approx(44e6 / 5.5e6, rel=0.01)
     assert cost.time_ns(4_100_000) == pytest.approx(4.1e6 * 8)
+    assert cost.time_ns(160) == pytest.approx(1e5)
+
+
+@pytest.mark.parametrize("large", [[(1_258_291, 54e3)], [(1_258_291, 54e3), (4 * MIB, 60e3)]])
+def test_transfers_that_take_as_long_as_small_ones_show_latency(
+    large: list[tuple[int, float]],
+) -> None:
+    samples = [(16_384, 50e3), (262_144, 51e3), *large]
+    cost = fit_transfers(samples)
+    assert cost is not None
+    for size, time in samples:
+        assert cost.time_ns(size) == pytest.approx(time)

@@ -113,6 +113,23 @@ def test_the_rate_is_that_of_the_collectives_with_most_bytes(kind: OpKind, share
     assert link_rate(graph, fit_network(graph)) == pytest.approx(share * 1e9)
 
 
+def test_groups_of_one_rank_have_no_link() -> None:
+    builder = GraphBuilder()
+    for rank in (builder.rank(), builder.rank()):
+        builder.op(
+            "alone",
+            kind=OpKind.ALL_REDUCE,
+            rank=rank,
+            resource=builder.resource("communication", rank=rank),
+            work_ns=10**6,
+            size_bytes=10**7,
+            gang=builder.gang(),
+        )
+    graph = builder.build()
+    with pytest.raises(InputError, match="bandwidth of the graph's links is unknown"):
+        link_rate(graph, fit_network(graph))
+
+
 def test_one_rank_has_no_link() -> None:
     with pytest.raises(InputError, match="bandwidth of the graph's links is unknown"):
         link_rate(*recorded(num_ranks=1))

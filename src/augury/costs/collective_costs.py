@@ -76,7 +76,9 @@ def link_rate(graph: Graph, costs: Costs) -> float:
     if cost is not None and cost.sizes_bytes[-1] < _SMALLEST_BYTES:
         unknown += ": no size of at least 1 KiB was recorded"
     elif cost is not None and cost.ns_per_byte > 0 and graph.num_ranks > 1:
-        return _bytes_on_link(graph, kind) / cost.ns_per_byte * 1e9
+        on_link = _bytes_on_link(graph, kind)
+        if on_link > 0:  # a group of one rank sends nothing
+            return on_link / cost.ns_per_byte * 1e9
     raise InputError(unknown, remedy="give the bandwidth as a factor on the present one: 0.5x")
 
 

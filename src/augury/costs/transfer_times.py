@@ -136,12 +136,15 @@ def _line(own: Sequence[Sample]) -> TransferCost:
     smallest, largest = (max(1, points[i][0]) for i in (0, -1))
     # A single size: all of its time counts as wire time.
     fitted = _through(points if largest >= _NEAR * smallest else [(largest, points[-1][1])])
+    small = [(size, time) for size, time in points if size < LARGE_BYTES]
     large = [(size, time) for size, time in points if size >= LARGE_BYTES]
-    if large and fitted.ns_per_byte * largest < _FLAT * fitted.time_ns(largest):
+    latency_ns = max((time for _, time in small), default=0.0)
+    is_flat = fitted.ns_per_byte * largest < _FLAT * fitted.time_ns(largest)
+    if len(large) > 1 and is_flat and min(time for _, time in large) > 2 * latency_ns:
         # Large transfers that share the link end together, whatever their sizes: their sum shows
-        # its rate.
+        # its rate. Where they take as long as small ones, the time is latency.
         rate = sum(time for _, time in large) / sum(size for size, _ in large)
-        fitted = _through([(largest, rate * largest)])
+        fitted = _through([*small, (largest, rate * largest)])
     return replace(fitted, residual=_spread(own))
 
 
