@@ -193,6 +193,23 @@ def test_ranges_that_seem_to_overlap_by_rounding_follow_each_other(tmp_path: Pat
     assert set(trace.events.phase[on_device].tolist()) == {Phase.FORWARD}
 
 
+def test_ranges_within_each_other_end_where_the_next_one_begins(tmp_path: Path):
+    """Thousands of them: each one around the innermost seems to end too late as well."""
+    depth = 20_000
+    program = _Program()
+    for _ in range(depth):
+        program.add("user_annotation", "Backward", 1_000.0, 100.0005)
+    program.add("user_annotation", "Forward", 1_100.0, 50.0)
+    program.launch("gemm", 1_110.0)
+    trace = program.trace(tmp_path)
+    events = trace.events
+    names = np.array([trace.strings[name] for name in events.name.tolist()])
+    assert (events.dur_ns[names == "Backward"] == 100_000).all()
+    assert np.count_nonzero(names == "Backward") == depth
+    on_device = trace.streams.kind[events.stream] == StreamKind.DEVICE
+    assert set(events.phase[on_device].tolist()) == {Phase.FORWARD}
+
+
 @pytest.mark.parametrize(
     ("copies", "copy_us", "kind"),
     [

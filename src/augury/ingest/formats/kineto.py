@@ -231,18 +231,20 @@ def _nested(thread: I4, start_ns: I8, dur_ns: I8) -> tuple[I4, I8]:
     so that an event may seem to begin just before the one before it has ended: that one is ended
     there, because it does not enclose the next."""
     dur_ns = dur_ns.copy()
-    while True:
-        parent = enclosing(thread, start_ns, dur_ns)
-        inner = np.flatnonzero(parent >= 0)
-        outer = parent[inner]
+    parent = enclosing(thread, start_ns, dur_ns)
+    inner = np.flatnonzero(parent >= 0)
+    outer = parent[inner]
+    while len(inner):
         shared_ns = start_ns[outer] + dur_ns[outer] - start_ns[inner]
         crosses = (shared_ns <= _MAX_ROUNDING_NS) & (2 * shared_ns < dur_ns[inner])
         # An event that begins where the one around it does is inside of it.
         crosses &= start_ns[inner] > start_ns[outer]
-        if not crosses.any():
-            return parent, dur_ns
         inner, outer = inner[crosses], outer[crosses]
         np.minimum.at(dur_ns, outer, start_ns[inner] - start_ns[outer])
+        # Those around an event that was ended may end there as well.
+        outer = parent[outer]
+        inner, outer = inner[outer >= 0], outer[outer >= 0]
+    return enclosing(thread, start_ns, dur_ns), dur_ns
 
 
 def _around(allocations: AllocatorEvents, thread: I4, start_ns: I8, dur_ns: I8) -> tuple[I4, I4]:

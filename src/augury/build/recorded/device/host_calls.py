@@ -135,7 +135,7 @@ def add_thread(
     begin_ns = np.maximum(thread.start_ns, free_ns)
     own_ns = np.where(entry == RESUME, 0, begin_ns - free_ns)
     kind, name = _kinds_and_names(builder, strings, own, entry, is_call, step_end)
-    phase_ns = _phase_starts(own, entry, kind[:, 0], free_ns, begin_ns)
+    phase_ns = _phase_starts(own, thread.rows, entry, kind[:, 0], free_ns, begin_ns)
     loads = thread.rows[events.kind[thread.rows] == OpKind.DATA]
     awaited, waits = thread.awaited, thread.awaited != NONE
     launches = waits & (events.cause[awaited] == entry)
@@ -223,23 +223,25 @@ def _program_times(
     return np.column_stack([loading_ns, between_ns, in_operation_ns, unexplained_ns])
 
 
-def _phase_starts(own: DeviceRank, entry: I8, kind: I8, free_ns: I8, begin_ns: I8) -> I8:
+def _phase_starts(own: DeviceRank, rows: I8, entry: I8, kind: I8, free_ns: I8, begin_ns: I8) -> I8:
     """Returns, for each call of another kind than the call before, when the outermost operation of
     that kind around it began, if after ``free_ns``: what is before belongs to no phase. Other
-    entries have ``free_ns``."""
+    entries have ``free_ns``. ``rows`` are the events of the thread."""
     events = own.trace.events
     calls = np.flatnonzero(entry >= 0)
     is_first = np.ones(len(calls), dtype=bool)
     is_first[1:] = kind[calls[1:]] != kind[calls[:-1]]
     firsts = calls[is_first]
-    around = entry[firsts].copy()
-    kinds = own_kind(events.kind)
-    while True:
-        parent = events.parent[around]
-        is_same = (parent != NONE) & ((kinds[parent] == kind[firsts]) | (around == entry[firsts]))
-        if not is_same.any():
-            break
-        around[is_same] = parent[is_same]
+    kinds, parent = own_kind(events.kind[rows]), events.parent[rows]
+    place = np.minimum(np.searchsorted(rows, parent), len(rows) - 1)
+    is_same = (rows[place] == parent) & (kinds[place] == kinds)
+    outermost = np.where(is_same, place, np.arange(len(rows)))
+    # Doubles the distance: a hostile trace may nest as many events as it has.
+    while ((further := outermost[outermost]) != outermost).any():
+        outermost = further
+    around = entry[firsts]
+    around = np.where(events.parent[around] == NONE, around, events.parent[around])
+    around = rows[outermost[np.searchsorted(rows, around)]]
     found = free_ns.copy()
     found[firsts] = np.clip(events.start_ns[around], free_ns[firsts], begin_ns[firsts])
     return found
