@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import augury
 from augury.api import Run
 from augury.cli.main import main
 from augury.core.errors import InputError
+from augury.core.graph.graph import NONE, Buffers
+from augury.costs.collective_costs import fit_network
+from augury.replay.run import replay
 from tests.ingest.synthetic_jobs import Job
 from tests.ingest.trace_variants import write_set
+from tests.passes.applied import change_ranks
 
 
 def opened(job: Job, folder: Path) -> Run:
@@ -57,6 +62,31 @@ def test_overlap_hides_no_compute(tmp_path: Path, job: Job):
     run = opened(job, tmp_path)
     step_ns = run.whatif(perfect_overlap=True).result.predicted_step_ns
     assert job.num_layers * job.layer_us * 1_000 < step_ns <= run.replay().result.predicted_step_ns
+
+
+def test_new_ranks_hold_the_memory_of_those_that_they_copy(tmp_path: Path):
+    """Also what is held from before the recording, or beyond its end."""
+    graph = opened(Job(num_ranks=2), tmp_path).graph
+    own = np.flatnonzero(graph.ops.rank == 1)
+    ends = [(NONE, NONE), (NONE, own[0]), (own[3], NONE), (own[1], own[5])]
+    taken, given = np.array(ends, dtype=np.int32).T
+    count = len(ends)
+    graph = graph.evolve(
+        buffers=Buffers(
+            rank=np.full(count, 1, dtype=np.int32),
+            size_bytes=10 ** np.arange(count, dtype=np.int64),
+            kind=np.zeros(count, dtype=np.uint8),
+            taken_by=taken,
+            given_by=given,
+            later=np.zeros(count, dtype=np.uint8),
+            layer=np.full(count, NONE, dtype=np.int32),
+        )
+    )
+    more, _ = change_ranks(graph, fit_network(graph), 4)
+    assert np.count_nonzero(more.buffers.rank == 3) == count
+    peaks = {peak.rank: peak.size_bytes for peak in replay(more).peak_memory}
+    assert set(peaks) == {1, 3}
+    assert peaks[1] == peaks[3]
 
 
 @pytest.mark.parametrize("is_blocking", [True, False])

@@ -248,7 +248,7 @@ class _More:
             row[1], row[2] = rank, resources.get(row[2], row[2])
             copies[op] = edit.copy_op(tuple(row[:9]), row[9])
         self._join_as_they_were(copies)
-        self._copy_tables(source, rank, self._steps[0], self._steps[0], copies)
+        self._copy_tables(source, rank, self._steps[0], self._steps[0], copies, is_whole=True)
 
     def _join_as_they_were(self, copies: dict[int, int]) -> None:
         carries = self._graph.carries
@@ -279,8 +279,17 @@ class _More:
         return copies
 
     def _copy_tables(
-        self, source: int, rank: int, there: int, step: int, copy_of: dict[int, int]
+        self,
+        source: int,
+        rank: int,
+        there: int,
+        step: int,
+        copy_of: dict[int, int],
+        *,
+        is_whole: bool = False,
     ) -> None:
+        """``is_whole``: all operations of the source are copied, with buffers that it holds from
+        before the recording or beyond its end."""
         gradients, buffers = self._graph.gradients, self._graph.buffers
         for row in np.flatnonzero((gradients.rank == source) & (gradients.step == there)).tolist():
             made, carried, used = (
@@ -292,7 +301,9 @@ class _More:
         for row in np.flatnonzero(buffers.rank == source).tolist():
             taken, given = int(buffers.taken_by[row]), int(buffers.given_by[row])
             is_held = taken == NONE and given == NONE and step == self._steps[0]
-            if is_held or (taken in copy_of and given in copy_of):
+            has_ends = taken in copy_of and given in copy_of
+            is_open = is_whole and {taken, given} - {NONE} <= copy_of.keys()
+            if is_held or has_ends or is_open:
                 self._edit.buffer(
                     (
                         rank,
