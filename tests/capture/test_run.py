@@ -196,12 +196,17 @@ def test_ranks_that_disagree_are_named(tmp_path: Path):
 
 def test_a_job_that_ends_during_the_trial_of_its_plan_needs_more_steps(tmp_path: Path):
     told = {"rank": 0, "world_size": 1, "host": "h", "step_end_ns": [1, 2], "trouble": "it ended"}
-    for is_on_trial in (True, False):
-        plan = {"is_on_trial": is_on_trial}
+    plans = {
+        "on trial": ({"is_on_trial": True}, True),
+        "before its trial": ({}, True),
+        "refused": ({"reason": "the model is compiled"}, False),
+        "followed regardless": ({"has_trial": False}, False),
+    }
+    for plan, is_due in plans.values():
         (tmp_path / "rank-00000.json").write_text(json.dumps(told | {"plan": plan}))
         remedy = Ledger(summarize_run(tmp_path).ledger)["not-recorded"].remedy
-        assert ("train for more steps" in remedy) is is_on_trial
-        assert ("--steps" in remedy) is not is_on_trial
+        assert ("train for more steps" in remedy) is is_due, plan
+        assert ("--steps" in remedy) is not is_due, plan
 
 
 def test_a_job_that_is_killed_before_its_first_record_is_told_so(tmp_path: Path):

@@ -121,7 +121,10 @@ def summarize_run(
 
 
 def _remedy(record: RankHeader) -> str:
-    if isinstance(record.plan, PlanStatus) and record.plan.is_on_trial:
+    plan = record.plan
+    if isinstance(plan, PlanStatus) and (
+        plan.is_on_trial or (plan.has_trial and not plan.is_followed and plan.reason is None)
+    ):
         return "train for more steps, or follow the plan without a trial: --no-trial"
     return "choose a window within the job with --steps"
 
