@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -284,7 +285,8 @@ def _checked_words(command: list[str], module: str | None) -> list[str]:
 
 
 def _is_short(words: list[str]) -> bool:
-    return sum(map(len, words)) <= MAX_COMMAND_CHARS
+    # Words travel as JSON in one variable of the environment, whose size is limited.
+    return len(json.dumps(words)) <= MAX_COMMAND_CHARS
 
 
 def _check_plan(plan: Path | None, *, has_trial: bool) -> None:

@@ -88,6 +88,9 @@ def test_fields_of_the_document_are_those_of_the_result(run: Runner, folder: Pat
     allowed = run("optimize", folder, "--allow", "rounding", "--only", "communication")
     options = "--allow rounding --only communication"
     assert f"next: augury optimize {folder} {options} -o plan.json" in allowed.out
+    effort = "--only communication --budget 2s --seed 3 --starts 2 --max-bytes 1GiB"
+    longer = run("optimize", folder, *effort.split())
+    assert f"next: augury optimize {folder} {effort} -o plan.json" in longer.out
 
 
 def test_it_is_as_good_as_schedule_where_only_communication_can_gain(

@@ -14,6 +14,7 @@ import pytest
 from msgspec.structs import replace as changed
 
 from augury.build.recorded.recorded_graph import build_recorded
+from augury.core.enums import StreamKind
 from augury.core.graph.graph_file import save_graph
 from augury.core.plan.plan import Mode, communication_of
 from augury.core.plan.plan_file import load_plan
@@ -318,6 +319,17 @@ def test_buckets_with_unused_parameters_are_named(run: Runner, tmp_path: Path) -
     assert "as where parameters are not used" in " ".join(optimized.out.split())
 
 
+def test_runs_on_devices_are_told_why_they_have_no_plan(run: Runner, tmp_path: Path) -> None:
+    """Their record has DDP's gradients, but not the kernels that make them."""
+    kind = RUN.streams.kind.copy()
+    kind[kind == StreamKind.COMMUNICATION] = StreamKind.DEVICE
+    write_trace(RUN.evolve(streams=replace(RUN.streams, kind=kind)), tmp_path)
+    outcome = run("schedule", tmp_path)
+    refused(outcome, 3)
+    assert "not known on devices" in outcome.err
+    assert "freeze" not in outcome.err
+
+
 def test_the_next_command_makes_the_plan_that_is_shown(run: Runner, folder: Path) -> None:
     assert run("schedule", folder).out.endswith(f"next: augury schedule {folder} -o plan.json\n")
     options = "--policy prophet,augury --bandwidth 0.9x --latency 2x"
@@ -333,7 +345,8 @@ def test_the_next_command_after_a_plan_is_the_recorded_job(
     follow = "next: augury run --plan plan.json --out planned-run --"
     assert outcome.out.endswith(f"{follow} torchrun ... train.py\n")
     job = ["torchrun", "--nproc-per-node", "2", "my train.py", "--lr", "$LR"]
-    odd = ["python", "-c", "print(1)\nprint(2)"], ["train.py", "\x1b[31m"], ["x" * 5000]
+    quoted = ["train.py", *["model.layers=['a','b']"] * 60]
+    odd = ["python", "-c", "print(1)\nprint(2)"], ["train.py", "\x1b[31m"], ["x" * 5000], quoted
     for number, words in enumerate([job, *odd]):
         other = tmp_path / str(number)
         other.mkdir()

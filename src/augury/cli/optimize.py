@@ -15,6 +15,8 @@ from augury.cli.say import given, next_command, next_planned_run, say, say_writt
 from augury.report.exports import check_targets
 from augury.report.formats import JSON_SUFFIXES
 
+BUDGET = "60s"
+
 
 def optimize(
     run: GraphPath,
@@ -40,7 +42,7 @@ def optimize(
     ] = None,
     budget: Annotated[
         str, typer.Option(metavar="TIME", help="Time for the search, for each start.")
-    ] = "60s",
+    ] = BUDGET,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the search.")] = 0,
     starts: Annotated[
         int, typer.Option(min=1, metavar="N", help="Searches with seeds of their own.")
@@ -83,7 +85,15 @@ def optimize(
         # The run that the plan was made from is usually in the default folder.
         next_planned_run(plan, opened.job_command)
     elif answer.result.can_pay:
-        options = {"--memory-limit": memory_limit, "--allow": allow, "--only": only}
+        options = {
+            "--memory-limit": memory_limit,
+            "--allow": allow,
+            "--only": only,
+            "--budget": None if budget == BUDGET else budget,
+            "--seed": str(seed) if seed else None,
+            "--starts": str(starts) if starts > 1 else None,
+            "--max-bytes": max_bytes,
+        }
         next_command("optimize", run, *given(options), "-o", "plan.json")
     elif out is not None:
         pays = answer.result.gain_pct > answer.result.noise_pct

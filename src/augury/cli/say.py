@@ -45,7 +45,7 @@ def next_planned_run(plan: str | os.PathLike[str], job: Sequence[str]) -> None:
     """Prints the command that runs the recorded ``job`` with the plan; an example where the job's
     command is unknown."""
     # Characters that would be escaped make the printed command another one.
-    is_short = sum(map(len, job)) <= MAX_JOB_CHARS
+    is_short = len(shlex.join(job)) <= MAX_JOB_CHARS
     can_copy = is_short and all(word.isprintable() for word in job)
     words = job if job and can_copy else ("torchrun", "...", "train.py")
     next_command("run", "--plan", plan, "--out", "planned-run", "--", *words)

@@ -80,7 +80,12 @@ def schedule(
         # The run that the plan was made from is usually in the default folder.
         next_planned_run(plan, opened.job_command)
     elif answer.result.can_pay:
-        options = {"--policy": policy, "--bandwidth": bandwidth, "--latency": latency}
+        options = {
+            "--policy": policy,
+            "--bandwidth": bandwidth,
+            "--latency": latency,
+            "--max-bytes": max_bytes,
+        }
         if policy == ALL_POLICIES:
             del options["--policy"]
         flags = ["--low-risk"] if low_risk else []

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from augury.build.problem.layer_problem import layer_problem
 from augury.build.problem.recorded_problem import recorded_order
 from augury.build.problem.step_parts import NO_GRADIENTS, NO_GRADIENTS_REMEDY
+from augury.build.recorded.device.device_graph import has_device
 from augury.build.recorded.forward_needs import forward_needs
 from augury.build.recorded.gradient_reads import reads_gradients
 from augury.build.recorded.without_plan import build_unplanned, has_pieces
@@ -193,6 +194,12 @@ def _warnings(trace: Trace) -> list[str]:
 def no_gradients(trace: Trace) -> InputError | None:
     """Returns the reason why a run does not say which gradient travels in which bucket; None if it
     states none."""
+    if has_device(trace):
+        return InputError(
+            f"{NO_GRADIENTS}: which kernel makes a gradient is not known on devices",
+            remedy="use `augury whatif` and `augury diagnose`: orders of gradients are planned for"
+            " jobs on processors",
+        )
     if reasons := _refusals(trace):
         return InputError(f"{NO_GRADIENTS}: {'; '.join(reasons)}", remedy=NO_GRADIENTS_REMEDY)
     if len(trace.gradients):
