@@ -4,9 +4,10 @@ Each round estimates all single changes of the best candidate, evaluates the mos
 exactly, and takes all that gain together where they still do. Where no single change gains,
 communication compiled for the candidate is tried, then decisions in place of those that exclude
 them, then pairs, then communication compiled for neighbours: a change of compute often pays only
-with the order of gradients that suits it. Descents begin at the recorded run, at the communication
-compiled for it, and at random changes of the best candidate, each with communication compiled for
-it. The same seed gives the same result, unless the budget ends the search.
+with the order of gradients that suits it. Descents begin at the best changes under the run's own
+communication, at the recorded run, at the communication compiled for it, and at random changes of
+the best candidate, each with communication compiled for it. The same seed gives the same result,
+unless the budget ends the search.
 """
 
 from __future__ import annotations
@@ -128,15 +129,21 @@ class _Search:
         self._history: list[Progressed] = []
         self._began_s = clock()
         self._best = start_of(space)
+        self._num_options: list[int] | None = None
+        """Options of each decision that the present descent may take; None: all of them."""
 
     def found(self) -> Found:
         start = self._best
         if not self._check([start]):
             raise ValueError("the start of the search cannot be evaluated")
         with self._progress("searching combinations of changes"):
+            of_run = [decision.num_options for decision in self._space.decisions]
             # Compiled before the first descent, so that a search that is out of time has tried it.
             ordered = self._by_cost(self._compiled_for(start))[:NUM_COMPILED_STARTS]
-            for one in (start, *ordered):
+            self._num_options = of_run
+            with_own_order = self._descend(start)
+            self._num_options = None
+            for one in (with_own_order, start, *ordered):
                 self._descend(one)
         fruitless = 0
         while fruitless < self._options.num_restarts and not self._is_over():
@@ -157,9 +164,10 @@ class _Search:
     def _num_candidates(self) -> int:
         return self._num_estimated + len(self._evaluated)
 
-    def _descend(self, candidate: Candidate) -> None:
+    def _descend(self, candidate: Candidate) -> Candidate:
+        """Returns the local optimum."""
         if not self._check([candidate]):
-            return
+            return candidate
         sources: tuple[Callable[[Candidate], list[Candidate]], ...] = (
             self._singles,
             self._compiled_for,
@@ -167,6 +175,8 @@ class _Search:
             self._pairs,
             self._compiled_for_neighbours,
         )
+        if self._num_options is not None:
+            sources = (self._singles, self._opened, self._pairs)
         gained = True
         while gained and not self._is_over():
             gained = False
@@ -177,7 +187,8 @@ class _Search:
                     gained = True
                     break
                 if self._is_over():
-                    return
+                    return candidate
+        return candidate
 
     def _better(self, candidate: Candidate, moves: Sequence[Candidate]) -> list[Candidate]:
         """The moves that gain, best first."""
@@ -209,11 +220,15 @@ class _Search:
         """All changes of one decision, those of heavy decisions first."""
         found = []
         for place in self._by_weight():
-            decision = self._space.decisions[place]
-            for option in range(decision.num_options):
+            for option in self._options_of(place):
                 if option != candidate[place]:
                     found.append(self._with(candidate, {place: option}))
         return self._distinct(found, candidate)
+
+    def _options_of(self, place: int) -> range:
+        if self._num_options is not None:
+            return range(self._num_options[place])
+        return range(self._space.decisions[place].num_options)
 
     def _pairs(self, candidate: Candidate) -> list[Candidate]:
         """Changes of two decisions: all of them if they are few, otherwise a random part, in which
@@ -221,7 +236,7 @@ class _Search:
         singles = [
             (place, option)
             for place in self._by_weight()
-            for option in range(self._space.decisions[place].num_options)
+            for option in self._options_of(place)
             if option != candidate[place]
         ]
         pairs = [(a, b) for a, b in combinations(singles, 2) if a[0] != b[0]]
